@@ -6,8 +6,8 @@ import { mustRun } from './lib/run.mjs';
 import { runMain } from './lib/step.mjs';
 
 /**
- * Compiles src/<layer>/kernels/assembly/index.ts (AssemblyScript, options in the asconfig.json beside it)
- * to <build>/src/<layer>/kernels/kernels.wasm for every layer that has kernels, where the result is older than its sources.
+ * Compiles src/<folder>/kernels/assembly/index.ts (AssemblyScript, with the options of asconfig.json beside it)
+ * to <build>/src/<folder>/kernels/kernels.wasm for every folder with kernels, if the result is older than its sources.
  */
 export async function buildKernels(clone, build) {
   for (const layer of readdirSync(join(clone, 'src'))) {
@@ -28,7 +28,7 @@ export async function buildKernels(clone, build) {
       ],
       { cwd: assembly },
       `The WebAssembly kernels of src/${layer} do not compile.`,
-      'mend the lines named above and run the command again',
+      'correct the lines named above and run the command again',
     );
   }
 }

@@ -3,7 +3,7 @@ import { root } from './places.mjs';
 import { capture } from './run.mjs';
 import { StepError } from './step.mjs';
 
-/** Runs Biome's linter and format check over the clone, warnings counting as errors. */
+/** Runs Biome's linter and format check on the clone; warnings count as errors. */
 export async function runBiome(say, paths = ['.']) {
   const biome = join(root, 'node_modules', '@biomejs', 'biome', 'bin', 'biome');
   const args = [biome, 'check', '--error-on-warnings', '--max-diagnostics=60', ...paths];
@@ -11,6 +11,6 @@ export async function runBiome(say, paths = ['.']) {
   if (result.code === 0) return say(result.stdout.trim().split('\n')[0]?.toLowerCase() ?? 'clean');
   throw new StepError(
     `${result.stdout}${result.stderr}`.trim() || result.missing.message,
-    '`npm run format` mends what can be mended by itself',
+    '`npm run format` corrects what Biome can correct',
   );
 }

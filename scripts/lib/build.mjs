@@ -18,14 +18,14 @@ const OTHER_INPUTS = [
 const build = join(root, 'build');
 const stamp = join(build, '.inputs');
 
-/** Compiles what changed: TypeScript, WebAssembly kernels, and copies of all other files beside their sources. */
+/** Compiles TypeScript and WebAssembly kernels that changed, and copies the other files of the source folders. */
 export async function ensureBuild(say) {
   const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder)));
   const hash = hashOf([...files, ...OTHER_INPUTS.map((name) => join(root, name))]);
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
   if (!isWritable(root)) {
     throw new StepError(
-      `The build is missing or old, and ${root} cannot be written.`,
+      `The build is missing or old, and ${root} is not writable.`,
       'copy the clone to a folder of your own and run the command there',
     );
   }
@@ -49,7 +49,7 @@ async function compile() {
     [compiler, '-p', root, '--pretty', 'false'],
     { cwd: root },
     'The TypeScript sources do not compile.',
-    'mend the lines named above and run the command again',
+    'correct the lines named above and run the command again',
   );
 }
 
@@ -62,7 +62,7 @@ function copyAssets(files) {
   }
 }
 
-/** Deletes compiled files whose source is gone, so that a removed test no longer runs. */
+/** Deletes compiled files whose source no longer exists, so that a removed test no longer runs. */
 function removeOrphans() {
   for (const file of [...SOURCES, 'types'].flatMap((folder) => filesBelow(join(build, folder)))) {
     const source = join(root, relative(build, file).replace(/^types\//, ''));

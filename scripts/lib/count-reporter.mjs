@@ -1,6 +1,6 @@
 /**
- * A reporter for node:test that writes the run's own totals as one line of JSON: {"passed", "failed", "skipped", "files"}.
- * Cancelled tests count as failed, tests marked todo as skipped. `files` holds { file, seconds } of each test file.
+ * A reporter for node:test that writes the totals of a run as one line of JSON: {"passed", "failed", "skipped", "files"}.
+ * Cancelled tests count as failed, and todo tests as skipped. `files` has { file, seconds } for each test file.
  */
 export default async function* countReporter(events) {
   const counts = { pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };

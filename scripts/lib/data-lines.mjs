@@ -4,10 +4,10 @@ import { notebookFiles } from './notebook-inputs.mjs';
 import { filesBelow, root } from './places.mjs';
 import { StepError } from './step.mjs';
 
-/** What test data and stored notebooks may come to together. */
+/** Maximum number of lines of test data and stored notebooks together. */
 const MOST_LINES = 40_000;
 
-/** A step that says how many lines test data (what below test/ is no source) and stored notebooks have. */
+/** Counts the lines of test data (files in test/ that are not source code) and of stored notebooks. Throws above the limit. */
 export function checkDataLines(say) {
   const data = filesBelow(join(root, 'test')).filter((file) => !/\.(ts|py|safetensors)$/.test(file));
   const [ofData, ofNotebooks] = [linesOf(data), linesOf(notebookFiles())];

@@ -5,8 +5,8 @@ import { root } from './places.mjs';
 import { StepError } from './step.mjs';
 
 /**
- * Executes notebooks with this clone's kernel and without a browser. The executed notebook and its HTML go to
- * `output`, or the notebook stays where it is when `inPlace`. Gives the exit status: 1 when a cell failed.
+ * Executes notebooks with this clone's kernel and without a browser. Writes the executed notebook and its HTML to
+ * `output`, or overwrites the notebook if `inPlace`. Returns the exit status: 1 if a cell failed.
  */
 export function executeNotebooks({ python, env }, notebooks, { output, inPlace = false }) {
   const absent = notebooks.filter((path) => !existsSync(path));
@@ -21,7 +21,7 @@ export function executeNotebooks({ python, env }, notebooks, { output, inPlace =
   ];
   const child = spawn(python, args, { env, stdio: ['pipe', 'inherit', 'inherit'], detached: true });
   child.stdin.on('error', () => {});
-  // The end of its standard input makes it end its kernel and itself; so does this process's own end.
+  // When its standard input ends (also because this process ends), the child ends its kernel and itself.
   const end = () => child.stdin.end();
   for (const signal of ['SIGINT', 'SIGTERM', 'SIGHUP']) process.on(signal, end);
   return new Promise((resolve, reject) => {

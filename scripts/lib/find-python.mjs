@@ -6,15 +6,15 @@ import { capture } from './run.mjs';
 const LEAST = [3, 9];
 const SCRIPTS = join(root, 'scripts', 'python');
 
-/** The requirement files of a purpose: 'run' or 'test'. */
+/** Returns the requirement files of a purpose: 'run' or 'test'. */
 export function requirementFiles(purpose) {
   const names = purpose === 'test' ? ['requirements.txt', 'requirements-test.txt'] : ['requirements.txt'];
   return names.map((name) => join(SCRIPTS, name));
 }
 
 /**
- * What a Python is: { command, executable, version, missing }, where `missing` lists the requirements that it does not
- * meet; undefined when it cannot be run or is too old.
+ * Returns { command, executable, version, missing } of a Python; `missing` lists the requirements that it does not meet.
+ * Returns undefined if the Python cannot be run or is too old.
  */
 export async function describePython(command, purpose, env) {
   const result = await capture(command, [join(SCRIPTS, 'probe.py'), ...requirementFiles(purpose)], { env });
@@ -24,7 +24,7 @@ export async function describePython(command, purpose, env) {
   return major > LEAST[0] || (major === LEAST[0] && minor >= LEAST[1]) ? { command, ...found } : undefined;
 }
 
-/** Every Python on the PATH, in its order, each program once. */
+/** Returns every Python on the PATH, in the order of the PATH, each program once. */
 export function pythonsOnPath(env) {
   const names = ['python3', 'python', 'python3.13', 'python3.12', 'python3.11', 'python3.10', 'python3.9'];
   const folders = (env.PATH ?? '').split(delimiter).filter((folder) => folder !== '');
@@ -37,7 +37,7 @@ export function pythonsOnPath(env) {
 function isNewProgram(path, seen) {
   try {
     accessSync(path, constants.X_OK);
-    // A virtual environment's python links to another program's, and is still another Python: only folders are resolved.
+    // Only links of folders are resolved: a virtual environment's python is a link to another program, but another Python.
     const key = join(realpathSync(join(path, '..')), path.slice(path.lastIndexOf('/') + 1));
     if (seen.has(key)) return false;
     seen.add(key);

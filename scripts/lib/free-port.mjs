@@ -1,6 +1,6 @@
 import { createServer } from 'node:net';
 
-/** The first port from `wanted` upwards on which `host` can listen; undefined when 50 in a row are taken. */
+/** Returns the first port from `wanted` on at which `host` can listen; undefined if 50 consecutive ports are in use. */
 export async function freePort(wanted, host) {
   for (let port = wanted; port < wanted + 50 && port < 65536; port++) {
     if (await canListen(port, host)) return port;

@@ -9,7 +9,7 @@ import { StepError } from './step.mjs';
 const NOTEBOOK = 'notebooks/00-quickstart.ipynb';
 const GRACE_MILLISECONDS = 15_000;
 
-/** Starts JupyterLab with the quickstart open and stays until it ends; Ctrl-C ends it and all its kernels. */
+/** Starts JupyterLab with the quickstart and returns when JupyterLab has ended; Ctrl-C ends it and all its kernels. */
 export async function runJupyterLab(
   { python, state, env },
   { ip = 'localhost', port = 8888, browser, rest },
@@ -28,7 +28,7 @@ export async function runJupyterLab(
     ...(existsSync(join(root, NOTEBOOK)) ? [`--LabApp.default_url=/lab/tree/${NOTEBOOK}`] : []),
     ...rest,
   ];
-  // A process group of its own: a Ctrl-C of the terminal reaches only this process, which then ends the server in order.
+  // The server has its own process group: Ctrl-C in the terminal reaches only this process, which then ends the server.
   const child = spawn(python, args, { cwd: root, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
   return watch(child, log);
 }
@@ -41,20 +41,20 @@ async function choosePort(wanted, ip) {
   } catch (error) {
     throw new StepError(
       `This machine cannot listen on ${ip}: ${error.message}`,
-      'name one of its addresses by --ip',
+      'name one of its addresses: npm start -- --ip ADDRESS',
     );
   }
   if (free === undefined) {
     throw new StepError(
       `The ports ${wanted} to ${wanted + 49} are all in use.`,
-      'name another: npm start -- --port N',
+      'name another port: npm start -- --port N',
     );
   }
-  if (free !== wanted) process.stdout.write(`port ${wanted} is in use; JupyterLab gets ${free}\n`);
+  if (free !== wanted) process.stdout.write(`port ${wanted} is in use; JupyterLab uses port ${free}\n`);
   return free;
 }
 
-/** How a browser elsewhere reaches a server that listens on this machine alone. */
+/** Prints how a browser on another machine can reach a server that listens only on this machine. */
 function adviseReach(ip, port, env = process.env) {
   if (ip !== 'localhost' && ip !== '127.0.0.1') return;
   const advice = (text) => process.stdout.write(`${text}\n`);
@@ -63,11 +63,13 @@ function adviseReach(ip, port, env = process.env) {
       `over SSH: on your own machine, ssh -L ${port}:localhost:${port} ${hostname()}, then open the address below`,
     );
   } else if (existsSync('/.dockerenv') || existsSync('/run/.containerenv')) {
-    advice('in a container: `npm start -- --ip 0.0.0.0`, with the port published, is reached from outside');
+    advice(
+      'in a container: publish the port and run `npm start -- --ip 0.0.0.0`; then JupyterLab is reachable from outside',
+    );
   }
 }
 
-/** Keeps the server's log, shows its address and its errors, and ends it on a signal. */
+/** Writes the server's log, prints its address and its errors, and ends the server on a signal. */
 function watch(child, log) {
   const file = createWriteStream(log);
   file.on('error', (error) => process.stdout.write(`the log cannot be written: ${error.message}\n`));

@@ -1,9 +1,9 @@
-/** A figure as its kernel draws it: for hosts that run JavaScript. */
+/** The type of a figure's interactive form, for programs that run JavaScript. */
 const INTERACTIVE = 'application/vnd.plotly.v1+json';
 
 /**
- * A notebook as it is stored. A figure's picture and text stay, which GitHub, nbconvert and JupyterLab show; its interactive
- * form is made anew when the cell is run, so only a timeline keeps it: what its spans are is said nowhere but under the mouse.
+ * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
+ * timelines also have their interactive form, because only hovering shows what their spans are; a run makes the others again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {
@@ -18,10 +18,10 @@ export function leanNotebook(notebook) {
   return { ...notebook, cells };
 }
 
-/** Whether a figure draws spans: bars that begin where they say. */
+/** Whether a figure is a timeline: its bars have their own begin (`base`). */
 const isTimeline = ({ data }) => data.some(({ type, base }) => type === 'bar' && Array.isArray(base));
 
-/** The text of a notebook's file: indented as nbformat does, but each figure that is kept is one line per trace. */
+/** Returns a notebook file's text: indented as nbformat does, but with one line per trace of an interactive figure. */
 export function notebookText(notebook) {
   const plots = [];
   const text = JSON.stringify(

@@ -20,7 +20,7 @@ export function linkSelf(say) {
       made++;
     } catch (error) {
       if (error.code !== 'EACCES' && error.code !== 'EROFS') throw error;
-      return say('left out: the clone cannot be written (the kernel finds shardlab by itself)');
+      return say('skipped: the clone is not writable (the kernel finds shardlab without it)');
     }
   }
   say(made === 0 ? 'up to date' : 'linked');

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { capture, lastLines } from './run.mjs';
 import { StepError } from './step.mjs';
 
-/** The ways to make a virtual environment with pip in it, the usual one first. Each says whether it worked, or why not. */
+/** The ways to make a virtual environment with pip, the usual way first. `make` returns the result of the command. */
 const WAYS = [
   { name: 'venv', make: (python, folder, env) => capture(python, ['-m', 'venv', folder], { env }) },
   {
@@ -19,7 +19,7 @@ const WAYS = [
   { name: 'virtualenv by pip', make: virtualenvByPip },
 ];
 
-/** Makes a virtual environment in `folder` by the first of these Pythons and ways that can; says which. */
+/** Makes a virtual environment in `folder` by the first Python and way that work; returns a text that names both. */
 export async function makeVenv(pythons, folder, env) {
   const reasons = [];
   for (const { name, make } of WAYS) {
@@ -34,14 +34,14 @@ export async function makeVenv(pythons, folder, env) {
   }
   rmSync(folder, { recursive: true, force: true });
   throw new StepError(
-    `No Python here can make a virtual environment:\n${[...new Set(reasons)].join('\n')}`,
+    `No Python on this machine can make a virtual environment:\n${[...new Set(reasons)].join('\n')}`,
     'Debian, Ubuntu: sudo apt-get install python3-venv',
     'or: python3 -m pip install --user virtualenv',
-    'or name a Python that has JupyterLab, plotly and numpy: SHARDLAB_PYTHON=/path/to/python npm start',
+    'or use a Python that has JupyterLab, plotly and numpy: SHARDLAB_PYTHON=/path/to/python npm start',
   );
 }
 
-/** The program of a virtual environment. */
+/** Returns the path of a virtual environment's python. */
 export function venvPython(folder) {
   return join(folder, 'bin', 'python');
 }

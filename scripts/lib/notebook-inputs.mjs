@@ -4,17 +4,17 @@ import { join, relative } from 'node:path';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { filesBelow, root } from './places.mjs';
 
-/** Where a notebook says what its outputs came from. */
+/** Key of a notebook's metadata that stores a hash of the inputs of its outputs. */
 const KEY = 'shardlab';
 
-/** The repository's notebooks. */
+/** Returns the repository's notebooks. */
 export function notebookFiles() {
   return filesBelow(join(root, 'notebooks')).filter(
     (file) => file.endsWith('.ipynb') && !file.includes('.ipynb_checkpoints'),
   );
 }
 
-/** What a notebook's outputs come from: its code cells, and the sources of library and kernel. */
+/** Returns a hash of the inputs of a notebook's outputs: its code cells, and the sources of library and kernel. */
 export function inputsOf(path) {
   const { cells } = JSON.parse(readFileSync(path, 'utf8'));
   const hash = createHash('sha256');
@@ -25,12 +25,12 @@ export function inputsOf(path) {
   return hash.digest('hex');
 }
 
-/** Whether an executed notebook's inputs have changed since. */
+/** Whether a notebook's inputs have changed since it was executed. */
 export function isStale(path) {
   return JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.inputs !== inputsOf(path);
 }
 
-/** Makes an executed notebook lean, and notes in it what its outputs came from. */
+/** Makes an executed notebook lean, and stores the hash of its inputs in it. */
 export function storeNotebook(path) {
   const notebook = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
   notebook.metadata[KEY] = { inputs: inputsOf(path) };

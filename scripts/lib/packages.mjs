@@ -7,7 +7,7 @@ import { StepError } from './step.mjs';
 
 const QUIET = ['--no-audit', '--no-fund', '--loglevel=error'];
 
-/** Installs the npm packages of package-lock.json unless the installed ones are those already. */
+/** Installs the npm packages of package-lock.json, unless they are already installed. */
 export async function ensurePackages(say, env = process.env) {
   const modules = join(root, 'node_modules');
   const stamp = join(modules, '.shardlab-lock');
@@ -20,7 +20,7 @@ export async function ensurePackages(say, env = process.env) {
   }
   if (!isWritable(root)) {
     throw new StepError(
-      `The npm packages are missing or old, and ${root} cannot be written.`,
+      `The npm packages are missing or old, and ${root} is not writable.`,
       'copy the clone to a folder of your own and run the command there',
     );
   }
@@ -28,7 +28,7 @@ export async function ensurePackages(say, env = process.env) {
   writeFileSync(stamp, hash);
 }
 
-/** `npm ci`; where this registry's answers do not fit the lock, `npm install` that leaves the lock as it is. */
+/** Runs `npm ci`; if the registry's answers do not fit the lock, runs `npm install`, which does not change the lock. */
 async function install(env) {
   const [command, ...npm] = npmCommand();
   const strict = await capture(command, [...npm, 'ci', ...QUIET], { cwd: root, env });
@@ -41,12 +41,12 @@ async function install(env) {
   }
   throw new StepError(
     `npm did not install the packages:\n${strict.missing?.message ?? lastLines(strict.stderr, 12)}`,
-    'is the npm registry reachable? `npm ping` tells; behind a proxy: npm config set proxy URL',
-    'an own certificate authority: npm config set cafile FILE; a private registry: npm config set registry URL',
+    'is the npm registry reachable? test it with `npm ping`; behind a proxy: npm config set proxy URL',
+    'for a private certificate authority: npm config set cafile FILE; for a private registry: npm config set registry URL',
   );
 }
 
-/** Whether every package of the lock that is not optional lies in node_modules in the lock's version, as npm noted it there. */
+/** Whether npm's list in node_modules has every package of the lock that is not optional, in the lock's version. */
 function matchesLock(modules, lock) {
   const noted = join(modules, '.package-lock.json');
   if (!existsSync(noted)) return false;

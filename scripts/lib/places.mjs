@@ -8,7 +8,7 @@ import { StepError } from './step.mjs';
 /** The clone's folder. */
 export const root = dirname(dirname(dirname(fileURLToPath(import.meta.url))));
 
-/** Whether a file can be made in `folder` or, where it is missing, whether it can be made itself. */
+/** Whether a file can be made in `folder`; if the folder does not exist, whether it can be made. */
 export function isWritable(folder) {
   try {
     statSync(folder);
@@ -24,7 +24,7 @@ export function isWritable(folder) {
   }
 }
 
-/** Where everything goes that is made for this clone and is not its build: the clone, else the user's cache, else a temporary folder. */
+/** Returns the folder for this clone's files other than its build: the clone, the user's cache, or a temporary folder. */
 export function stateFolder(clone = root, env = process.env) {
   if (isWritable(clone)) return clone;
   const key = createHash('sha256').update(clone).digest('hex').slice(0, 12);
@@ -37,8 +37,8 @@ export function stateFolder(clone = root, env = process.env) {
     if (statSync(folder).uid === userInfo().uid) return folder;
   }
   throw new StepError(
-    `${clone}, ${cacheFolder(env)} and ${tmpdir()} cannot be written.`,
-    'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to one',
+    `${clone}, ${cacheFolder(env)} and ${tmpdir()} are not writable.`,
+    'copy the clone to a folder of your own, or set XDG_CACHE_HOME or TMPDIR to such a folder',
   );
 }
 
@@ -49,8 +49,8 @@ function cacheFolder(env) {
 }
 
 /**
- * Environment variables that move what programs write into HOME elsewhere, where HOME cannot be written;
- * none otherwise. Those that the user has set stay.
+ * Returns environment variables by which programs write to another folder instead of HOME, if HOME is not writable; else
+ * none. Variables that the user has set are not changed.
  */
 export function homeVariables(state, env = process.env) {
   const home = env.HOME || homedir();
@@ -74,7 +74,7 @@ export function homeVariables(state, env = process.env) {
   return Object.fromEntries(Object.entries(moved).filter(([name]) => !env[name]));
 }
 
-/** All files below a folder, sorted; none when it is missing. */
+/** Returns all files below a folder, sorted; none if the folder does not exist. */
 export function filesBelow(folder) {
   if (!existsSync(folder)) return [];
   return readdirSync(folder, { recursive: true, withFileTypes: true })

@@ -7,14 +7,14 @@ import { root } from './places.mjs';
 import { capture, lastLines } from './run.mjs';
 import { StepError } from './step.mjs';
 
-/** pip's first sign that an index answers comes within this time; it begins to download, or finds all installed. */
+/** Within this time, pip must show that the index answers: it begins to download, or finds all requirements installed. */
 const INDEX_PATIENCE_SECONDS = 60;
 const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Processing)/m;
 
 /**
- * A Python with all that `purpose` ('run' or 'test') needs: the one that SHARDLAB_PYTHON names, else the clone's
- * own environment, else one on the PATH that has everything already, else a new own environment in `state`.
- * `jupyter` is the folder for this clone's kernelspec: inside the own environment, else beside the build, never global.
+ * Returns a Python with all that `purpose` ('run' or 'test') needs: the Python that SHARDLAB_PYTHON names, else the clone's
+ * environment, else a Python on the PATH that has everything already, else a new environment in `state`. `jupyter` is
+ * the folder for this clone's kernelspec: inside the clone's environment, else beside the build, never global.
  */
 export async function ensurePython(request, say) {
   const { purpose, state, env, clone = root, patienceSeconds = INDEX_PATIENCE_SECONDS } = request;
@@ -36,7 +36,7 @@ export async function ensurePython(request, say) {
   }
   const pythons = await usablePythons(purpose, env);
   const complete = existsSync(folder) ? undefined : pythons.find(({ missing }) => missing.length === 0);
-  if (complete) return use(complete.executable, outside, `${complete.executable} has all that is needed`);
+  if (complete) return use(complete.executable, outside, `${complete.executable} has all requirements`);
   return use(venvPython(folder), inside, await makeOwn(folder, pythons, env, patienceSeconds));
 }
 
@@ -44,8 +44,8 @@ async function namedPython(command, purpose, env) {
   const found = await describePython(command, purpose, env);
   if (!found) {
     throw new StepError(
-      `SHARDLAB_PYTHON is ${command}, which is no Python 3.9 or newer that can be run.`,
-      'correct it, or unset it: an environment is then made in the clone',
+      `SHARDLAB_PYTHON is ${command}, but that is not a Python 3.9 or newer that can be run.`,
+      'correct it, or unset it: then an environment is made in the clone',
     );
   }
   if (found.missing.length > 0) {
@@ -53,7 +53,7 @@ async function namedPython(command, purpose, env) {
     throw new StepError(
       `${found.executable} (SHARDLAB_PYTHON) lacks ${found.missing.join(', ')}.`,
       `${found.executable} -m pip install ${files.join(' ')}`,
-      'or unset SHARDLAB_PYTHON: an environment is then made in the clone',
+      'or unset SHARDLAB_PYTHON: then an environment is made in the clone',
     );
   }
   return found.executable;
@@ -68,7 +68,7 @@ async function usablePythons(purpose, env) {
     'No Python 3.9 or newer was found (python3 and python on the PATH); JupyterLab needs one.',
     'Debian, Ubuntu: sudo apt-get install python3 python3-venv',
     'macOS: brew install python',
-    'or name one: SHARDLAB_PYTHON=/path/to/python npm start',
+    'or use another Python: SHARDLAB_PYTHON=/path/to/python npm start',
     'without notebooks: `npm run build`, then `npx shardlab run tiny`',
   );
 }
@@ -99,17 +99,17 @@ async function install(python, env, patienceSeconds) {
   const result = await capture(python, args, { env, expect });
   if (result.code === 0) return;
   const reason = result.late
-    ? `the package index gave no answer within ${patienceSeconds} s`
+    ? `the package index did not answer within ${patienceSeconds} s`
     : lastLines(result.stderr || result.stdout, 8);
   throw new StepError(
     `pip did not install JupyterLab, plotly and numpy:\n${reason}`,
-    `is the package index reachable? ${python} -m pip config list says which one it asks; a proxy: HTTPS_PROXY=URL`,
-    'an own certificate authority: PIP_CERT=FILE; a private index: pip config set global.index-url URL',
-    'or name a Python that has them: SHARDLAB_PYTHON=/path/to/python npm start',
+    `is the package index reachable? ${python} -m pip config list names it; behind a proxy: HTTPS_PROXY=URL`,
+    'for a private certificate authority: PIP_CERT=FILE; for a private index: pip config set global.index-url URL',
+    'or use a Python that has them: SHARDLAB_PYTHON=/path/to/python npm start',
   );
 }
 
-/** The own environment serves when it holds what the requirement files say now and its Python still runs. */
+/** Whether the clone's environment has what the requirement files say now, and its Python still runs. */
 async function isReady(folder, purpose, env) {
   const stamp = join(folder, '.shardlab');
   if (!existsSync(stamp) || readFileSync(stamp, 'utf8') !== requirementsHash()) return false;

@@ -8,17 +8,17 @@ import { StepError } from './step.mjs';
 
 const TEST_TIMEOUT_MILLISECONDS = 600_000;
 
-/** NAME.slow.test.ts takes seconds; NAME.alone.test.ts as well, and it measures time or memory, or fills the machine. */
+/** NAME.slow.test.ts takes seconds. NAME.alone.test.ts does too, and measures time or memory, or uses the whole machine. */
 const SLOW = /\.(slow|alone)\.test\.ts$/;
 const LONG = /\.long\.test\.ts$/;
 const ALONE = /\.(alone|long)\.test\.ts$/;
 
-/** How many of the slowest files a run names at its end. */
+/** Number of slowest files that a run names at its end. */
 const NUM_SLOWEST = 10;
 
 /**
- * The test files of a run: NAME.test.ts always, slow ones except in the fast run, NAME.long.test.ts only in the long run.
- * `only` keeps the files whose path contains one of its texts.
+ * Returns the test files of a run: NAME.test.ts always, slow files except in the fast run, NAME.long.test.ts only in the
+ * long run. If `only` has texts, only files whose path contains one of them.
  */
 export function testFiles({ fast, long, only }) {
   return filesBelow(join(root, 'test'))
@@ -29,12 +29,12 @@ export function testFiles({ fast, long, only }) {
 }
 
 /**
- * Runs test files (by their source paths), prints the slowest and "N passed, N failed, N skipped"; gives the exit status.
- * One file more runs at a time than there are cores, for slow ones wait for their ranks and kernels about half of their
- * time; then those that measure or fill the machine run alone.
+ * Runs test files (by source paths), prints the slowest files and "N passed, N failed, N skipped"; returns the exit status.
+ * One more file than there are cores runs at a time, because slow files wait for ranks and kernels about half of their
+ * time. After that, files that measure or use the whole machine run alone.
  */
 export async function runTests(files, env) {
-  if (files.length === 0) throw new StepError('No test file fits.', 'name part of a path below test/');
+  if (files.length === 0) throw new StepError('No test file matches.', 'name part of a path below test/');
   const isAlone = (file) => ALONE.test(file);
   const together = await runGroup(
     files.filter((file) => !isAlone(file)),

@@ -2,9 +2,9 @@ import { spawn } from 'node:child_process';
 import { StepError } from './step.mjs';
 
 /**
- * Runs a program to its end without a terminal and gives what it printed. A program that cannot be started
- * has code null and `missing` set. With `expect: { pattern, seconds }` a program whose output does not fit the pattern
- * within that time is ended, and `late` is set.
+ * Runs a program to its end without a terminal and returns what it printed. If the program cannot be started, the result
+ * has code null and `missing`. With `expect: { pattern, seconds }`, a program whose output does not match the pattern
+ * within that time is ended, and the result has `late`.
  */
 export function capture(command, args, options = {}) {
   const { expect, ...spawnOptions } = options;
@@ -38,7 +38,7 @@ export function capture(command, args, options = {}) {
   });
 }
 
-/** Runs a program as `capture` does and throws a StepError with its last lines when it fails. */
+/** Runs a program as `capture` does; if it fails, throws a StepError with its last lines. */
 export async function mustRun(command, args, options, what, ...advice) {
   const result = await capture(command, args, options);
   if (result.code === 0) return result;
@@ -46,13 +46,13 @@ export async function mustRun(command, args, options, what, ...advice) {
   throw new StepError(`${what}\n${reason}`, ...advice);
 }
 
-/** The last lines of a text that are not empty. */
+/** Returns the last lines of a text that are not empty. */
 export function lastLines(text, count) {
   const lines = text.split('\n').filter((line) => line.trim() !== '');
   return lines.slice(-count).join('\n');
 }
 
-/** Runs a program on this terminal; its exit status, or 128 + the signal's usual number. */
+/** Runs a program in this terminal; returns its exit status, or 128 + the signal's usual number. */
 export function passThrough(command, args, options = {}) {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { stdio: 'inherit', ...options });

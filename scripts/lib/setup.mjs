@@ -10,9 +10,9 @@ import { ensureSnapshot } from './snapshot.mjs';
 import { step } from './step.mjs';
 
 /**
- * Brings the clone to where its commands work: packages, build, own name, Python environment, kernelspec.
- * Gives { state, env, python }: the folder for what is written, the environment for child processes, the Python
- * (undefined where `purpose` is 'build' or Python is not wanted).
+ * Prepares the clone for its commands: packages, build, the link to itself, Python environment, kernelspec.
+ * Returns { state, env, python }: the folder for written files, the environment for child processes, and the Python
+ * (undefined if `purpose` is 'build' or `withPython` is false).
  */
 export async function setUp(purpose, { withPython = true } = {}) {
   const state = stateFolder();
@@ -32,8 +32,8 @@ export async function setUp(purpose, { withPython = true } = {}) {
 }
 
 /**
- * Child processes find this Python and this clone's kernel first. VIRTUAL_ENV is where ranks look for numpy's BLAS,
- * set as activating the environment would.
+ * Returns variables by which child processes find this Python and this clone's kernel first. VIRTUAL_ENV, which an
+ * activated environment also sets, is the folder in which ranks look for numpy's BLAS.
  */
 function pythonVariables(python, jupyter) {
   const path = process.env.JUPYTER_PATH;

@@ -4,8 +4,8 @@ import { dirname, join, relative } from 'node:path';
 import { filesBelow, root } from './places.mjs';
 
 /**
- * Makes the build what the package ships: beside the scripts only those declarations that the package's own exports lead to,
- * scripts without comments and data without spaces. Lines stay where they are, so that source maps hold.
+ * Reduces the build to what the package ships: scripts without comments, data without spaces, and only the declarations that
+ * the package's exports import. Line numbers do not change, so that source maps are still right.
  */
 export function slimBuild(build, folders) {
   keepPublicTypes(build, folders);
@@ -18,7 +18,7 @@ export function slimBuild(build, folders) {
   }
 }
 
-/** tsc writes all declarations to build/types, so that one which is wanted again is there. */
+/** Copies the declarations that exports need. tsc writes all of them to build/types, so any can be copied later. */
 function keepPublicTypes(build, folders) {
   const all = join(build, 'types');
   const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));

@@ -6,15 +6,15 @@ import { root } from './places.mjs';
 import { setUp } from './setup.mjs';
 import { runMain, UsageError } from './step.mjs';
 
-const HELP = `npm start [-- options]            set up what is missing, then JupyterLab with the quickstart open
-  --ip ADDRESS --port N           where JupyterLab listens (localhost, 8888 or the next free port)
-  --no-browser                    print the address only
-  --execute [NOTEBOOK…]           run the quickstart (or these) without a browser
-  --output DIR                    where --execute leaves notebook and HTML (build/executed)
+const HELP = `npm start [-- options]            set up what is missing, then open the quickstart in JupyterLab
+  --ip ADDRESS --port N           address and port of JupyterLab (default: localhost, 8888 or the next free port)
+  --no-browser                    only print the address
+  --execute [NOTEBOOK…]           run the quickstart (or these notebooks) without a browser
+  --output DIR                    folder for the notebook and HTML of --execute (default: build/executed)
   -- OPTION…                      further options for JupyterLab
 `;
 
-/** What `npm start` does. */
+/** Runs `npm start`. */
 export function main() {
   return runMain(async () => {
     const options = readOptions(process.argv.slice(2));
@@ -73,14 +73,14 @@ function readPort(text) {
   const port = Number(text);
   if (!Number.isInteger(port) || port < 1 || port > 65535) {
     throw new UsageError(
-      `--port ${text} is no port: it must be a whole number from 1 to 65535.`,
+      `--port ${text} is not a port: a port is an integer from 1 to 65535.`,
       HELP.trimEnd(),
     );
   }
   return port;
 }
 
-/** Whether a browser opened here would be seen by the person who typed the command. */
+/** Whether the user can see a browser that is opened on this machine. */
 function hasDisplay(env = process.env) {
   if (env.SSH_CONNECTION || env.SSH_TTY) return false;
   return process.platform === 'darwin' || Boolean(env.DISPLAY || env.WAYLAND_DISPLAY);

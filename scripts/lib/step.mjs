@@ -1,6 +1,6 @@
 import { performance } from 'node:perf_hooks';
 
-/** A step that could not be done: what happened, and what to do about it, one advice a line. */
+/** The error of a step that failed: says what happened and, one advice per line, what to do. */
 export class StepError extends Error {
   constructor(what, ...advice) {
     super(what);
@@ -8,12 +8,12 @@ export class StepError extends Error {
   }
 }
 
-/** A command line that cannot be understood. */
+/** The error of an invalid command line. */
 export class UsageError extends StepError {}
 
 /**
- * Does one step of a command and says in one line what it was, how it went and how long it took.
- * `work` gets `say`, with which it replaces the word "done".
+ * Runs one step of a command and prints one line: its title, its result and its time. `work` may call `say` with a text
+ * that is printed instead of "done".
  */
 export async function step(title, work) {
   const started = performance.now();
@@ -32,7 +32,7 @@ export async function step(title, work) {
   }
 }
 
-/** Runs a command's main function; its number is the exit status, and a failure is told with what to do. */
+/** Runs a command's main function, which returns the exit status; prints a failure with its advice. */
 export async function runMain(main) {
   try {
     process.exitCode = (await main()) ?? 0;

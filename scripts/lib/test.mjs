@@ -4,14 +4,14 @@ import { runTests, testFiles } from './run-tests.mjs';
 import { setUp } from './setup.mjs';
 import { runMain, step, UsageError } from './step.mjs';
 
-const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, then the tests (those whose path contains a TEXT)
-  --fast        leaves out *.slow.test.ts and *.alone.test.ts
-  --long        runs *.long.test.ts too
-  --golden      writes the golden files anew
-  --no-lint     leaves the linter out
-  --no-python   leaves out what needs Python (those tests are skipped and say so)`;
+const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
+  --fast        skip *.slow.test.ts and *.alone.test.ts
+  --long        also run *.long.test.ts
+  --golden      write the golden files again
+  --no-lint     skip the linter
+  --no-python   set up no Python (tests that need it are skipped and say so)`;
 
-/** What `npm test` does. */
+/** Runs `npm test`. */
 export function main() {
   return runMain(async () => {
     const { values, positionals } = readOptions();

@@ -1,7 +1,7 @@
-"""Runs notebooks with a kernel and keeps what they showed.
+"""Runs notebooks with a kernel and stores their outputs.
 
 execute.py --kernel NAME (--in-place | --output DIR) NOTEBOOK...
-Exit status: 0 all ran; 1 a cell failed (it is named on standard error; the notebook is kept as far as it ran).
+Exit status: 0 if all cells ran; 1 if a cell failed (standard error names it; outputs up to that cell are stored).
 """
 import argparse
 import os
@@ -27,7 +27,7 @@ def end_with_parent():
 
 
 def execute(path, kernel, timeout):
-    """The notebook as executed, and a text that says what failed, or None."""
+    """Returns the executed notebook, and a text that says what failed, or None."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(
         notebook, kernel_name=kernel, timeout=timeout, startup_timeout=120,
@@ -41,14 +41,14 @@ def execute(path, kernel, timeout):
         return notebook, f"a cell took longer than {timeout} s: {error}"
     except (DeadKernelError, RuntimeError) as error:  # RuntimeError: it ended before its first answer
         return notebook, f"the kernel ended: {error}"
-    except AssertionError:  # nbclient's own, when a signal took its kernel away
+    except AssertionError:  # nbclient raises it after a signal has ended its kernel
         if STOPPED.is_set():
             return notebook, "interrupted"
         raise
 
 
 def failed_cell(notebook):
-    """Which cell failed, its source, and its error as the kernel told it; None when no cell holds an error."""
+    """Returns a text with the failed cell's number, source and error; None if no cell failed."""
     for number, cell in enumerate(notebook.cells, 1):
         for output in cell.get("outputs", []):
             if output["output_type"] == "error":
@@ -59,7 +59,7 @@ def failed_cell(notebook):
 
 
 def save(text, path):
-    """Puts the text in the file's place once it is written whole: a full disk takes nothing away."""
+    """Replaces the file by the text once all of it is written, so that a full disk does not destroy the old file."""
     part = f"{path}.part"
     try:
         os.makedirs(os.path.dirname(os.path.abspath(path)), exist_ok=True)
@@ -69,7 +69,7 @@ def save(text, path):
     except OSError as error:
         if os.path.exists(part):
             os.remove(part)
-        sys.exit(f"\n{path} cannot be written ({error.strerror}): free some space, or name another folder by --output")
+        sys.exit(f"\n{path} cannot be written ({error.strerror}): free some space, or name another folder with --output")
     print(f"  {path}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""JupyterLab that ends when the process that holds the other end of its standard input ends, however that happens."""
+"""Runs JupyterLab, and ends it when its standard input ends, which also happens if the parent process is killed."""
 import os
 import signal
 import sys
@@ -13,7 +13,7 @@ def end_with_parent():
 
 threading.Thread(target=end_with_parent, daemon=True).start()
 
-# This folder's labconfig/ changes defaults: no question about news, no look for updates. What the user has set stays.
+# labconfig/ changes defaults: JupyterLab does not ask about news or check for updates. The user's settings have priority.
 here = os.path.dirname(os.path.abspath(__file__))
 others = os.environ.get("JUPYTER_CONFIG_PATH")
 os.environ["JUPYTER_CONFIG_PATH"] = os.pathsep.join([here, *([others] if others else [])])

@@ -1,4 +1,4 @@
-"""Says as JSON which Python this is and which of the requirement files named it does not meet."""
+"""Prints as JSON which Python this is, and which requirements of the named files it does not meet."""
 import json
 import re
 import sys

@@ -1,4 +1,4 @@
-"""A training step of Wan2.2-A14B's size on real GPUs: its time, its memory by part, and the share that is communication.
+"""Measures a training step of Wan2.2-A14B's size on real GPUs: its time, its memory by part, and its share of communication.
 
     torchrun --standalone --nproc-per-node 8 scripts/python/wan_step.py --ulysses 8 --batch 32 --accumulation 8
 
@@ -27,7 +27,7 @@ PATCH = 64  # values of a patch: 16 channels of 1 x 2 x 2
 
 
 class AllToAll(torch.autograd.Function):
-    """Splits dim `split` over the ranks and joins what comes along dim `join`; its gradient is the reverse."""
+    """Splits dim `split` over the ranks and joins the received parts along dim `join`; backward does the reverse."""
 
     @staticmethod
     def forward(ctx, x, group, split, join):
@@ -95,7 +95,7 @@ class Expert(nn.Module):
 
 
 class TwoExperts(nn.Module):
-    """High noise goes to the first expert, low noise to the second; all ranks take the same one in a step."""
+    """Runs the first expert for high noise and the second for low noise; in a step, all ranks run the same expert."""
 
     def __init__(self, experts):
         super().__init__()
@@ -114,7 +114,7 @@ def parse():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--experts-strategy", default="FULL_SHARD", choices=["FULL_SHARD", "SHARD_GRAD_OP"])
     parser.add_argument("--no-prefetch", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="adds the share of a step in NCCL's kernels, and what of it is waited for")
+    parser.add_argument("--profile", action="store_true", help="adds the share of a step in which NCCL kernels run, and in which only they run")
     return parser.parse_args()
 
 
@@ -126,7 +126,7 @@ def build(args, device, mesh):
         FSDP, mixed_precision=half, device_id=device, use_orig_params=True,
         forward_prefetch=not args.no_prefetch, backward_prefetch=None if args.no_prefetch else torch.distributed.fsdp.BackwardPrefetch.BACKWARD_PRE,
     )
-    # One after the other: an expert is whole on the device (57 GB) until it is in shards.
+    # Experts are made one after the other, because each is whole on the device (57 GB) until it is sharded.
     experts = []
     for _ in range(2):
         with device:
@@ -181,7 +181,7 @@ def measure(args, device, mesh, batch):
     }
     if cuda:
         peak = max(peaks)
-        # Gradient shards are as large as the parameters'.
+        # Gradient shards are as large as parameter shards.
         answer |= {"peak_gb": peak / 1e9, "activations_and_temporary_gb": (peak - 2 * params - optimizer_bytes) / 1e9}
     if args.profile:
         answer |= profile(lambda: step(model, optimizer, args, device, batch, 0), cuda)
@@ -189,7 +189,7 @@ def measure(args, device, mesh, batch):
 
 
 def profile(work, cuda):
-    """Shares of the step's time in which an NCCL kernel ran, and in which nothing else did."""
+    """Returns the share of the step's time in which an NCCL kernel ran, and the share in which only NCCL kernels ran."""
     if not cuda:
         return {}
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profiler:

@@ -7,7 +7,7 @@ import { timeline } from './timeline';
 /** One event of the Trace Event Format; times in microseconds. */
 export interface TraceEvent {
   readonly name: string;
-  /** X: a stretch, C: counters, M: a name. */
+  /** X: a span of time, C: counters, M: a name. */
   readonly ph: 'X' | 'C' | 'M';
   readonly pid: number;
   readonly tid: number;
@@ -26,8 +26,8 @@ const MAIN = 0;
 const WIRE = 1;
 
 /**
- * Steps as a trace for Perfetto or chrome://tracing: one process per rank, main thread and wire as its threads, memory
- * by cause as counters. Source: Trace Event Format (Google, 2016).
+ * Converts steps to a trace for Perfetto or chrome://tracing. Each rank is a process, whose threads are its main thread
+ * and the wire, and whose counters are memory by cause. Source: Trace Event Format (Google, 2016).
  */
 export function toChromeTrace(records: readonly StepRecord[]): ChromeTrace {
   const origin = records.reduce((least, { start }) => Math.min(least, start), Number.POSITIVE_INFINITY);

@@ -3,32 +3,32 @@ import type { Bytes, Seconds } from '../core/units';
 import type { CollectiveRecord, StepRecord } from './record';
 import { plusWaits, type WaitSeconds, waitSecondsOf, waitsOf } from './waits';
 
-/** Sums over collectives of one kind. */
+/** Sums over collectives of the same rank, cause, operation and group. */
 export interface CommunicationRow {
   readonly rank: number;
   readonly cause: CommCause;
   readonly op: string;
   readonly group: string;
   readonly count: number;
-  /** Payload at the tensors' dtype. */
+  /** Payload in the tensors' dtype. */
   readonly bytes: Bytes;
-  /** Bytes that the rank received from others. */
+  /** Bytes that the rank received from other ranks. */
   readonly wireBytes: Bytes;
-  /** Time in which the main thread waited; `waits` say for what. */
+  /** Time in which the main thread waited; `waits` divides it by what it waited for. */
   readonly exposedSeconds: Seconds;
   readonly waits: WaitSeconds;
-  /** Time in which the bytes travelled; the rest of the collective was waiting for ranks. */
+  /** Time in which bytes were on the wire; in the rest of their time, the collectives waited for ranks. */
   readonly wireSeconds: Seconds;
-  /** Time in which the bytes travelled while the main thread worked. */
+  /** Time in which bytes were on the wire while the main thread computed. */
   readonly overlappedSeconds: Seconds;
 }
 
-/** How long a collective's bytes travelled. */
+/** Returns the time in which a collective's bytes were on the wire. */
 export function wireSeconds({ started, ended, progress }: CollectiveRecord): Seconds {
   return progress?.carried ?? Math.max(0, ended - started);
 }
 
-/** Sums by rank, cause, operation and group, in this order. Several steps add up. */
+/** Returns sums over all records by rank, cause, operation and group, sorted in this order. */
 export function communication(records: readonly StepRecord[]): CommunicationRow[] {
   const sums = new Map<string, CommunicationRow>();
   for (const step of bySteps(records)) {
@@ -49,7 +49,7 @@ export function communication(records: readonly StepRecord[]): CommunicationRow[
   );
 }
 
-/** Records of each step. */
+/** Returns the records of each step, step by step. */
 export function bySteps(records: readonly StepRecord[]): StepRecord[][] {
   const steps = new Map<number, StepRecord[]>();
   for (const record of records) {

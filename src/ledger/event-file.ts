@@ -11,7 +11,7 @@ const VERSION = 1;
 /** The first line of an event file. */
 export interface EventFileHeader {
   readonly world: number;
-  /** The run's TrainConfig, as it was parsed; null when there was none. */
+  /** The run's parsed TrainConfig; null if it had none. */
   readonly config: unknown;
 }
 
@@ -27,7 +27,7 @@ export interface EventFileWriter {
   close(): void;
 }
 
-/** Begins an event file: a header line, then one line per step and rank. Throws: IO. */
+/** Creates an event file with its header line; one line per step and rank follows. Throws: IO. */
 export function createEventFile(path: string, header: EventFileHeader): EventFileWriter {
   const file = attempt(path, 'create', () => createOutputFile(path));
   const line = (value: unknown): void => {
@@ -50,13 +50,13 @@ export function createEventFile(path: string, header: EventFileHeader): EventFil
   return { path, append: line, close };
 }
 
-/** JSON has no NaN, but readers look for losses that are not finite. */
+/** Converts numbers that JSON lacks to text, because readers look for losses that are not finite. */
 function nonFiniteToText(_key: string, value: unknown): unknown {
   return typeof value === 'number' && !Number.isFinite(value) ? String(value) : value;
 }
 
-/** What to do about a failure. */
-const ADVICE = { create: '; name another place', write: '; free some space or name another place', read: '' };
+/** Advice per operation that failed. */
+const ADVICE = { create: '; name another path', write: '; free some space or name another path', read: '' };
 
 function attempt<T>(path: string, what: keyof typeof ADVICE, work: () => T): T {
   try {
@@ -77,8 +77,8 @@ const headerSchema = z.object({
 });
 
 /**
- * Reads an event file. Throws: IO naming file and line when the file is missing, is not an event file, or has a damaged
- * line; details.line is the line's number from 1, details.numRecords the number of good records before it.
+ * Reads an event file. Throws: IO naming file and line if the file is missing, is not an event file, or has a damaged
+ * line; details.line is the line's number from 1, details.numRecords the number of valid records before that line.
  */
 export function readEventFile(path: string): EventFile {
   const lines = attempt(path, 'read', () => readRegularFile(path)).split('\n');
@@ -94,7 +94,7 @@ export function readEventFile(path: string): EventFile {
     } catch {
       const last = isCut && i === lines.length - 1;
       const reason = last
-        ? 'the last line is cut off (the writer was stopped, or the disk was full); delete it to read the rest'
+        ? 'the last line is incomplete (the writer was stopped, or the disk was full); delete it to read the rest'
         : 'is not JSON';
       throw damaged(i + 1, reason);
     }

@@ -3,7 +3,7 @@ import { MEMORY_CAUSES, type MemoryCause, type Space } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
-/** Bytes in one space by cause, from bytes by owner. */
+/** Returns bytes in one space by cause, from bytes by owner. */
 export function byCause(
   owners: readonly Owner[],
   bytes: readonly Bytes[],
@@ -16,7 +16,7 @@ export function byCause(
   return sums;
 }
 
-/** Bytes on the device by cause, at the declared types: half of the held bytes if values were rounded to 16 bits. */
+/** Returns bytes on the device by cause, in the declared types: half of the held bytes if values were rounded to 16 bits. */
 export function logicalByCause(owners: readonly Owner[], bytes: readonly Bytes[]): BytesByCause {
   return byCause(
     owners,
@@ -24,28 +24,28 @@ export function logicalByCause(owners: readonly Owner[], bytes: readonly Bytes[]
   );
 }
 
-/** An owner's bytes at its declared type. */
+/** Returns an owner's bytes in its declared type. */
 export function logicalBytes({ declared }: Pick<Owner, 'declared'>, bytes: Bytes): Bytes {
   return declared === undefined ? bytes : (bytes * itemBytes(declared)) / itemBytes('float32');
 }
 
-/** Sum over causes. */
+/** Returns the sum over all causes. */
 export function totalBytes(bytes: BytesByCause): Bytes {
   return MEMORY_CAUSES.reduce((sum, cause) => sum + bytes[cause], 0);
 }
 
-/** Bytes by cause at the moment when the device held most. */
+/** Returns bytes by cause at the moment when the device held the most bytes. */
 export function memoryAtPeak(record: StepRecord, space: Space = 'device'): BytesByCause {
   return byCause(record.memory.owners, record.memory.atPeak, space);
 }
 
-/** Bytes by cause at the step's end. */
+/** Returns bytes by cause at the step's end. */
 export function memoryAtRest(record: StepRecord, space: Space = 'device'): BytesByCause {
   return byCause(record.memory.owners, record.memory.atRest, space);
 }
 
 /**
- * Bytes by cause on the device at the step's peak, at the declared types. The peak is the moment of most held bytes.
+ * Returns device bytes by cause at the step's peak, in the declared types. The peak is the moment of the most held bytes.
  */
 export function logicalAtPeak(record: StepRecord): BytesByCause {
   return logicalByCause(record.memory.owners, record.memory.atPeak);
@@ -56,11 +56,11 @@ export interface ModuleBytes {
   readonly module: string;
   /** Held bytes. */
   readonly bytes: Bytes;
-  /** Bytes at the declared types. */
+  /** Bytes in the declared types. */
   readonly logicalBytes: Bytes;
 }
 
-/** Bytes on the device at the step's peak, by cause and module, largest first. */
+/** Returns bytes on the device at the step's peak, by cause and module, largest first. */
 export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
   const { owners, atPeak } = record.memory;
   const sums = new Map<string, ModuleBytes>();
@@ -79,15 +79,15 @@ export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
 
 /** Bytes in one space after each event of a step; the first point is the step's start, the last its end. */
 export interface MemoryOverTime {
-  /** Since the step's start. */
+  /** Seconds since the step's start. */
   readonly seconds: readonly Seconds[];
   readonly byCause: Readonly<Record<MemoryCause, readonly Bytes[]>>;
   readonly total: readonly Bytes[];
-  /** Of the cause 'temp', the bytes that are passed from unit to unit ([Note: pool and ring]). */
+  /** The bytes of cause 'temp' that are passed from unit to unit ([Note: pool and ring]). */
   readonly ring: readonly Bytes[];
 }
 
-/** Replays a record's curve. A record without one gives start, peak and end. */
+/** Replays a record's curve. For a record without a curve, returns start, peak and end. */
 export function memoryOverTime(record: StepRecord, space: Space = 'device'): MemoryOverTime {
   const { owners, atStart, curve } = record.memory;
   if (curve === null) return coarse(record, space);
@@ -106,7 +106,7 @@ export function memoryOverTime(record: StepRecord, space: Space = 'device'): Mem
   return out;
 }
 
-/** Bytes in one space that are passed from unit to unit ([Note: pool and ring]). */
+/** Returns the bytes in one space that are passed from unit to unit ([Note: pool and ring]). */
 export function ringBytes(owners: readonly Owner[], bytes: readonly Bytes[], space: Space): Bytes {
   return owners.reduce((sum, owner, i) => {
     return isRing(owner) && owner.space === space ? sum + (bytes[i] ?? 0) : sum;
@@ -117,7 +117,7 @@ function isRing({ cause, part }: Owner): boolean {
   return cause === 'temp' && part === 'ring';
 }
 
-/** A buffer's change of owner is two events at one moment; the state between them never existed. */
+/** Whether event i is the first of a retag's two events. Both have the same time; the state between them never existed. */
 function isFirstHalfOfRetag({ seconds, deltaBytes }: MemoryCurve, i: number): boolean {
   const delta = deltaBytes[i] ?? 0;
   return delta < 0 && seconds[i + 1] === seconds[i] && deltaBytes[i + 1] === -delta;

@@ -2,7 +2,7 @@ import type { Bytes } from '../core/units';
 import { memoryAtRest, memoryOverTime } from './memory';
 import { type BytesByCause, noBytes, type StepRecord } from './record';
 
-/** A step's model states on the device: parameters and optimizer at rest; gradients as the optimizer finds them, when all of them are there. */
+/** Returns a step's model states on the device: parameters and optimizer at rest, gradients when the optimizer begins. */
 export function modelStatesOf(record: StepRecord): BytesByCause {
   const rest = memoryAtRest(record);
   const gradients = gradientsOf(record);
@@ -12,7 +12,7 @@ export function modelStatesOf(record: StepRecord): BytesByCause {
   return states;
 }
 
-/** Without a span of the optimizer or a curve up to it: the kind that is left of, at its fullest. */
+/** Returns gradients when the optimizer begins; without its span or a curve, the maximum of shards, else of whole gradients. */
 function gradientsOf(record: StepRecord): Readonly<Record<'grad.shard' | 'grad.full', Bytes>> {
   const { byCause, seconds } = memoryOverTime(record);
   const optimizer = record.spans.find(({ name }) => name === 'optimizer');

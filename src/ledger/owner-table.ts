@@ -1,7 +1,7 @@
 import type { Space, Tag } from '../core/events';
 import type { Owner } from './record';
 
-/** Gives each owner in a process a number, in order of appearance. */
+/** Numbers the owners of bytes in a process, in order of appearance. */
 export class OwnerTable {
   readonly owners: Owner[] = [];
   /** The run of each owner, in the order of `owners`. */
@@ -12,7 +12,7 @@ export class OwnerTable {
   #lastSpace: Space | undefined;
   #lastIndex = 0;
 
-  /** The index of the tag's owner. Consecutive calls with one tag object cost a comparison. */
+  /** Returns the index of the tag's owner. A call with the same tag object as the call before costs only a comparison. */
   indexOf(tag: Tag, space: Space): number {
     if (tag === this.#lastTag && space === this.#lastSpace) return this.#lastIndex;
     this.#lastTag = tag;

@@ -1,22 +1,22 @@
 import type { Bytes } from '../core/units';
 import type { ProcessMemory } from './record';
 
-/** Node's numbers about its process (the used fields of process.memoryUsage()). */
+/** The fields of process.memoryUsage() that are used. */
 export interface NodeMemory {
   readonly rss: Bytes;
   readonly heapTotal: Bytes;
   readonly external: Bytes;
 }
 
-/** The engine's numbers: live buffers, and its own heap if it has one. */
+/** Bytes of the engine: live buffers, and its own heap if it has one. */
 export interface HeldByEngine {
   readonly bytes: Bytes;
   readonly heapBytes: Bytes;
 }
 
 /**
- * Names every resident byte of the process. Untouched pages of the engine's heap, of V8's heap and outside of it are
- * not resident, so any excess over the process's size is subtracted from them, slack first. The parts add up to rss.
+ * Divides the resident bytes of the process into parts, which add up to rss. Untouched pages of the engine's heap and of
+ * V8's memory are not resident, so if the parts exceed rss, the excess is subtracted from them, from the slack first.
  */
 export function explainProcess(node: NodeMemory, engine: HeldByEngine): ProcessMemory {
   let left = node.rss;

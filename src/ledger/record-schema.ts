@@ -4,7 +4,7 @@ import type { StepRecord } from './record';
 
 const bytes = z.number();
 const seconds = z.number();
-/** Written as text if JSON has no number for it. */
+/** A number, which is written as text if JSON has no such number. */
 const anyNumber = z.union([
   z.number(),
   z.enum(['NaN', 'Infinity', '-Infinity']).transform((text) => Number(text)),
@@ -93,7 +93,7 @@ const span = z.object({
   end: seconds,
 });
 
-/** Checks that a line of an event file is a step's record. */
+/** The schema of a step's record, one line of an event file. */
 export const stepRecordSchema: z.ZodType<StepRecord> = z.object({
   step: z.int(),
   rank: z.int().nonnegative(),

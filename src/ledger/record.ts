@@ -8,20 +8,20 @@ import {
 } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 
-/** An owner of bytes: a cause within a module ('' when no module applies), on the device or the host. */
+/** An owner of bytes: a cause and a module ('' if no module applies), on the device or the host. */
 export interface Owner {
   readonly cause: MemoryCause;
   readonly module: string;
   readonly space: Space;
   /** The 16-bit type that the values were rounded to, held as float32; omitted if there is none. */
   readonly declared?: HalfDType | undefined;
-  /** For a temporary that is passed from unit to unit; otherwise omitted. */
+  /** 'ring' for a temporary that is passed from unit to unit; otherwise omitted. */
   readonly part?: 'ring' | undefined;
 }
 
-/** Every allocation, free and change of owner within one step; three columns of equal length, in order of time. */
+/** Every allocation, free and change of owner within one step, in three columns of equal length, in order of time. */
 export interface MemoryCurve {
-  /** Since the step's start. */
+  /** Seconds since the step's start. */
   readonly seconds: readonly Seconds[];
   /** Index into the record's owners. */
   readonly owner: readonly number[];
@@ -29,16 +29,16 @@ export interface MemoryCurve {
   readonly deltaBytes: readonly Bytes[];
 }
 
-/** The memory of the process. The parts add up to `rssBytes`. */
+/** The resident memory of the process. The other fields add up to `rssBytes`. */
 export interface ProcessMemory {
   readonly rssBytes: Bytes;
   /** Live buffers of the engine. */
   readonly deviceBytes: Bytes;
-  /** Resident part of the engine's heap that no buffer uses now. */
+  /** Resident bytes of the engine's heap that no buffer uses now. */
   readonly heapSlackBytes: Bytes;
   /** V8's heap: objects of the cell's and the library's code. */
   readonly javascriptBytes: Bytes;
-  /** ArrayBuffers and other memory outside V8's heap, less the engine's heap. */
+  /** ArrayBuffers and other memory outside V8's heap, without the engine's heap. */
   readonly externalBytes: Bytes;
   /** Node itself: code, libraries, stacks. */
   readonly nodeBytes: Bytes;
@@ -53,24 +53,24 @@ export interface MemoryRecord {
   readonly atStart: readonly Bytes[];
   readonly atPeak: readonly Bytes[];
   readonly atRest: readonly Bytes[];
-  /** Most bytes that the run held on the device at one moment of the step, and when (since its start). */
+  /** Maximum of the bytes that the run held on the device; below, the time of this peak since the step's start. */
   readonly peakBytes: Bytes;
   readonly peakSeconds: Seconds;
   /** Bytes on the device at the step's end. */
   readonly restBytes: Bytes;
-  /** Bytes on the device that are not this run's; with `restBytes` they add up to the engine's own count. */
+  /** Bytes on the device that do not belong to this run; `restBytes + elsewhereBytes` is the engine's own count. */
   readonly elsewhereBytes: Bytes;
   readonly numBuffersAtRest: number;
-  /** The engine's own count minus the ledger's at the step's end: 0, or null when they were not compared. */
+  /** The engine's own count minus the ledger's count at the step's end: 0, or null if they were not compared. */
   readonly residualBytes: 0 | null;
   readonly curve: MemoryCurve | null;
   readonly process: ProcessMemory | null;
 }
 
-/** A finished collective, times as the host's monotonic clock. */
+/** A finished collective. Times are of the machine's monotonic clock. */
 export type CollectiveRecord = Omit<CollectiveEvent, 'kind'>;
 
-/** A stretch of the main thread's work, times as the host's monotonic clock. */
+/** A span of the main thread's work. Times are of the machine's monotonic clock. */
 export type SpanRecord = Omit<SpanEvent, 'kind'>;
 
 /** One step of one rank, as plain data: it can be cloned between threads and written as one line of JSON. */
@@ -78,10 +78,10 @@ export interface StepRecord {
   readonly step: number;
   readonly rank: number;
   readonly world: number;
-  /** The host's monotonic clock: comparable between ranks of one host. */
+  /** Time by the machine's monotonic clock, which is comparable between ranks on one machine. */
   readonly start: Seconds;
   readonly end: Seconds;
-  /** CPU time of the main thread at the start and the end; omitted if it cannot be read. */
+  /** The main thread's CPU time at the start, and below at the end; omitted if it cannot be read. */
   readonly startCpu?: Seconds | undefined;
   readonly endCpu?: Seconds | undefined;
   readonly loss: number | null;
@@ -95,7 +95,7 @@ export interface StepRecord {
 /** Bytes by cause; every cause is present. */
 export type BytesByCause = Readonly<Record<MemoryCause, Bytes>>;
 
-/** Zero bytes for every cause, to add to. */
+/** Returns zero bytes for every cause, in an object that can be changed. */
 export function noBytes(): Record<MemoryCause, Bytes> {
   const empty = {} as Record<MemoryCause, Bytes>; // filled for every cause on the next line
   for (const cause of MEMORY_CAUSES) empty[cause] = 0;

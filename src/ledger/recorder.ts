@@ -13,11 +13,11 @@ import {
   type StepRecord,
 } from './record';
 
-/** What the caller knows about a step that has ended. */
+/** Facts about an ended step that the caller knows. */
 export interface StepFacts {
   readonly loss?: number | null;
   readonly tokens?: number | null;
-  /** The engine's own count (engine.memory.bytes): the ledger's live sum must equal it. */
+  /** The engine's own count of bytes (engine.memory.bytes), which the ledger's count must equal. */
   readonly engineBytes?: Bytes;
   readonly process?: ProcessMemory | null;
   /** Whether to store every allocation and free (about 20 bytes of JSON each). Default true. */
@@ -27,8 +27,8 @@ export interface StepFacts {
 /**
  * Collects the events of one rank, step by step.
  *
- * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the number of
- * the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
+ * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the
+ * number of the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
  */
 export class Recorder implements Observer {
   readonly rank: number;
@@ -49,7 +49,7 @@ export class Recorder implements Observer {
   #spans: SpanEvent[] = [];
   #atStart: Bytes[] = [];
   #peakBytes: Bytes = 0;
-  /** Events up to and including the one that reached the peak. */
+  /** Number of events up to and including the event that reached the peak. */
   #peakEvents = 0;
   #step: number | undefined;
   #run = 0;
@@ -57,7 +57,7 @@ export class Recorder implements Observer {
   #startCpu: Seconds | undefined;
   #numUnknownFrees = 0;
 
-  /** `clock` is for tests and dry runs; `cpu` is the CPU clock of the main thread. */
+  /** Tests and dry runs pass their own `clock`; `cpu` is the CPU clock of the main thread. */
   constructor(
     { rank, world }: { readonly rank: number; readonly world: number },
     clock: () => Seconds = now,
@@ -113,15 +113,15 @@ export class Recorder implements Observer {
   }
 
   /**
-   * New buffers belong to this run from now on; 0: none. Do not call it within a step: the record is about the run at
-   * its end.
+   * Makes new buffers belong to a run from now on; 0 means no run. Do not call it within a step: a step's record
+   * contains only the run that is set at the step's end.
    */
   enter(run: number): void {
     this.#run = run;
     this.#table.enter(run);
   }
 
-  /** Starts a step; an unfinished one is dropped (its buffers stay counted). */
+  /** Starts a step. Drops the events of an unfinished step, but still counts its buffers. */
   beginStep(step: number): void {
     this.#step = step;
     this.#seconds.length = 0;
@@ -137,8 +137,8 @@ export class Recorder implements Observer {
   }
 
   /**
-   * Ends the step and gives its record. Throws: CHECK when `engineBytes` differs from the live sum,
-   * INTERNAL without a step.
+   * Ends the step and returns its record. Throws: CHECK if `engineBytes` differs from the ledger's count, INTERNAL if no
+   * step was started.
    */
   endStep(facts: StepFacts = {}): StepRecord {
     if (this.#step === undefined) {
@@ -182,14 +182,14 @@ export class Recorder implements Observer {
     };
   }
 
-  /** Bytes on the device now, by cause. */
+  /** Returns bytes on the device now, by cause. */
   liveBytes(): BytesByCause {
     const bytes = noBytes();
     for (const { cause, bytes: held } of this.liveByModule()) bytes[cause] += held;
     return bytes;
   }
 
-  /** Bytes on the device now, by cause and module, largest first, for out-of-memory errors. */
+  /** Returns bytes on the device now, by cause and module, largest first, for out-of-memory errors. */
   liveByModule(): { cause: MemoryCause; module: string; bytes: Bytes }[] {
     return this.#table.owners
       .map(({ cause, module, space }, i) => ({ cause, module, space, bytes: this.#live[i] ?? 0 }))
@@ -219,14 +219,14 @@ export class Recorder implements Observer {
     );
   }
 
-  /** Bytes of the run's owners; 0 for other owners. */
+  /** Returns bytes by owner, with 0 for owners of other runs. */
   #own(bytes: readonly Bytes[]): Bytes[] {
     return this.#table.runs.map((run, i) => (run === this.#run ? (bytes[i] ?? 0) : 0));
   }
 
   /**
-   * The owners that a record lists: those of its run and of its curve. With the owners of all earlier runs, records
-   * would grow without limit.
+   * Returns the owners that a record lists: the owners of its run and of its curve. If it listed the owners of all
+   * earlier runs, records would grow without limit.
    */
   #listed(inCurve: readonly number[]): number[] {
     const own = this.#table.runs.flatMap((run, owner) => (run === this.#run ? [owner] : []));
@@ -240,7 +240,7 @@ export class Recorder implements Observer {
     );
   }
 
-  /** The events of the step, with owners as indices in `listed`. */
+  /** Returns the events of the step; owners are indices in `listed`. */
   #curve(listed: readonly number[]): MemoryCurve {
     const indices = new Map(listed.map((owner, i) => [owner, i]));
     return {
@@ -259,7 +259,7 @@ export class Recorder implements Observer {
   }
 }
 
-/** Rounded to 0.1 µs, so that records stay short as JSON. */
+/** Rounds to 0.1 µs, so that records are short as JSON. */
 function microseconds(seconds: Seconds): Seconds {
   return Math.round(seconds * 1e7) / 1e7;
 }

@@ -1,18 +1,18 @@
 import { closeSync, openSync, readSync, writeSync } from 'node:fs';
 import { ShardlabError } from '../core/errors';
 
-/** The range of a block in its file. */
+/** The position of a block in its file. */
 export interface BlockRange {
   readonly offset: number;
   readonly bytes: number;
 }
 
-/** Closes files that no object refers to any more. */
+/** Closes the files of SpillFiles that were garbage-collected. */
 const FORGOTTEN = new FinalizationRegistry<number>(closeSync);
 
 /**
- * Blocks of bytes that are stored in a file instead of memory. The file is made with its first block, and only this
- * user may read it. It stays readable as long as this object lives, even if its folder was removed.
+ * Stores blocks of bytes in a file instead of memory. The file is made for the first block, and only this user may read
+ * it. It is readable as long as this object exists, even if its folder was removed.
  */
 export class SpillFile {
   readonly path: string;
@@ -23,12 +23,12 @@ export class SpillFile {
     this.path = path;
   }
 
-  /** Where the next block begins. */
+  /** Position at which the next block begins. */
   get end(): number {
     return this.#end;
   }
 
-  /** Writes a block at the end. Throws: IO (for example, a full disk); earlier blocks stay. */
+  /** Writes a block at the end. Throws: IO (for example, a full disk); earlier blocks are still readable. */
   append(block: Uint8Array): BlockRange {
     return this.#attempt('write', () => {
       const [file, offset] = [this.#open(), this.#end];
@@ -38,7 +38,7 @@ export class SpillFile {
     });
   }
 
-  /** Throws: IO. */
+  /** Reads a block. Throws: IO. */
   read({ offset, bytes }: BlockRange): Buffer {
     return this.#attempt('read', () => {
       const [file, block] = [this.#open(), Buffer.allocUnsafe(bytes)];
@@ -51,7 +51,7 @@ export class SpillFile {
     });
   }
 
-  /** Drops everything from `end` on: the next block takes its place. */
+  /** Drops all bytes from `end` on; the next block is written there. */
   cut(end: number): void {
     this.#end = Math.min(this.#end, end);
   }

@@ -4,20 +4,20 @@ import type { StepRecord } from './record';
 
 /** Temporaries on the device, in two parts. */
 export interface Temporaries {
-  /** Temporaries within one unit: unsaved results of operations, scratch. */
+  /** Bytes of temporaries that are used within one unit: results of operations that backward does not need, and scratch. */
   readonly pool: Bytes;
-  /** Temporaries passed from unit to unit: unsaved outputs, gradients with respect to inputs. */
+  /** Bytes of temporaries that are passed from unit to unit: outputs that backward does not need, and gradients of inputs. */
   readonly ring: Bytes;
 }
 
 /**
- * Temporaries at the step's peak, and the maximum of each part over the step (null without a curve).
+ * Returns the temporaries at the step's peak, and the maximum of each part over the step (null without a curve).
  *
  * [Note: pool and ring] Buffers are made and freed one by one; there is no pool with a configured size. The size that a
- * pool and a ring of buffers would need follows from the moment when buffers are freed: within a unit (pool), or after
- * the next unit took them over (ring). A unit's output and the gradients of its inputs are tagged as ring when the unit
- * ends, which is one retag per unit and direction; all other temporaries are pool. Staging of collectives is neither:
- * it has the cause 'comm', and gathers and reductions have none ([Note: no staging buffers]).
+ * pool and a ring of buffers would need follows from the time at which buffers are freed: within a unit (pool), or after
+ * the next unit has used them (ring). A unit's output and the gradients of its inputs are tagged as ring when the unit
+ * ends, which is one retag per unit and direction; all other temporaries are pool. Staging of collectives is no
+ * temporary: it has the cause 'comm'. All-gathers and reductions have no staging ([Note: no staging buffers]).
  */
 export function temporaries(record: StepRecord): {
   readonly atPeak: Temporaries;

@@ -3,7 +3,7 @@ import type { Bytes, Seconds } from '../core/units';
 import type { StepRecord } from './record';
 import { type WaitKind, type WaitPart, waitsOf } from './waits';
 
-/** A stretch of the main thread: a computation, or a wait for a collective. Times since the step's start. */
+/** A segment of the main thread's time: a computation, or a wait for a collective. Times since the step's start. */
 export interface MainSegment {
   readonly kind: SpanName | 'wait';
   /** The kind of a wait. */
@@ -25,7 +25,7 @@ export interface WireSegment {
   readonly end: Seconds;
 }
 
-/** One rank's step of `seconds`: two lanes, each in order of time. Segments of the main lane do not overlap. */
+/** One rank's step, which takes `seconds`, in two lanes, each in order of time. Segments of the main lane do not overlap. */
 export interface Timeline {
   readonly rank: number;
   readonly seconds: Seconds;
@@ -34,9 +34,9 @@ export interface Timeline {
 }
 
 /**
- * Arranges a record in two lanes: time in nested spans counts for the innermost span, and waits interrupt the span that
- * they stop. Times count from `origin` on the host's clock, by default the step's start on this rank. `waits` are the
- * rank's waits by waitsOf; without them, late peers are not recognised.
+ * Arranges a record in two lanes. Time in nested spans belongs to the innermost span; time in a wait belongs to the wait.
+ * Times are relative to `origin` on the machine's clock, by default the step's start on this rank. `waits` are the
+ * rank's waits from waitsOf; without them, waits for peers are not recognized.
  */
 export function timeline(
   record: StepRecord,
@@ -68,7 +68,7 @@ interface Layer extends MainSegment {
   readonly depth: number;
 }
 
-/** Sweeps over all borders; between two of them the innermost (latest begun) layer counts. */
+/** Makes segments between the borders of all layers; each belongs to the innermost layer, which began last. */
 function flatten(layers: readonly Layer[], origin: Seconds): MainSegment[] {
   const borders = [...new Set(layers.flatMap(({ start, end }) => [start, end]))].sort((a, b) => a - b);
   const begun = [...layers].sort((a, b) => a.start - b.start);
@@ -104,13 +104,13 @@ function inner(best: Layer | undefined, candidate: Layer): Layer {
   return laterOrShorter ? candidate : best;
 }
 
-/** Share of a timeline's step in which the main thread waited, from 0 to 1. */
+/** Returns the share of a timeline's step in which the main thread waited, from 0 to 1. */
 export function waitShare(lanes: Timeline): number {
   if (lanes.seconds <= 0) return 0;
   return waitSeconds(lanes) / lanes.seconds;
 }
 
-/** How long the main thread waited for collectives. */
+/** Returns how long the main thread waited for collectives. */
 export function waitSeconds(lanes: Timeline): Seconds {
   return lanes.main.reduce((sum, { kind, start, end }) => sum + (kind === 'wait' ? end - start : 0), 0);
 }

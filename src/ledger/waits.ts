@@ -2,11 +2,11 @@ import type { CollectiveProgress } from '../core/events';
 import type { Seconds } from '../core/units';
 import type { CollectiveRecord, StepRecord } from './record';
 
-/** What a waiting rank waits for. 'unknown' if the host cannot tell. */
+/** What a waiting rank waits for; 'unknown' if the events do not show it. */
 export const WAIT_KINDS = ['wire', 'peer', 'core', 'unknown'] as const;
 export type WaitKind = (typeof WAIT_KINDS)[number];
 
-/** A stretch in which the main thread waited. Times on the host's clock. */
+/** A part of the time in which the main thread waited. Times are by the machine's clock. */
 export interface WaitPart {
   readonly kind: WaitKind;
   /** The awaited collective. */
@@ -15,7 +15,7 @@ export interface WaitPart {
   readonly end: Seconds;
 }
 
-/** A value per kind of wait. */
+/** Returns one value per kind of wait. */
 export function byWaitKind<T>(of: (kind: WaitKind) => T): Readonly<Record<WaitKind, T>> {
   return { wire: of('wire'), peer: of('peer'), core: of('core'), unknown: of('unknown') };
 }
@@ -27,28 +27,28 @@ const NO_WAITS: WaitSeconds = { wire: 0, peer: 0, core: 0, unknown: 0 };
 
 type Told = CollectiveRecord & { readonly progress: CollectiveProgress };
 
-/** A rank's collective, with the time that the rank lacked a core between its last wait and the posting. */
+/** A rank's collective, with the time in which its main thread lacked a core since its last wait and before the posting. */
 interface Arrived {
   readonly rank: number;
   readonly event: Told;
   readonly mainLacked: Seconds;
-  /** The previous collective of the thread. */
+  /** Returns the collective before this one in the same queue. */
   readonly before?: () => Told | undefined;
 }
 
-/** By collective. */
+/** The ranks' collectives by key (keyOf). */
 type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 
 /**
- * What each rank of a step waited for, rank by rank, in order of time.
+ * Returns what each rank of a step waited for, rank by rank, in order of time.
  *
- * [Note: kinds of waits] A wait for a collective has three stretches. Until the last rank arrives, it is a wait for
- * that peer; but the time in which the peer lacked a core since its own last wait is a wait for a core. (That time is
- * wall time minus the thread's CPU time, on the peer's main thread until it posts, and on its communicating thread
- * until it arrives.) Then the bytes travel: a wait for the wire, as long as a shaped link's model says, else as long as
- * this rank's CPU needed to move the bytes. If the last rank's thread was in another collective before, its wait there
- * counts. The time until the main thread continues is a wait for a core again: the bytes had arrived, but the threads
- * that pass them on were not running.
+ * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, it is a wait for that
+ * peer, except for the time in which the peer lacked a core since its own last wait: this is a wait for a core. (That
+ * time is wall time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs
+ * the collective until it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's
+ * model says, else as long as this rank's CPU needed to move the bytes. If the last rank's thread was in another
+ * collective before, its wait there counts instead. The time until the main thread continues is a wait for a core: the
+ * bytes had arrived, but the threads that pass them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);
@@ -63,14 +63,14 @@ export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, rea
   );
 }
 
-/** Sums of some stretches by kind. */
+/** Adds up parts of waits by kind. */
 export function waitSecondsOf(parts: readonly WaitPart[]): WaitSeconds {
   const sums = { ...NO_WAITS };
   for (const { kind, start, end } of parts) sums[kind] += end - start;
   return sums;
 }
 
-/** Sums kind by kind. */
+/** Adds two sums, kind by kind. */
 export function plusWaits(a: WaitSeconds = NO_WAITS, b: WaitSeconds): WaitSeconds {
   return {
     wire: a.wire + b.wire,
@@ -80,12 +80,12 @@ export function plusWaits(a: WaitSeconds = NO_WAITS, b: WaitSeconds): WaitSecond
   };
 }
 
-/** All kinds together. */
+/** Returns the sum of all kinds. */
 export function totalWait({ wire, peer, core, unknown }: WaitSeconds): Seconds {
   return wire + peer + core + unknown;
 }
 
-/** All ranks of a collective give it the same key; so do the two ends of a message. */
+/** Returns a collective's key, which is the same on all its ranks; a send has the same key as its recv. */
 function keyOf({ group, ranks, number, op }: CollectiveRecord): string {
   return [group, ranks.join(), op === 'send' || op === 'recv' ? 'pair' : op, number].join('\u0000');
 }
@@ -106,7 +106,7 @@ function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   return found;
 }
 
-/** The last collective of the same queue that ended before this one could begin. */
+/** Returns the last collective of the same queue whose ranks had all arrived before `event` could begin. */
 function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   const isBefore = (other: Told): boolean =>
     other.async &&
@@ -116,13 +116,13 @@ function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   return latest(all.filter(isBefore), ({ progress }) => progress.arrived);
 }
 
-/** The first of the values with the greatest time. */
+/** Returns the value with the greatest time; if several have it, the first. */
 function latest<T>(values: readonly T[], timeOf: (value: T) => Seconds): T | undefined {
   const [first, ...others] = values;
   return others.reduce((a, b) => (a === undefined || timeOf(b) > timeOf(a) ? b : a), first);
 }
 
-/** How long the main thread lacked a core before each posting, since its last wait or the step's start. */
+/** Returns each collective with the time that the main thread lacked a core since its last wait (or the step's start). */
 function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds][] {
   const told = collectives.filter((event): event is Told => event.progress !== undefined);
   const waited = told.filter(({ exposed }) => exposed > 0);
@@ -137,7 +137,7 @@ function withLack({ start, startCpu, collectives }: StepRecord): [Told, Seconds]
   });
 }
 
-/** The time from a collective's end on this rank until its main thread continued. */
+/** Returns the time from a collective's end on this rank until this rank's main thread continued. */
 function lateAfter({ ended, exposed, progress: { resumed } }: Told): Seconds {
   return Math.min(exposed, Math.max(0, resumed - ended));
 }
@@ -155,7 +155,7 @@ function partsOf(event: CollectiveRecord, rank: number, arrivals: Arrivals): Wai
 
 type Stretch = Omit<WaitPart, 'event'>;
 
-/** What a rank in a collective waits for, from one moment to another. */
+/** Returns what a rank in a collective waits for between two times. */
 function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   const own: Arrived = { rank, event, mainLacked: 0 };
   const all = [own, ...(arrivals.get(keyOf(event)) ?? [])];
@@ -166,7 +166,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   const landed = within(Math.max(progress.arrived, event.started) + event.progress.carried);
   const isQueued = progress.free > posted;
   const isOwn = last.rank === rank;
-  // The last rank had posted before it waited: its other thread copies its bytes, or has no core for that.
+  // If the last rank is this one, its comm thread copies its bytes, or lacks a core; its main thread has already posted.
   const lacked = progress.lacked + (isQueued || isOwn ? 0 : last.mainLacked);
   const begun = isQueued ? Math.min(came, within(progress.free)) : from;
   const works = Math.max(begun, Math.min(came, progress.arrived - lacked));
@@ -179,7 +179,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   ];
 }
 
-/** Until its thread was free for a collective, a rank was in the previous one, so its wait there counts. */
+/** Returns the waits of the last rank in its previous collective, in which its thread was until it was free for this one. */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   if (to <= from) return [];
   const before = last.before?.();

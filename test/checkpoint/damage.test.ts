@@ -105,7 +105,7 @@ test('a damaged header, a cut file and a missing shard are named in their errors
     const file = shardWith(path, 'ln_f.weight');
     fs.truncateSync(file, fs.statSync(file).size - 5);
   });
-  assert.match(errorOfLoading(cut).message, /model-.*\.safetensors .*(needs \d+ bytes|was cut off)/);
+  assert.match(errorOfLoading(cut).message, /model-.*\.safetensors .*(needs \d+ bytes|was truncated)/);
   const gone = damaged('gone', (path) => fs.rmSync(shardWith(path, 'ln_f.weight')));
   assert.match(
     errorOfLoading(gone).message,

@@ -211,6 +211,6 @@ test('shards of a distributed checkpoint are refused if rows are missing or anot
   });
   assert.throws(() => openCatalog(columns, 'model'), {
     code: 'IO',
-    message: /w is cut along dimension 1/,
+    message: /w is sharded along dim 1/,
   });
 });

@@ -38,7 +38,7 @@ test('each kind of damage is an error that says what is wrong', () => {
     [file({ a: { ...entry, dtype: 'F64' } }, Buffer.alloc(8)), /a \[2\] needs 16 bytes/],
     [file({ a: { ...entry, shape: [3] } }, Buffer.alloc(8)), /a \[3\] needs 12 bytes/],
     [file({ a: entry }, Buffer.alloc(4)), /a \[2\] needs 8 bytes/],
-    [file({ a: entry }, Buffer.alloc(12)), /cut off or appended/],
+    [file({ a: entry }, Buffer.alloc(12)), /truncated or extended/],
     [file({ a: entry, b: { ...entry, data_offsets: [4, 12] } }, Buffer.alloc(12)), /a gap or an overlap/],
     [file({ a: { shape: [1] } }), /describes "a" wrongly/],
   ];
@@ -79,7 +79,10 @@ test('parts of a tensor are read from the file, in every type', () => {
   for (const dtype of ['F32', 'BF16', 'F16'] as const)
     assert.deepEqual([...decodeValues(stored.read(dtype, 5, 3), dtype)], [1.25, 1.5, 1.75]);
   assert.deepEqual([...decodeValues(stored.read('I32', 7, 2), 'I32')], [1, 2]);
-  assert.throws(() => stored.read('F32', 10, 3), /elements 10 to 13 of F32 were asked for, it has \[4, 3\]/);
+  assert.throws(
+    () => stored.read('F32', 10, 3),
+    /elements 10 to 13 of F32 were requested, but it has \[4, 3\]/,
+  );
   assert.throws(() => stored.read('b', 0, 1), /has no tensor b/);
   stored.close();
 });

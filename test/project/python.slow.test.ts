@@ -85,7 +85,7 @@ test('an index that accepts and never answers is abandoned', { skip }, async () 
   };
   const failure = await failureOf(env, { patienceSeconds: 2 });
   server.close();
-  assert.match(failure.message, /gave no answer within 2 s/);
+  assert.match(failure.message, /did not answer within 2 s/);
 });
 
 test('a Python on the PATH with all packages is used, and nothing is made', { skip }, async () => {

@@ -46,7 +46,7 @@ test('if its port is in use, npm start takes the next one and says so', { skip }
   // The server listens on TCP, so its address is not a pipe's name.
   const { port } = blocker.address() as AddressInfo;
   const lab = await startLab(['--port', String(port)]);
-  assert.match(lab.output(), new RegExp(`port ${port} is in use; JupyterLab gets \\d+`));
+  assert.match(lab.output(), new RegExp(`port ${port} is in use; JupyterLab uses port \\d+`));
   assert.notEqual(new URL(lab.url).port, String(port));
   lab.child.kill('SIGTERM');
   await once(lab.child, 'close');

@@ -7,26 +7,26 @@ import { isRunning } from './process-mark';
 /**
  * [Note: how a checkpoint is replaced] A save writes into <folder>.saving-<id> beside the folder; trainer_state.json is
  * written last, when everything else is on the disk, and makes the save complete. Then the old folder is renamed to
- * <folder>.previous-<id>, the new one gets the name <folder>, and the old one is deleted. If the process is killed at
- * any moment, one of the three is complete: a loader takes the folder, else a complete new one, else the old one; the
+ * <folder>.previous-<id>, the new folder is renamed to <folder>, and the old folder is deleted. Whenever the process is
+ * killed, one of the three is complete: a loader reads <folder>, else a complete new folder, else the old folder; the
  * next save repairs the names and deletes the rest. The id begins with the mark of the committing process, so that a
- * running save can be distinguished from a killed one.
+ * running save can be distinguished from a killed save.
  */
 type Leftover = 'saving' | 'failed' | 'previous';
 
-/** The folder of a save before it is complete. */
+/** Returns the folder of an incomplete save. */
 export function temporaryFolder(folder: string, id: string): string {
   return `${folder}.saving-${id}`;
 }
 
-/** The folder that a failed save leaves for the other ranks to see. */
+/** Returns the folder that a failed save leaves, so that the other ranks see the failure. */
 export function failedFolder(folder: string, id: string): string {
   return `${folder}.failed-${id}`;
 }
 
 /**
- * Prepares the folder for a save: finishes a killed save's renaming, deletes its remains, makes the temporary folder.
- * Throws: IO when another process saves there, when the folder contains something else, or cannot be written.
+ * Prepares the folder for a save: finishes the renaming of a killed save, deletes its remains, makes the temporary
+ * folder. Throws: IO if another process saves there, if the folder is not a checkpoint, or if it cannot be written.
  */
 export function prepareFolder(fs: FileSystem, folder: string, id: string): void {
   try {
@@ -39,7 +39,7 @@ export function prepareFolder(fs: FileSystem, folder: string, id: string): void 
   }
 }
 
-/** Throws: IO while another process saves there. */
+/** Refuses a save while another process saves into the same folder. Throws: IO. */
 function refuseBeside(fs: FileSystem, folder: string): void {
   const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));
   if (running === undefined) return;
@@ -49,7 +49,7 @@ function refuseBeside(fs: FileSystem, folder: string): void {
   );
 }
 
-/** Makes a folder and those above it, one by one: Node's recursive mkdir never returns below /proc. */
+/** Makes a folder and the folders above it, one by one, because Node's recursive mkdir never returns below /proc. */
 function makeFolder(fs: FileSystem, folder: string): void {
   if (fs.existsSync(folder)) return;
   makeFolder(fs, dirname(folder));
@@ -76,7 +76,7 @@ export function replaceFolder(fs: FileSystem, folder: string, id: string): void 
   }
 }
 
-/** The folder to read: the given one, or a complete one that a killed save left beside it. Throws: IO. */
+/** Returns the folder to read: `folder`, or a complete checkpoint that a killed save left beside it. Throws: IO. */
 export function folderToRead(fs: FileSystem, folder: string): string {
   if (fs.existsSync(folder)) return folder;
   const complete = completeLeftover(fs, folder);
@@ -87,7 +87,7 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   throw fileError(what, { file: folder });
 }
 
-/** The description of the checkpoint in a folder; undefined if there is no complete one. */
+/** Returns the description of the checkpoint in a folder; undefined if the folder has no complete checkpoint. */
 export function stateOf(folder: string): CheckpointState | undefined {
   const file = join(folder, STATE_FILE);
   try {
@@ -111,7 +111,7 @@ function recover(fs: FileSystem, folder: string): void {
   }
 }
 
-/** Moves other files (a config, a tokenizer) to the new folder. If the state file is gone, they were already moved. */
+/** Moves the user's files (a config, a tokenizer) to the new folder. If the state file is gone, they were already moved. */
 function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void {
   const state = stateOf(previous);
   if (state === undefined) return;
@@ -122,7 +122,7 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
   }
 }
 
-/** Throws: IO for a folder with files that is not a checkpoint, because the save would replace it. */
+/** Throws: IO if a folder has files but is not a checkpoint, because the save would replace the folder. */
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);

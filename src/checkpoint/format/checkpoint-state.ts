@@ -3,7 +3,7 @@ import { fileError } from './file-system';
 
 /** The file that makes a folder a checkpoint: it is written last. */
 export const STATE_FILE = 'trainer_state.json';
-/** Key of an error's details by which a load says that it has changed nothing. */
+/** Key in an error's details that says that the load has not changed anything. */
 export const NOTHING_WRITTEN = 'nothingWritten';
 export const CHECKSUM_FILE = 'checksums.json';
 
@@ -13,7 +13,7 @@ const stateSchema = z.strictObject({
   /** Unique per save. */
   id: z.string(),
   state_dict_type: z.enum(['FULL_STATE_DICT', 'SHARDED_STATE_DICT']),
-  /** Number of ranks that wrote it. */
+  /** Number of ranks that wrote the checkpoint. */
   world: z.int().min(1),
   optimizer: z
     .strictObject({
@@ -34,7 +34,7 @@ const stateSchema = z.strictObject({
 export type CheckpointState = z.output<typeof stateSchema>;
 export type Json = z.output<ReturnType<typeof z.json>>;
 
-/** Reads trainer_state.json. Throws: IO naming the file. */
+/** Parses trainer_state.json. Throws: IO naming the file. */
 export function parseCheckpointState(text: string, file: string): CheckpointState {
   let json: unknown;
   try {

@@ -6,7 +6,7 @@ import { fileError } from './file-system';
 const DIGITS = 8;
 
 const runSchema = z.strictObject({
-  /** First element in the stored tensor: one rank's range of it. */
+  /** Index of the range's first element in the stored tensor. One rank writes each range. */
   at: z.int().min(0),
   length: z.int().min(0),
   /** Checksums of eight digits, one after another, for every `block_elements` elements from `at` on. */
@@ -14,7 +14,7 @@ const runSchema = z.strictObject({
 });
 const fileSchema = z.strictObject({
   bytes: z.int().min(0),
-  /** Checksum of all bytes before the data. */
+  /** Checksum of the bytes before the data. */
   header: z.string(),
   tensors: z.record(z.string(), z.array(runSchema)),
 });
@@ -31,17 +31,17 @@ export type FileChecksums = z.output<typeof fileSchema>;
 /** checksums.json. */
 export type Checksums = z.output<typeof checksumsSchema>;
 
-/** A checksum in its written form. */
+/** Returns the checksum of some bytes in the form in which it is written. */
 export function checksumOf(bytes: Uint8Array): string {
   return crc32(bytes).toString(16).padStart(DIGITS, '0');
 }
 
-/** The checksum of a run's n-th block. */
+/** Returns the checksum of a run's n-th block. */
 export function blockChecksum(run: ChecksumRun, n: number): string {
   return run.crc32.slice(DIGITS * n, DIGITS * (n + 1));
 }
 
-/** Reads checksums.json. Throws: IO naming the file. */
+/** Parses checksums.json. Throws: IO naming the file. */
 export function parseChecksums(text: string, file: string): Checksums {
   try {
     return checksumsSchema.parse(JSON.parse(text));

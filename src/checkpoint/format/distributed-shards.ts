@@ -8,7 +8,7 @@ import { numElements, type TensorEntry } from './safetensors-header';
 interface RowSlice {
   readonly file: SafetensorsFile;
   readonly tensor: string;
-  /** First element within the whole tensor, flattened. */
+  /** Index of the first element in the whole flattened tensor. */
   readonly start: number;
   readonly length: number;
 }
@@ -30,8 +30,8 @@ const INFO_KEY = 'DCP_SHARDING_INFO';
 const infoSchema = z.record(z.string(), z.looseObject({ saved_offsets: z.array(z.int().min(0)) }));
 
 /**
- * The tensors of files whose metadata says where their slices begin; a file without such metadata has whole tensors.
- * Throws: IO for invalid offsets, and for a slice that does not cover whole rows.
+ * Returns the tensors of files whose metadata says where each slice begins; a file without such metadata has whole
+ * tensors. Throws: IO for invalid offsets, and for a slice that does not consist of whole rows.
  */
 export function slicedTensors(files: readonly SafetensorsFile[]): ReadonlyMap<string, SlicedTensor> {
   const found = new Map<string, Slice[]>();
@@ -65,7 +65,7 @@ function tensorOf(name: string, slices: readonly Slice[]): SlicedTensor {
     if (cut <= 0) continue;
     throw wrong(
       file,
-      `${name} is cut along dimension ${cut}, and only rows are put together here; save it whole ` +
+      `${name} is sharded along dim ${cut}, but only shards of rows can be joined here; save it whole ` +
         '(HuggingFaceStorageWriter(enable_consolidation=True))',
       name,
     );

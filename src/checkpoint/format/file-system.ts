@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
 
-/** The functions of node:fs that a save needs; a test may pass a full disk. */
+/** The functions of node:fs that a save needs. Tests pass functions that behave like a full disk. */
 export type FileSystem = Pick<
   typeof fs,
   | 'closeSync'
@@ -19,27 +19,27 @@ export type FileSystem = Pick<
   | 'writeSync'
 >;
 
-/** The place of an error in a file. */
+/** The file, tensor and byte at which an error occurred. */
 export interface Place {
   readonly file: string;
   readonly tensor?: string | undefined;
-  /** In bytes from the file's beginning. */
+  /** Bytes from the file's beginning. */
   readonly offset?: number | undefined;
 }
 
-/** The error of a file that cannot be used. */
+/** Returns the error of a file that cannot be used. */
 export function fileError(message: string, place: Place, cause?: unknown): ShardlabError {
   return new ShardlabError('IO', message, { cause, details: { ...place } });
 }
 
-/** Writes all bytes at a position. Throws: errors of writeSync. */
+/** Writes all bytes at a position in the file. Throws: errors of writeSync. */
 export function writeAll(fs: FileSystem, descriptor: number, bytes: Uint8Array, position: number): void {
   for (let done = 0; done < bytes.length; ) {
     done += fs.writeSync(descriptor, bytes, done, bytes.length - done, position + done);
   }
 }
 
-/** Writes a file atomically: a reader finds the complete file or none, also after a crash. Throws: IO. */
+/** Writes a file atomically: a reader finds the complete file or no file, also after a crash. Throws: IO. */
 export function writeWhole(fs: FileSystem, file: string, text: string): void {
   const temporary = `${file}.part`;
   try {
@@ -56,7 +56,7 @@ export function writeWhole(fs: FileSystem, file: string, text: string): void {
   }
 }
 
-/** Flushes a folder's entries to the disk. */
+/** Flushes the list of a folder's files to the disk. */
 export function syncFolder(fs: FileSystem, folder: string): void {
   const descriptor = fs.openSync(folder, 'r');
   try {
@@ -66,7 +66,7 @@ export function syncFolder(fs: FileSystem, folder: string): void {
   }
 }
 
-/** What to do about an error of the system, by its code. */
+/** Advice about an error of the operating system, by the error's code. */
 const ADVICE: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full: free some space, or save to another disk',
   EDQUOT: 'your disk quota is used up: delete something, or save to another disk',
@@ -79,7 +79,7 @@ const ADVICE: Readonly<Record<string, string>> = {
   EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
 };
 
-/** The typed error of a write that failed: file, tensor, offset, and what to do. */
+/** Returns the error of a write that failed, with file, tensor, offset and advice. */
 export function writeError(cause: unknown, { file, tensor, offset }: Place): ShardlabError {
   if (cause instanceof ShardlabError) return cause;
   const code = cause instanceof Error && 'code' in cause ? String(cause.code) : '';
@@ -101,7 +101,7 @@ export function requireSavePlace(folder: string): void {
   try {
     makeFolder(dirname(folder));
     if (fs.existsSync(folder)) fs.readdirSync(folder);
-    // Permissions do not tell about /proc or a full disk.
+    // Permissions alone do not show that a folder is in /proc, or that the disk is full.
     fs.rmdirSync(fs.mkdtempSync(`${folder}.tried-`));
   } catch (cause) {
     throw writeError(cause, { file: folder });

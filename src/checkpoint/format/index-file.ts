@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fileError } from './file-system';
 import { STORED_DTYPES } from './stored-dtypes';
 
-/** Which file has which tensor. Source: Hugging Face's model.safetensors.index.json; other metadata is preserved. */
+/** An index that names each tensor's file. Source: Hugging Face's model.safetensors.index.json. Other metadata is preserved. */
 const wholeIndexSchema = z.looseObject({
   metadata: z.looseObject({ total_size: z.number().optional() }).optional(),
   weight_map: z.record(z.string(), z.string()),
@@ -13,7 +13,7 @@ const sliceSchema = z.strictObject({
   file: z.string(),
   /** Name of the tensor in the file. */
   tensor: z.string(),
-  /** First element within the whole array, flattened. */
+  /** Index of the first element in the whole flattened array. */
   start: z.int().min(0),
   length: z.int().min(0),
 });
@@ -24,8 +24,8 @@ const slicedArraySchema = z.strictObject({
 });
 
 /**
- * Which file has which elements of each array, if each rank wrote its own. It has no weight_map, because no file has a
- * whole array.
+ * An index that names the file of each array's elements, for a save in which each rank wrote its own file. It has no
+ * weight_map, because no file has a whole array.
  */
 const slicedIndexSchema = z.strictObject({
   metadata: z.strictObject({ total_size: z.number(), state_dict_type: z.literal('SHARDED_STATE_DICT') }),
@@ -34,7 +34,7 @@ const slicedIndexSchema = z.strictObject({
 export type SlicedIndex = z.output<typeof slicedIndexSchema>;
 export type SlicedArray = z.output<typeof slicedArraySchema>;
 
-/** Reads an index of either kind. Throws: IO naming the file. */
+/** Parses an index of either kind. Throws: IO naming the file. */
 export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex {
   let json: unknown;
   try {
@@ -45,15 +45,15 @@ export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex
   const isSliced = typeof json === 'object' && json !== null && 'slices' in json;
   const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
   if (parsed.success) return parsed.data;
-  throw fileError(`${file} is no index: ${z.prettifyError(parsed.error)}; copy it anew`, { file });
+  throw fileError(`${file} is not an index: ${z.prettifyError(parsed.error)}; copy it anew`, { file });
 }
 
-/** Whether ranks wrote slices. */
+/** Whether the index is of a save in which ranks wrote slices. */
 export function isSliced(index: WholeIndex | SlicedIndex): index is SlicedIndex {
   return 'slices' in index;
 }
 
-/** An index in Hugging Face's form: keys sorted, two spaces, a newline at the end. */
+/** Returns an index as Hugging Face writes it: with sorted keys, indented by two spaces, with a newline at the end. */
 export function indexText(index: WholeIndex | SlicedIndex): string {
   return `${JSON.stringify(sorted(index), null, 2)}\n`;
 }

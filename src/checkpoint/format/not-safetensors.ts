@@ -8,8 +8,8 @@ const LFS_MAGIC = 'version ';
 export const MAGIC_BYTES = 8;
 
 /**
- * Refuses files that are not safetensors, by name and first bytes.
- * Throws: IO that names the file and what to do: the line of Python that converts a torch pickle, `git lfs pull`.
+ * Refuses files that are not safetensors, which it recognizes by name and first bytes. Throws: IO that names the file
+ * and says what to do: the line of Python that converts a torch pickle, or `git lfs pull`.
  */
 export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   const magic = Buffer.from(firstBytes).toString('latin1', 0, MAGIC_BYTES);
@@ -21,12 +21,12 @@ export function refuseOtherFormats(file: string, firstBytes: Uint8Array): void {
   if (!PICKLE_NAME.test(file) && !magic.startsWith(ZIP_MAGIC) && !beginsAsPickle(firstBytes)) return;
   throw fileError(
     `${file} is a torch pickle, which can run any code when it is read, so it is not read here; ` +
-      `convert it where you have PyTorch: ${conversionLine(file)}`,
+      `convert it on a machine with PyTorch: ${conversionLine(file)}`,
     { file },
   );
 }
 
-/** Protocols 2 to 5. A safetensors file can begin with the same two bytes, but its fifth to eighth bytes are 0. */
+/** Whether bytes begin a pickle of protocol 2 to 5. Safetensors can begin with the same two bytes, but bytes 5 to 8 are 0. */
 function beginsAsPickle(bytes: Uint8Array): boolean {
   const [first = 0, protocol = 0] = bytes;
   const isLength = bytes.subarray(4, MAGIC_BYTES).every((byte) => byte === 0);
@@ -34,8 +34,8 @@ function beginsAsPickle(bytes: Uint8Array): boolean {
 }
 
 /**
- * The command that converts a torch pickle to a safetensors file beside it. Names of nested dictionaries are joined by
- * dots, an outer 'state_dict' or 'model' is dropped, and shared storage is copied.
+ * Returns the command that converts a torch pickle to a safetensors file beside it. It joins names of nested
+ * dictionaries with dots, drops an outer 'state_dict' or 'model', and copies tensors that share storage.
  */
 export function conversionLine(file: string): string {
   const target = `${file.replace(PICKLE_NAME, '')}.safetensors`;
@@ -48,7 +48,7 @@ export function conversionLine(file: string): string {
   return `python -c "${code.join('; ')}"`;
 }
 
-/** A Python literal that a shell does not change within double quotes. */
+/** Returns a Python literal that a shell does not change within double quotes. */
 function pythonText(text: string): string {
   const escaped = text.replace(/[\\'"$`!]/g, (letter) => `\\x${letter.charCodeAt(0).toString(16)}`);
   return `'${escaped}'`;

@@ -13,7 +13,7 @@ import {
 } from './safetensors-header';
 import { storedBytes } from './stored-dtypes';
 
-/** A safetensors file that is read in ranges: only its header is in memory. The code that opens it closes it. */
+/** A safetensors file that is read in ranges: only its header is in memory. The code that opens a file also closes it. */
 export class SafetensorsFile {
   readonly file: string;
   readonly header: SafetensorsHeader;
@@ -21,7 +21,7 @@ export class SafetensorsFile {
   readonly headerBytes: Buffer;
   readonly #descriptor: number;
 
-  /** Throws: IO for a file that is missing, not safetensors, cut off, or whose header contradicts itself. */
+  /** Opens a file. Throws: IO if the file is missing, is not safetensors, is truncated, or has a wrong header. */
   constructor(file: string) {
     this.file = file;
     this.#descriptor = opened(file);
@@ -37,7 +37,7 @@ export class SafetensorsFile {
     }
   }
 
-  /** A tensor's entry. Throws: IO if there is no tensor of that name. */
+  /** Returns a tensor's entry. Throws: IO if the file has no tensor of this name. */
   entry(name: string): TensorEntry {
     const entry = this.header.tensors.get(name);
     if (entry !== undefined) return entry;
@@ -47,19 +47,19 @@ export class SafetensorsFile {
     });
   }
 
-  /** The stored bytes of elements [start, start + length) of a tensor, flattened. Throws: IO past its end. */
+  /** Returns the stored bytes of elements [start, start + length) of a flattened tensor. Throws: IO past its end. */
   read(name: string, start: number, length: number): Buffer {
     const { dtype, shape } = this.entry(name);
     if (start + length > numElements(shape)) {
       throw fileError(
-        `${this.file}: elements ${start} to ${start + length} of ${name} were asked for, it has [${shape.join(', ')}]`,
+        `${this.file}: elements ${start} to ${start + length} of ${name} were requested, but it has [${shape.join(', ')}]`,
         { file: this.file, tensor: name },
       );
     }
     return this.#bytesAt(this.position(name, start), storedBytes(dtype) * length);
   }
 
-  /** The byte position of a tensor's element in the file. */
+  /** Returns the byte position of a tensor's element in the file. */
   position(name: string, start: number): number {
     const { from, dtype } = this.entry(name);
     return this.header.dataStart + from + storedBytes(dtype) * start;
@@ -75,7 +75,7 @@ export class SafetensorsFile {
       const count = readSync(this.#descriptor, bytes, done, length - done, position + done);
       if (count === 0) {
         throw fileError(
-          `${this.file} ended at byte ${position + done} while ${length - done} more were read; it was truncated meanwhile`,
+          `${this.file} ended at byte ${position + done} while ${length - done} more had to be read; it was truncated meanwhile`,
           { file: this.file, offset: position + done },
         );
       }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { fileError } from './file-system';
 import { isStoredDType, type StoredDType, storedBytes } from './stored-dtypes';
 
-/** The position of one tensor in a safetensors file. */
+/** The type, shape and position of one tensor in a safetensors file. */
 export interface TensorEntry {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
@@ -14,18 +14,18 @@ export interface TensorEntry {
 /** The header of a safetensors file. */
 export interface SafetensorsHeader {
   readonly tensors: ReadonlyMap<string, TensorEntry>;
-  /** Tensors of unsupported types, by name, with the reason as a sentence. */
+  /** For each tensor of an unsupported type, by name, a text that says why it cannot be read. */
   readonly unread: ReadonlyMap<string, string>;
   readonly metadata: Readonly<Record<string, string>>;
-  /** First byte of the data in the file. */
+  /** Position of the data's first byte in the file. */
   readonly dataStart: number;
 }
 
 /** The largest accepted header. Source: safetensors' own limit, MAX_HEADER_SIZE. */
 const MAX_HEADER_BYTES = 100_000_000;
-/** Data begins at a multiple of this. Source: safetensors' own writer. */
+/** The data begins at a multiple of this number of bytes. Source: safetensors' own writer. */
 const ALIGNMENT = 8;
-/** Bytes of the header's length, which come first. */
+/** Number of bytes at the beginning of a file that store the header's length. */
 export const LENGTH_BYTES = 8;
 
 const entrySchema = z.strictObject({
@@ -35,12 +35,12 @@ const entrySchema = z.strictObject({
 });
 const metadataSchema = z.record(z.string(), z.string());
 
-/** Elements of a shape. */
+/** Returns the number of elements of a tensor of a shape. */
 export function numElements(shape: readonly number[]): number {
   return shape.reduce((product, extent) => product * extent, 1);
 }
 
-/** The bytes of a header whose tensors are in the map's order, and the position of each tensor. */
+/** Returns the bytes of a header, and the position of each tensor; tensors are stored in the map's order. */
 export function encodeHeader(
   tensors: ReadonlyMap<string, { readonly dtype: StoredDType; readonly shape: readonly number[] }>,
   metadata: Readonly<Record<string, string>>,
@@ -67,7 +67,7 @@ export function encodeHeader(
   };
 }
 
-/** Bytes of a header, from a file's first eight. Throws: IO if the file is too short for it. */
+/** Returns a header's size in bytes, from the file's first eight bytes. Throws: IO if the file is too short for it. */
 export function headerBytes(first: Buffer, fileBytes: number, file: string): number {
   if (first.length < LENGTH_BYTES) {
     fail(file, `is ${fileBytes} bytes long, too short for a safetensors file; copy it again`);
@@ -76,14 +76,14 @@ export function headerBytes(first: Buffer, fileBytes: number, file: string): num
   if (size > MAX_HEADER_BYTES || LENGTH_BYTES + size > fileBytes) {
     fail(
       file,
-      `says that its header has ${size} bytes, the file has ${fileBytes}; not a whole safetensors file: copy it again`,
+      `says that its header has ${size} bytes, but the file has ${fileBytes}; it is not a whole safetensors file: copy it again`,
     );
   }
   return size;
 }
 
 /**
- * Reads a header's JSON. Tensors must follow each other without gaps or overlaps and end with the file.
+ * Parses a header's JSON. Tensors must follow each other without gaps or overlaps, up to the end of the file.
  * Source: https://huggingface.co/docs/safetensors (format). Throws: IO naming file, tensor and offset.
  */
 export function parseHeader(text: string, fileBytes: number, file: string): SafetensorsHeader {
@@ -102,7 +102,7 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
   if (end !== dataBytes) {
     fail(
       file,
-      `is ${fileBytes} bytes long, its header says ${dataStart + end}; it was cut off or appended to: copy it again`,
+      `is ${fileBytes} bytes long, but its header says ${dataStart + end}; it was truncated or extended: copy it again`,
     );
   }
   const tensors = new Map<string, TensorEntry>();
@@ -127,7 +127,7 @@ function checkExtent(name: string, { dtype, shape, from, to }: AnyEntry, most: n
   );
 }
 
-/** As TensorEntry, of any type. */
+/** A TensorEntry of any type. */
 type AnyEntry = Omit<TensorEntry, 'dtype'> & { readonly dtype: string };
 
 /** Bytes per element of unsupported types. Source: safetensors' Dtype. */

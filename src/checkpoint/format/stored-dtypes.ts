@@ -6,17 +6,17 @@ export type StoredDType = (typeof STORED_DTYPES)[number];
 
 const ITEM_BYTES = { F32: 4, I32: 4, BF16: 2, F16: 2 } as const;
 
-/** Size in bytes of one stored element. */
+/** Returns the size of one stored element in bytes. */
 export function storedBytes(dtype: StoredDType): number {
   return ITEM_BYTES[dtype];
 }
 
-/** Whether values of a dtype can be read here. */
+/** Whether values of a dtype can be read. */
 export function isStoredDType(dtype: string): dtype is StoredDType {
   return (STORED_DTYPES as readonly string[]).includes(dtype);
 }
 
-/** Values in stored form, little-endian; 16-bit types are rounded to nearest, ties to even. */
+/** Converts values to stored bytes, little-endian; for 16-bit types, rounds to nearest, ties to even. */
 export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDType): Uint8Array {
   if (dtype === 'I32') return bytesOf(values instanceof Int32Array ? values : Int32Array.from(values));
   if (dtype === 'F32') return bytesOf(values instanceof Float32Array ? values : Float32Array.from(values));
@@ -26,7 +26,7 @@ export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDTy
   return bytesOf(Uint16Array.from(new Uint32Array(rounded.buffer), narrow));
 }
 
-/** Values from stored bytes, which may begin at any address; 16-bit types become float32 without loss. */
+/** Converts stored bytes, which may begin at any address, to values; 16-bit types become float32 without loss. */
 export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Array | Int32Array {
   const aligned = new Uint8Array(bytes);
   if (dtype === 'F32') return new Float32Array(aligned.buffer);
@@ -46,8 +46,8 @@ const SIGN = 0x80000000;
 const INFINITY_32 = 0x7f800000;
 
 /**
- * The float16 of a float32 that has an exact one. [Note: fp16 bits] fp32 has 23 bits of mantissa and bias 127, fp16 has
- * 10 and 15; below 2^-14 fp16 is subnormal, in steps of 2^-24.
+ * Converts the bits of a float32 that is exact in float16. [Note: fp16 bits] fp32 has 23 bits of mantissa and a bias of
+ * 127; fp16 has 10 bits and a bias of 15. Below 2^-14, fp16 is subnormal, in steps of 2^-24.
  */
 function toFloat16(bits: number): number {
   const sign = (bits >>> 16) & 0x8000;

@@ -11,13 +11,13 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { type ArrayKind, indexName } from '../save/save-layout';
 import type { Range } from '../state/ranges';
 
-/** Elements of an array in one file: all of a stored tensor. */
+/** Elements of an array that one file stores, as a whole tensor of that file. */
 export interface StoredPiece extends Range {
   readonly file: SafetensorsFile;
   readonly tensor: string;
 }
 
-/** An array of a checkpoint: in one piece, or in the pieces that ranks wrote. */
+/** An array of a checkpoint: one piece, or the pieces that the ranks wrote. */
 export interface StoredArray {
   readonly name: string;
   readonly dtype: StoredDType;
@@ -26,16 +26,16 @@ export interface StoredArray {
   readonly pieces: readonly StoredPiece[];
 }
 
-/** The arrays of a model or an optimizer, and their files. The code that opens it closes it. */
+/** The arrays of a model or an optimizer, and their files. The code that opens a catalog also closes it. */
 export interface Catalog {
   readonly arrays: ReadonlyMap<string, StoredArray>;
   readonly files: readonly SafetensorsFile[];
-  /** Names of arrays with unsupported types, with the reason as a sentence. */
+  /** For each array of an unsupported type, by name, a text that says why it cannot be read. */
   readonly unread: ReadonlyMap<string, string>;
   close(): void;
 }
 
-/** The first words of file names. Source: Hugging Face's transformers and diffusers. */
+/** The first words of file names, by kind. Source: Hugging Face's transformers and diffusers. */
 const PREFIXES: Readonly<Record<ArrayKind, readonly string[]>> = {
   model: ['model', 'diffusion_pytorch_model'],
   optimizer: ['optimizer'],
@@ -144,7 +144,7 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Arrays
       if (entry.dtype !== dtype || entry.to - entry.from !== storedBytes(dtype) * length) {
         throw fileError(
           `${file}: ${tensor} is ${entry.dtype} [${entry.shape.join(', ')}], but ${indexFile} says ${length} elements of ` +
-            `${dtype}; they do not belong to the same save: copy the folder again`,
+            `${dtype}; the two files are not of the same save: copy the folder again`,
           { file, tensor },
         );
       }
@@ -155,7 +155,7 @@ function slicedArrays(index: SlicedIndex, indexFile: string, open: Open): Arrays
   return arrays;
 }
 
-/** Arrays that ranks wrote without an index: each file says where its slices begin. */
+/** Returns arrays that ranks wrote without an index: each file says where its slices begin. */
 function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Arrays {
   const arrays: Arrays = new Map();
   for (const [name, { shape, pieces }] of slicedTensors(files)) {
@@ -169,7 +169,7 @@ function shardedArrays(folder: string, files: readonly SafetensorsFile[]): Array
   return arrays;
 }
 
-/** The array with its pieces in order. Throws: IO if they do not cover it. */
+/** Returns the array with its pieces in order. Throws: IO if the pieces do not cover it. */
 function piecedArray(array: StoredArray, file: string): StoredArray {
   const { name, shape } = array;
   const pieces = [...array.pieces].sort((a, b) => a.start - b.start || a.length - b.length);
@@ -200,7 +200,7 @@ function shardOf(indexFile: string, shard: string, tensor: string, open: Open): 
   );
 }
 
-/** Whether a name stays in its folder; links in the folder may point elsewhere, as in Hugging Face's cache. */
+/** Whether a file name is within its folder. Links in the folder may point elsewhere, as in Hugging Face's cache. */
 function isWithin(name: string): boolean {
   const [first] = normalize(name).split(/[\\/]/);
   return name !== '' && !isAbsolute(name) && first !== '..' && !name.includes('\0');

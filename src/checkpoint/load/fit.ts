@@ -3,16 +3,16 @@ import type { Parameter } from '../../nn/parameter';
 import { heldRanges } from '../state/placement';
 import { overlapOf } from '../state/ranges';
 
-/** The most differences that are named; the others are counted. */
+/** Maximum number of differences that an error names; the others are only counted. */
 const MOST_NAMED = 8;
 
-/** Other facts about a name: its files, and why its values cannot be read. */
+/** Facts about an array by name, for messages: its files, and why its values cannot be read. */
 export interface FitFacts {
   readonly where?: (name: string) => string;
   readonly unread?: ReadonlyMap<string, string>;
 }
 
-/** Checks that arrays have exactly the expected names and shapes. Throws: SHAPE naming those that do not. */
+/** Checks that arrays have exactly the expected names and shapes. Throws: SHAPE naming the arrays that differ. */
 export function requireFit(
   head: string,
   wanted: ReadonlyMap<string, readonly number[]>,
@@ -38,28 +38,28 @@ export function requireFit(
   );
 }
 
-/** Elements of an array: all of it, or a slice of the flattened whole. */
+/** All elements of an array, or a slice of the flattened array. */
 export interface ArraySlice {
   readonly start: number;
   readonly values: Float32Array;
 }
 
-/** An array of a state dict: FULL has one slice with all elements, SHARDED has the slices of this rank. */
+/** An array of a state dict. In a FULL dict it has one slice with all elements; in a SHARDED dict, this rank's slices. */
 export interface DictArray {
   /** Shape of the whole array. */
   readonly shape: readonly number[];
   readonly slices: readonly ArraySlice[];
 }
 
-/** Elements of a parameter, by its index in the given list. */
+/** Elements of a parameter, which is given by its index in a list. */
 export interface PlacedSlice {
   readonly parameter: number;
   readonly slice: ArraySlice;
 }
 
 /**
- * The parts of some arrays that belong to this rank's chunks. Throws: SHAPE naming the first parameter whose elements
- * are incomplete: a SHARDED dict fits only the placement that it was made under.
+ * Returns the parts of some arrays that belong to this rank's chunks. Throws: SHAPE naming the first parameter that
+ * lacks elements: a SHARDED dict fits only the placement in which it was made.
  */
 export function heldPart(
   named: readonly (readonly [string, Parameter])[],
@@ -81,7 +81,7 @@ export function heldPart(
     throw new ShardlabError(
       'SHAPE',
       `${what} has ${found} of the ${range.length} elements of ${name} that this rank holds from ${range.start} on; ` +
-        'a SHARDED dict fits only the placement it was made under: use a FULL one, or saveCheckpoint and loadCheckpoint, which reshard',
+        'a SHARDED dict fits only its own placement: use a FULL dict, or saveCheckpoint and loadCheckpoint, which reshard',
       { details: { parameter: name } },
     );
   });

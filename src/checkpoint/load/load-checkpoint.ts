@@ -20,9 +20,9 @@ import { checksumsOf, type ReadTally, StretchReader } from './stretch-reader';
 
 /** The result of a load. */
 export interface LoadedCheckpoint extends ReadTally {
-  /** The folder that was read: the given one, or a complete one that a killed save left. */
+  /** The folder that was read: the requested folder, or a complete checkpoint that a killed save left beside it. */
   readonly folder: string;
-  /** The checkpoint's description; null if shardlab did not save it. */
+  /** The checkpoint's description; null if shardlab did not save the checkpoint. */
   readonly state: CheckpointState | null;
 }
 
@@ -38,11 +38,11 @@ interface Fitting {
 }
 
 /**
- * Loads a checkpoint into a model and its optimizer, whatever world and strategy saved it. Each rank reads only its own
- * ranges, one block at a time. All ranks call it. `accept` may refuse the checkpoint by its description. Throws a
- * rank's error on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
- * rank writes before all ranks know that the checkpoint fits; errors until then have `nothingWritten` in their details.
- * If a later block is damaged, the state is partly new.
+ * Loads a checkpoint, saved by any world and strategy, into a model and its optimizer. All ranks call it. Each rank
+ * reads only its own ranges, block by block. `accept` gets the checkpoint's description and may refuse it. An error of
+ * one rank is thrown on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
+ * rank changes its state before all ranks know that the checkpoint fits; errors before that have `nothingWritten` in
+ * their details. If a block is found damaged later, some of the state is already new.
  */
 export function loadCheckpoint(
   state: TrainingState,
@@ -66,7 +66,7 @@ export function loadCheckpoint(
   }
 }
 
-/** Does a rank's part of the work; if it fails on one rank, it throws on every rank, with these details. */
+/** Runs each rank's part of the work; if one rank fails, throws its error with these details on every rank. */
 function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetails, work: () => T): T {
   let value: T | undefined;
   let outcome: Outcome = null;
@@ -81,7 +81,7 @@ function onEveryRank<T extends object>(state: TrainingState, details: ErrorDetai
   return value;
 }
 
-/** Names and shapes must match exactly. Throws: IO, SHAPE. */
+/** Opens a checkpoint and checks that its names and shapes match exactly. Throws: IO, SHAPE. */
 function findFitting(state: TrainingState, source: string, opened: (catalog: Catalog) => Catalog): Fitting {
   const folder = folderToRead(fs, source);
   const saved = savedState(folder);
@@ -121,7 +121,7 @@ function take(state: TrainingState, { folder, saved, model, moments, reader }: F
   return { folder, state: saved, ...reader.tally };
 }
 
-/** Reads this rank's elements, parameter by parameter. */
+/** Loads this rank's elements, parameter by parameter. */
 function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
   const access = accessOf(state);
   const named = [...state.model.namedParameters()];
@@ -147,7 +147,7 @@ function savedState(folder: string): CheckpointState | null {
   return fs.existsSync(file) ? parseCheckpointState(readRegularFile(file), file) : null;
 }
 
-/** The files of each array, and the arrays that cannot be read. */
+/** Returns a catalog's facts for messages: the files of each array, and the arrays that cannot be read. */
 function factsOf({ arrays, unread }: Catalog): FitFacts {
   const where = (name: string): string => {
     const files = arrays.get(name)?.pieces.map(({ file }) => file.file) ?? [];

@@ -29,7 +29,7 @@ export interface OptimStateDict {
   ];
 }
 
-/** States that fit the model's placement on this rank; `loadOptimState` writes them. */
+/** The optimizer states of this rank's elements, which `loadOptimState` writes. */
 export interface LocalOptimState {
   readonly lr: number;
   readonly steps: number;
@@ -41,15 +41,15 @@ export interface LocalOptimState {
   }[];
 }
 
-/** How dicts are made. */
+/** Options of state dicts. */
 export interface StateDictOptions {
-  /** FULL: only rank 0 gets the dict, other ranks get an empty one. Source: FullStateDictConfig. Default false. */
+  /** Whether only rank 0 gets a FULL dict; other ranks then get an empty one. Default false. Source: FullStateDictConfig. */
   readonly rank0Only?: boolean;
 }
 
 /**
- * State dicts of models and optimizers on one rank, with torch's names. All functions that make a FULL dict, and all
- * about optimizers, are collectives: every rank calls them.
+ * Makes and loads state dicts of models and optimizers, with torch's function names. Functions that make a FULL dict
+ * and functions for optimizers are collectives: every rank calls them.
  */
 export class StateDicts {
   readonly #ranks: Ranks;
@@ -63,7 +63,7 @@ export class StateDicts {
   }
 
   /**
-   * Dicts of `model` have this type within `work`, also after an await. Outside, they are FULL.
+   * Runs `work`, in which dicts of `model` have this type, also after an await. Outside of `work` they are FULL.
    * Source: FSDP.state_dict_type. Throws: CONFIG for LOCAL_STATE_DICT.
    */
   stateDictType<T>(model: Module, type: StateDictType, work: () => T, options: StateDictOptions = {}): T {
@@ -89,7 +89,7 @@ export class StateDicts {
     return result.finally(restore) as T;
   }
 
-  /** The model's parameters. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING when some rank did not call it. */
+  /** Returns the model's parameters. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING if some rank does not call it. */
   stateDict(model: Module): ModelStateDict {
     const name = 'FSDP.stateDict()';
     this.#callTogether(name, model);
@@ -97,8 +97,8 @@ export class StateDicts {
   }
 
   /**
-   * Writes parameters from a FULL dict or from slices that cover this rank's chunks. Throws: SHAPE naming all that do
-   * not fit.
+   * Loads parameters from a FULL dict, or from slices that cover this rank's chunks. Throws: SHAPE naming all parameters
+   * that do not fit.
    */
   loadStateDict(model: Module, dict: ModelStateDict): void {
     const named = [...model.namedParameters()];
@@ -113,7 +113,7 @@ export class StateDicts {
   }
 
   /**
-   * The optimizer's states by parameter name. A collective: every rank calls it, not only rank 0.
+   * Returns the optimizer's states by parameter name. This is a collective: every rank calls it, not only rank 0.
    * Source: FSDP.optim_state_dict. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING; CONFIG for arguments in another order.
    */
   optimStateDict(model: Module, optimizer: Optimizer): OptimStateDict {
@@ -133,9 +133,9 @@ export class StateDicts {
   }
 
   /**
-   * The parts of an optimizer's dict that belong to this rank under the model's placement, for `loadOptimState`.
+   * Returns the parts of an optimizer's dict that belong to this rank's chunks of the model, for `loadOptimState`.
    * Source: FSDP.optim_state_dict_to_load, with the argument order of torch 2.1 and later.
-   * Throws: SHAPE naming all that do not fit; CONFIG for arguments in another order.
+   * Throws: SHAPE naming all parameters that do not fit; CONFIG for arguments in another order.
    */
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
@@ -153,7 +153,7 @@ export class StateDicts {
     return { lr, steps, stepsLeftOut, states };
   }
 
-  /** Writes the result of `optimStateDictToLoad`. Source: Optimizer.load_state_dict. */
+  /** Writes the result of `optimStateDictToLoad` into the optimizer. Source: Optimizer.load_state_dict. */
   loadOptimState(model: Module, optimizer: Optimizer, local: LocalOptimState): void {
     const places = new Map([...model.namedParameters().keys()].map((name, place) => [name, place]));
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer });
@@ -176,7 +176,7 @@ export class StateDicts {
     );
   }
 
-  /** One state of all parameters that have it. */
+  /** Returns one state (values, or a state of the optimizer) of all parameters that have it. */
   #arrays(name: string, model: Module, optimizer: Optimizer | null, state: string): Map<string, DictArray> {
     const { engine, group } = this.#ranks;
     const { type, options } = this.#types.get(model) ?? { type: 'FULL_STATE_DICT', options: {} };
@@ -203,7 +203,7 @@ export class StateDicts {
     return arrays;
   }
 
-  /** Gathers one array from its ranks; each element comes from the first rank that has it. */
+  /** Gathers one array from the ranks; each element comes from the first rank that has it. */
   #whole(
     name: string,
     holders: readonly (readonly Range[])[],
@@ -245,7 +245,7 @@ function trainableOf(model: Module): [string, Parameter][] {
   return [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
 }
 
-/** torch changed the argument order once. Throws: CONFIG with the right order. */
+/** Checks the argument order, which torch changed once. Throws: CONFIG naming the right order. */
 function requireOrder(name: string, order: string, model: unknown, optimizer: unknown): void {
   const isOptimizer = typeof optimizer === 'object' && optimizer !== null && 'stateNames' in optimizer;
   if (model instanceof Module && isOptimizer) return;

@@ -16,7 +16,7 @@ import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dt
 import { overlapOf, type Range } from '../state/ranges';
 import { type Catalog, openCatalog, type StoredArray, type StoredPiece } from './catalog';
 
-/** Elements that are read at once without checksums. */
+/** Number of elements per read if there are no checksums. */
 const UNCHECKED_ELEMENTS = 2 ** 14;
 
 /** Statistics of the reads so far. */
@@ -53,8 +53,8 @@ export class StretchReader {
   }
 
   /**
-   * Gives the elements of a range to `take`, with their first index, a bounded number at a time. Throws: IO naming file,
-   * tensor and offset.
+   * Reads a range in blocks, and calls `take` with each block and the index of its first element. Throws: IO naming
+   * file, tensor and offset.
    */
   read(
     { dtype, pieces }: StoredArray,
@@ -122,13 +122,13 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
   }
 }
 
-/** The checksums of a folder; null if it has none, as in Hugging Face's folders. */
+/** Returns the checksums of a folder; null if it has none (as Hugging Face's folders). */
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;
 }
 
-/** First values of a model in a file. The code that opens it closes it, once the model has the values. */
+/** A model's initial values in a file. The code that opens the file closes it when the model has the values. */
 export interface FirstState {
   readonly state: StateDict;
   /** Statistics of the reads so far. */
@@ -137,9 +137,8 @@ export interface FirstState {
 }
 
 /**
- * The tensors of a safetensors file by name, without their values: a rank reads only the ranges that it stores, one
- * block at a time.
- * Throws: IO naming the file.
+ * Opens a safetensors file and returns its tensors by name, without their values: a rank later reads only the ranges
+ * that it stores, block by block. Throws: IO naming the file.
  */
 export function openFirstState(file: string): FirstState {
   const catalog = openCatalog([file], 'model');

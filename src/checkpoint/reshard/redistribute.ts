@@ -11,53 +11,53 @@ import { type ElementStates, firstDifference, type StateAccess, stateAccess } fr
 import { VALUES } from '../state/training-state';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
 
-/** A model in one placement, with its optimizer's states. */
+/** One side of a redistribution: a model in one placement, with its optimizer's states. */
 export interface PlacedState {
-  /** In the model's order, which is the same on both sides. */
+  /** The parameters in the model's order, which is the same on both sides. */
   readonly parameters: readonly Parameter[];
   readonly optimizer: ElementStates;
 }
 
-/** The parts that a redistribution needs. A rank has the old side, the new side, or both. */
+/** Arguments of a redistribution. A rank has the old side, the new side, or both. */
 export interface RedistributeOptions {
   readonly engine: Engine;
-  /** All ranks that have a side. */
+  /** The ranks that have the old or the new side. */
   readonly group: ProcessGroup;
   readonly before: PlacedState | null;
   readonly after: PlacedState | null;
   /** Whether the optimizer has done a step: before its first step, its states are zeros and are not moved. */
   readonly hasStates: boolean;
-  /** Frees an old buffer with its optimizer states, after all of it was moved and compared. */
+  /** Frees an old buffer with its optimizer states, after all its elements were moved and compared. */
   readonly release: (buffer: StateBuffer) => void;
   readonly progress?: (done: number, total: number) => void;
 }
 
-/** A rank's part of a redistribution. */
+/** The result of a redistribution on one rank. */
 export interface Redistributed {
-  /** Number of parameters and states that are stored exactly, each counted once. */
+  /** Number of parameters and optimizer states that are stored exactly, each counted once over all ranks. */
   readonly numTensors: number;
   /**
-   * Number of states that an optimizer stores as codes with one scale per block; if the blocks' borders change, they
-   * are encoded again.
+   * Number of optimizer states that are stored as codes with one scale per block; if the borders of blocks change, these
+   * states are encoded again.
    */
   readonly numCoded: number;
-  /** Bytes of all of them, each element once. */
+  /** Bytes of all these parameters and states; each element counts once. */
   readonly bytes: Bytes;
-  /** Bytes that this rank received from others. */
+  /** Bytes that this rank received from other ranks. */
   readonly receivedBytes: Bytes;
   /** Bytes of new elements on this rank that were compared with their old values. */
   readonly comparedBytes: Bytes;
 }
 
 const ITEM_BYTES = 4;
-/** The most elements in flight, over all ranks. */
+/** Maximum number of elements in flight, over all ranks. */
 const MOST_ELEMENTS = 2 ** 18;
 const FEWEST_ELEMENTS = 4096;
 
 /**
  * Moves parameters and optimizer states from one placement to another, in bounded rounds, parameter by parameter. A
  * rank receives only elements that it lacks; each old buffer is freed as soon as all of it was moved. Every new element
- * is sent back to its source and compared there, bit by bit, before the old one is freed. Throws: CHECK naming the
+ * is sent back to its source and compared there, bit by bit, before the old element is freed. Throws: CHECK naming the
  * first element that differs; errors of collectives.
  */
 export function redistribute(options: RedistributeOptions): Redistributed {
@@ -97,7 +97,7 @@ class Redistribution {
     this.#after = stateAccess(engine, after);
   }
 
-  /** Throws: INTERNAL if a rank needs elements that no rank has. */
+  /** Checks that some rank has each element that is needed. Throws: INTERNAL. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
       const found = totalLength(this.#transfers[place] ?? []);
@@ -131,16 +131,16 @@ class Redistribution {
     };
   }
 
-  /** Buffers by the round after which they are not needed. */
+  /** Returns the old buffers by the last round that needs them. */
   #endings(parameters: readonly Parameter[]): Map<number, StateBuffer[]> {
-    const places = new Map(parameters.map((parameter, place) => [parameter, place]));
+    const indices = new Map(parameters.map((parameter, index) => [parameter, index]));
     const last = new Map<number, number>();
     this.#rounds.forEach((round, i) => {
       for (const { parameter } of round) last.set(parameter, i);
     });
     const endings = new Map<number, StateBuffer[]>();
     for (const buffer of buffersOf(parameters)) {
-      const rounds = buffer.slices.map(({ parameter }) => last.get(places.get(parameter) ?? -1) ?? 0);
+      const rounds = buffer.slices.map(({ parameter }) => last.get(indices.get(parameter) ?? -1) ?? 0);
       const end = Math.max(0, ...rounds);
       endings.set(end, [...(endings.get(end) ?? []), buffer]);
     }
@@ -157,7 +157,7 @@ class Redistribution {
     if (travelling.length > 0) this.#send(travelling);
   }
 
-  /** Moves elements that this rank has on both sides. */
+  /** Copies elements that this rank has on both sides. */
   #keep({ window, start, length }: Move): void {
     const values = this.#before.read(window, { start, length });
     this.#after.write(window, { start, length }, values);
@@ -175,7 +175,7 @@ class Redistribution {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
       received.each((move, values) => this.#after.write(move.window, move, values));
-      // The way back: written values are read again and compared at their source. Encoded values return unchanged.
+      // Written values are read again, sent back, and compared at their source. Encoded values are sent back as received.
       received.fill((move) =>
         this.#isExact(move.window.state) ? this.#after.read(move.window, move) : undefined,
       );
@@ -217,14 +217,14 @@ function numOf(windows: readonly Window[]): number {
   return new Set(windows.map(({ parameter, state }) => `${parameter} ${state}`)).size;
 }
 
-/** One tensor with all elements that this rank sends, or receives, in a round. */
+/** A tensor with all elements that this rank sends in a round, or with all that it receives. */
 class Staging {
   readonly lists: readonly PieceList[];
   readonly #engine: Engine;
   readonly #tensor: tf.Tensor | null;
   readonly #moves: readonly { readonly move: Move; readonly offset: number }[];
 
-  /** Stages the moves that begin at this rank ('from'), or end at it ('to'). */
+  /** Makes a tensor for the moves that begin at this rank (`end` is 'from') or end at this rank ('to'). */
   constructor(engine: Engine, group: ProcessGroup, all: readonly Move[], end: 'from' | 'to') {
     this.#engine = engine;
     const moves = all.filter((move) => move[end] === group.rank);
@@ -248,7 +248,7 @@ class Staging {
     return ITEM_BYTES * (this.#tensor?.size ?? 0);
   }
 
-  /** Elements that are not read do not change. */
+  /** Fills the tensor with what `read` returns for each move; undefined leaves the elements unchanged. */
   fill(read: (move: Move) => Float32Array | undefined): void {
     for (const { move, offset } of this.#moves) {
       const values = read(move);

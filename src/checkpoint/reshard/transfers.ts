@@ -2,7 +2,7 @@ import type { Placement } from '../state/placement';
 import { commonRanges, overlapOf, type Range, withoutRanges } from '../state/ranges';
 import type { StateName } from '../state/state-access';
 
-/** Elements of one state of a parameter that go from one rank to another, or stay where they are. */
+/** Elements of one state of a parameter that move from one rank to another, or that stay on one rank. */
 export interface Transfer extends Range {
   readonly from: number;
   readonly to: number;
@@ -15,8 +15,8 @@ export interface Window extends Range, StateName {}
 export type Round = readonly Window[];
 
 /**
- * How the elements of one parameter move from an old placement to a new one. A rank keeps the elements that it has;
- * each missing element comes from one rank, in turns if several have it. All ranks compute the same result.
+ * Returns how the elements of one parameter move from an old placement to a new one. A rank keeps the elements that it
+ * has; each missing element comes from one rank, in turns if several ranks have it. All ranks compute the same result.
  */
 export function transfersOf(before: Placement, after: Placement, parameter: number): Transfer[] {
   const holders = before.map((held) => held[parameter] ?? []);
@@ -30,7 +30,7 @@ export function transfersOf(before: Placement, after: Placement, parameter: numb
   });
 }
 
-/** Tries one rank after another, starting after the rank that lacks the elements, so that replicas share the work. */
+/** Chooses sources: tries the ranks in order from the rank after `to`, so that replicas share the work. */
 function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: number): Transfer[] {
   const found: Transfer[] = [];
   let left = [range];
@@ -43,7 +43,7 @@ function sourcesOf(range: Range, holders: readonly (readonly Range[])[], to: num
   return found;
 }
 
-/** The parts of some transfers that are in a window. */
+/** Returns the parts of transfers that are in a window. */
 export function within(transfers: readonly Transfer[], window: Range): Transfer[] {
   return transfers.flatMap((transfer) => {
     const common = overlapOf(transfer, window);

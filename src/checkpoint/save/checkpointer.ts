@@ -14,15 +14,15 @@ import type { SaveIdentity } from './part-writer';
 import { checkSaveOptions, describeSave, planSave, type SaveOptions, type SavePlan } from './save-plan';
 import { type SaveSink, ThreadSink } from './save-sink';
 
-/** A started save. */
+/** A save that has been started. */
 export interface CheckpointSave {
   readonly folder: string;
-  /** Bytes of this rank's states: copied ones, and written ones among them. */
+  /** Bytes of this rank's states in the save; below, the bytes that are written so far. */
   readonly totalBytes: Bytes;
   readonly writtenBytes: Bytes;
   /**
-   * Resolves when the checkpoint is in place, on every rank. Throws: IO naming file, tensor and offset; RANK_DIED. If
-   * nobody awaits it, an error becomes a warning.
+   * Resolves on every rank when the checkpoint is in place. Throws: IO naming file, tensor and offset; RANK_DIED. If
+   * nobody awaits `done`, an error becomes a warning.
    */
   readonly done: Promise<void>;
 }
@@ -30,11 +30,11 @@ export interface CheckpointSave {
 /** Options of a checkpointer. */
 export interface CheckpointerOptions {
   readonly warn: Warn;
-  /** The most bytes that may wait to be written; a larger save delays training until there is room. Default 256 MiB. */
+  /** Maximum number of copied bytes that are not written yet; a larger save delays training. Default 256 MiB. */
   readonly stagingBytes?: Bytes;
-  /** Elements per checksum, and so the least number of elements that a load reads; default 16384 (64 KiB). */
+  /** Elements per checksum, and so the minimum number of elements that a load reads. Default 16384 (64 KiB). */
   readonly blockElements?: number;
-  /** Default: a thread. */
+  /** Starts the writer of this rank's part. Default: a thread. */
   readonly startSink?: (spec: SaveSpec) => SaveSink;
   /** Default: node:fs. */
   readonly fileSystem?: FileSystem;
@@ -42,7 +42,7 @@ export interface CheckpointerOptions {
 
 const STAGING_BYTES = 256 * 2 ** 20;
 const BLOCK_ELEMENTS = 2 ** 14;
-/** Elements that are copied at once: 4 MiB. */
+/** Elements per copy: 4 MiB. */
 const CHUNK_ELEMENTS = 2 ** 20;
 const NAME = 'saveCheckpoint()';
 const INTERRUPTED: ErrorJson = {
@@ -63,8 +63,8 @@ export class Checkpointer {
   }
 
   /**
-   * Starts a save into a folder, and replaces the checkpoint there when everything is on the disk. Resolves when the
-   * state is copied; then training may continue. Throws: CONFIG while another save runs, IO when the folder cannot be
+   * Starts a save into a folder, which replaces the checkpoint there when everything is on the disk. Resolves when the
+   * state is copied; then training may continue. Throws: CONFIG while another save runs; IO if the folder cannot be
    * used; errors of collectives.
    */
   async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
@@ -98,25 +98,25 @@ export class Checkpointer {
       if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
     });
     await staged;
-    // Until here, the code after the last copy could also be cut off.
+    // Until here, an interrupt could also stop the code after the last copy.
     withdraw();
     return save;
   }
 
-  /** As `start`, and waits until the checkpoint is in place. */
+  /** Like `start`, but waits until the checkpoint is in place. */
   async save(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<void> {
     const { done } = await this.start(state, folder, options);
     await done;
   }
 
-  /** Other ranks may have given up a save whose end this rank has not seen; then its folder is gone. */
+  /** Waits for the end of a save that other ranks have already given up: its folder is gone. */
   async #afterGivenUp(running: Save): Promise<void> {
     if (this.#options.fileSystem.existsSync(running.temporary)) return;
     await running.ended(() => undefined);
     this.#running = null;
   }
 
-  /** Agrees on the save with all ranks: gives the marks of their processes, and rank 0's id. Throws: CONFIG. */
+  /** Agrees on the save with all ranks; returns rank 0's id and the marks of the ranks' processes. Throws: CONFIG. */
   #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
     const running = this.#running;
     const own = {
@@ -159,7 +159,7 @@ export class Checkpointer {
     return { ...identity, heads, blockElements, written, documents };
   }
 
-  /** Resolves when everything was copied, or when that failed; gives the function that ends the save. */
+  /** Copies the state. Resolves, also after a failure, to the function that ends the save. */
   async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
       await this.#copy(state, plan, sink);
@@ -171,7 +171,7 @@ export class Checkpointer {
 
   /**
    * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
-   * the next. Resolves when everything is copied; then the state may change.
+   * the next chunk. Resolves when everything is copied; then the state may change.
    */
   async #copy(state: TrainingState, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
     const access = accessOf(state);
@@ -181,7 +181,7 @@ export class Checkpointer {
       const { dtype } = array;
       for (let done = 0; done < length; done += most) {
         const range = { start: start + done, length: Math.min(most, length - done) };
-        // A read returns a new copy, whose buffer can be passed to another thread.
+        // `read` returns a new copy, whose buffer can be transferred to another thread.
         const values = access.read(array, range) as Float32Array<ArrayBuffer>;
         const place = { at: at + done, position: position + storedBytes(dtype) * done };
         await sink.write({ file, tensor, dtype, ...place, values });
@@ -189,21 +189,21 @@ export class Checkpointer {
     }
   }
 
-  /** Ends a rank's part before it was copied. Nobody awaits it, and it does not throw. */
+  /** Ends a rank's part before it was copied. It does not throw. */
   #giveUp(identity: SaveIdentity, sink: SaveSink | undefined, error: ErrorJson): void {
     if (sink === undefined) {
       leaveSave(this.#options.fileSystem, identity, error);
       return;
     }
     sink.fail(error);
-    // The other ranks learn it from their own saves.
+    // The saves of the other ranks report the error there.
     sink.finish().catch(() => undefined);
   }
 }
 
 class Save implements CheckpointSave {
   readonly folder: string;
-  /** The folder of the save until it is complete. */
+  /** The folder of the save while it is incomplete. */
   readonly temporary: string;
   readonly totalBytes: Bytes;
   readonly #written: BigInt64Array;
@@ -227,7 +227,7 @@ class Save implements CheckpointSave {
     return this.#done;
   }
 
-  /** Reports the end, with an error that nobody awaited. Does not throw. */
+  /** Reports the end of the save, with its error if nobody awaited it. Does not throw. */
   async ended(tell: (error: ErrorJson | null) => void): Promise<void> {
     try {
       await this.#done;

@@ -14,7 +14,7 @@ import {
   type SaveIdentity,
 } from './part-writer';
 
-/** How ranks agree on the end of a save without a collective, because training may be in the middle of one. */
+/** What a rank needs to agree with the others on a save's end, without a collective: training may be in the middle of one. */
 export interface CommitSpec extends SaveIdentity {
   /** The files that only the first rank writes (indices, state); null on other ranks. */
   readonly documents: CommitDocuments | null;
@@ -26,7 +26,7 @@ export interface CommitDocuments {
   readonly blockElements: number;
 }
 
-/** One rank's work in a save; plain data, which the thread that does it gets. */
+/** One rank's work in a save: plain data, which is sent to the thread that does the work. */
 export interface SaveSpec extends PartSpec, CommitSpec {}
 
 const NO_ROOM: ErrorJson = {
@@ -35,14 +35,14 @@ const NO_ROOM: ErrorJson = {
     'this rank could not write anything, not even its error: the disk is full or broken; free some space, or save to another disk',
 };
 
-/** Prefix of the empty files by which other ranks confirm that they have read why a save failed. */
+/** Prefix of the empty files by which ranks confirm that they have read the reason of a save's failure. */
 const READ = 'read-';
-/** Time between two checks of the folder. */
+/** Milliseconds between two checks of the folder. */
 const POLL_MS = 5;
-/** Checks of the folder between two checks that the other processes live. */
+/** Number of checks of the folder between two checks of the other processes. */
 const LOOKS_A_CHECK = 40;
 
-/** Ends this rank's part and waits for the commit. Throws: as `committed`, or this rank's error if it could not be reported. */
+/** Ends this rank's part and waits for the commit. Throws: as `committed`, or this rank's error if it was not reported. */
 export async function finishPart(writer: PartWriter, fs: FileSystem, spec: CommitSpec): Promise<void> {
   const unsaid = writer.finish();
   try {
@@ -53,8 +53,8 @@ export async function finishPart(writer: PartWriter, fs: FileSystem, spec: Commi
 }
 
 /**
- * Waits until all ranks have written their parts and the checkpoint is in place. Throws: on all ranks, the error of the
- * lowest failed rank; RANK_DIED if a rank's process ended.
+ * Waits until all ranks have written their parts and the checkpoint is in place. Throws, on all ranks: the error of the
+ * lowest rank that failed; RANK_DIED if a rank's process ended.
  */
 export async function committed(fs: FileSystem, spec: CommitSpec): Promise<void> {
   if (spec.documents === null) return followed(fs, spec);
@@ -127,7 +127,7 @@ function commit(
   replaceFolder(fs, folder, id);
 }
 
-/** Records that a rank has read why the save failed; the last one deletes the failed folder. */
+/** Records that a rank has read why the save failed; the last rank deletes the failed folder. */
 function hasRead(fs: FileSystem, { folder, id, members, rank }: SaveIdentity): void {
   const failed = failedFolder(folder, id);
   try {
@@ -140,7 +140,7 @@ function hasRead(fs: FileSystem, { folder, id, members, rank }: SaveIdentity): v
 }
 
 /**
- * Shows the other ranks why the save failed: deletes the written files to make space, writes the reason, and renames the folder.
+ * Shows the other ranks why the save failed: deletes the written files to free space, writes the reason, renames the folder.
  */
 function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   const { folder, id, members } = spec;
@@ -166,7 +166,7 @@ function giveUp(fs: FileSystem, spec: CommitSpec, error: unknown): void {
   }
 }
 
-/** Ranks that gave up before they wrote, and so do not read why the save failed. */
+/** Returns the ranks that gave up before they wrote; they do not read why the save failed. */
 function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number[] {
   return [...Array(numRanks).keys()].filter((rank) => {
     const report = readReport(fs, reportFile(folder, rank));
@@ -174,7 +174,7 @@ function ranksThatLeft(fs: FileSystem, folder: string, numRanks: number): number
   });
 }
 
-/** The next save deletes files that cannot be deleted now (another rank may be writing). */
+/** Deletes the written files. The next save deletes files that cannot be deleted now (another rank may be writing). */
 function makeRoom(fs: FileSystem, temporary: string): void {
   for (const name of fs.readdirSync(temporary)) {
     try {
@@ -185,7 +185,7 @@ function makeRoom(fs: FileSystem, temporary: string): void {
   }
 }
 
-/** Joins the checksums of all parts: ranks that write into one file have different ranges, and one has the header. */
+/** Joins the checksums of all parts. Ranks that write into one file have different ranges, and one rank has its header. */
 function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   const files: Record<string, FileChecksums> = {};
   for (const report of reports) {
@@ -202,7 +202,7 @@ function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   return files;
 }
 
-/** An existing report is complete, because it was renamed into place, or it is empty because the disk was full. */
+/** Reads a rank's report. It is complete, because it was renamed into place, or empty because the disk was full. */
 function readReport(fs: FileSystem, file: string): PartReport | undefined {
   if (!fs.existsSync(file)) return undefined;
   const text = fs.readFileSync(file, 'utf8');
@@ -222,7 +222,7 @@ async function until(
   for (let look = 1; !isDone(); look++) {
     if (look % LOOKS_A_CHECK === 0) {
       const rank = awaited().find((index) => !isRunning(spec.members[index] ?? ''));
-      // It may have written its report just before it ended.
+      // The process may have written its report just before it ended.
       if (rank !== undefined && !isDone()) {
         throw new ShardlabError(
           'RANK_DIED',
@@ -236,8 +236,8 @@ async function until(
 }
 
 /**
- * Ends a rank's part before it has a writer, so that no other rank waits for it: the first rank removes the folder, and
- * other ranks leave a report with the reason. It does not throw.
+ * Ends the part of a rank that has no writer yet, so that no other rank waits for it: the first rank removes the folder,
+ * and other ranks leave a report with the reason. Does not throw.
  */
 export function leaveSave(fs: FileSystem, save: SaveIdentity, error: ErrorJson): void {
   const temporary = temporaryFolder(save.folder, save.id);

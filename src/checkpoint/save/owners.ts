@@ -8,8 +8,8 @@ export interface OwnedRange extends Range {
 }
 
 /**
- * Chooses one rank for every element of every parameter: among those that hold it, the rank with the least to write so
- * far. A parameter that several ranks hold whole belongs to one rank, so that all its values come from the same rank.
+ * Chooses the rank that writes each element of each parameter: of the ranks that hold it, the one with the fewest
+ * elements so far. If several ranks hold a whole parameter, one rank writes all of it.
  * Throws: INTERNAL for elements that no rank holds.
  */
 export function ownersOf(
@@ -33,7 +33,7 @@ export function ownersOf(
   });
 }
 
-/** The parameter, divided wherever a rank's range begins or ends. */
+/** Divides a parameter at each element at which a rank's range begins or ends. */
 function stretches(held: readonly (readonly Range[])[], size: number): Range[] {
   const cuts = new Set([0, size]);
   for (const { start, length } of held.flat()) cuts.add(start).add(start + length);
@@ -57,7 +57,7 @@ function leastLoaded(ranks: readonly number[], loads: readonly number[]): number
   return [...ranks].sort((a, b) => (loads[a] ?? 0) - (loads[b] ?? 0) || a - b)[0];
 }
 
-/** Joins a range to the previous one if the same rank writes both. */
+/** Appends a range; joins it to the previous range if the same rank writes both. */
 function append(owned: OwnedRange[], next: OwnedRange): void {
   const last = owned.at(-1);
   if (last?.rank === next.rank && last.start + last.length === next.start) {

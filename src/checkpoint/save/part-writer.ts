@@ -24,11 +24,11 @@ export interface Chunk {
   readonly values: Float32Array;
 }
 
-/** A save, as one rank takes part in it. */
+/** Identifies a save, its ranks, and this rank. */
 export interface SaveIdentity {
   readonly folder: string;
   readonly id: string;
-  /** Identity of each rank's process (`processMark`), by rank; the first rank commits. */
+  /** The mark of each rank's process (`processMark`), by rank; the first rank commits. */
   readonly members: readonly string[];
   readonly rank: number;
 }
@@ -38,11 +38,11 @@ export interface PartSpec extends SaveIdentity {
   readonly heads: readonly FileHead[];
   /** Elements per checksum. */
   readonly blockElements: number;
-  /** Number of written bytes: one BigInt64. */
+  /** The number of written bytes, as one BigInt64. */
   readonly written: SharedArrayBuffer;
 }
 
-/** A rank's report after writing its part, for the committing rank. */
+/** A rank's report for the committing rank, after it has written its part. */
 export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
   | {
@@ -57,14 +57,13 @@ interface WrittenFile {
   tensors: Record<string, ChecksumRun[]>;
 }
 
-/** The file of a rank's report. */
+/** Returns the file of a rank's report. */
 export function reportFile(temporary: string, rank: number): string {
   return join(temporary, `part-${rank}.json`);
 }
 
 /**
- * Writes one rank's part of a checkpoint at the layout's positions. The first error stops the writer and goes into its
- * report.
+ * Writes one rank's part of a checkpoint at the layout's positions. The first error stops the writer, which reports it.
  */
 export class PartWriter {
   readonly #spec: PartSpec;
@@ -82,7 +81,7 @@ export class PartWriter {
     for (const head of spec.heads) this.#attempt({ file: head.file, offset: 0 }, () => this.#begin(head));
   }
 
-  /** Chunks of a range come in order; all except the last consist of whole blocks. */
+  /** Writes a chunk. Chunks of a range come in order, and all except the last consist of whole blocks. */
   write(chunk: Chunk): void {
     const { file, tensor, position, values, dtype } = chunk;
     const bytes = encodeValues(values, dtype);
@@ -93,13 +92,13 @@ export class PartWriter {
     Atomics.add(new BigInt64Array(this.#spec.written), 0, BigInt(values.byteLength));
   }
 
-  /** Gives up; the report will give the reason. */
+  /** Gives up; the report will contain the error. */
   fail(error: ShardlabError): void {
     this.#error ??= error;
   }
 
   /**
-   * Flushes everything to the disk and leaves the report, with the error if there was one. Returns an error that could
+   * Flushes everything to the disk and writes the report, with the error if there was one. Returns an error that could
    * not be written into the report.
    */
   finish(): ShardlabError | undefined {
@@ -122,7 +121,7 @@ export class PartWriter {
     }
   }
 
-  /** An empty report means that the disk was full; an empty or renamed file needs no space. */
+  /** Leaves an empty report, which means that the disk was full; an empty or renamed file needs no space. */
   #leaveEmpty(report: string): void {
     const files = Object.keys(this.#files).map((file) => join(this.#temporary, file));
     const own = files.find((file) => this.#fs.existsSync(file));
@@ -130,7 +129,7 @@ export class PartWriter {
       if (own === undefined) this.#fs.closeSync(this.#fs.openSync(report, 'w'));
       else this.#fs.renameSync(own, report);
     } catch {
-      // The folder is gone: the save was given up, and this rank will learn it next.
+      // The folder is gone, because the save was given up; this rank will find that next.
     }
   }
 
@@ -167,7 +166,7 @@ export class PartWriter {
     return this.#files[file];
   }
 
-  /** Ranks may share a file, so opening it must not truncate it. */
+  /** Opens a file without truncating it, because other ranks may write into it too. */
   #descriptor(file: string): number {
     let descriptor = this.#descriptors.get(file);
     if (descriptor === undefined) {

@@ -13,11 +13,11 @@ export type ArrayKind = 'model' | 'optimizer';
 /** A parameter's values, or one of its optimizer states. */
 export interface SavedArray {
   readonly kind: ArrayKind;
-  /** 'blocks.0.qkv.weight', 'blocks.0.qkv.weight.exp_avg'. */
+  /** For example 'blocks.0.qkv.weight' or 'blocks.0.qkv.weight.exp_avg'. */
   readonly name: string;
   /** The parameter's index in the model. */
   readonly parameter: number;
-  /** 'values', or the optimizer's name of the state. */
+  /** 'values', or the optimizer's name for the state. */
   readonly state: string;
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
@@ -32,7 +32,7 @@ export interface LaidOutFile {
   readonly rank: number;
 }
 
-/** Elements of an array that a rank writes: [start, start + length) of it, from element `at` on of a stored tensor. */
+/** A rank's task: to write elements [start, start + length) of an array to a stored tensor, from its element `at` on. */
 export interface WriteTask extends OwnedRange {
   readonly array: SavedArray;
   readonly file: string;
@@ -50,23 +50,23 @@ export interface SaveLayout {
 
 export interface LayoutOptions {
   readonly type: StateDictType;
-  /** Largest file of whole tensors. Source: Hugging Face's max_shard_size. */
+  /** Maximum size of a file of whole tensors. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes: Bytes;
   readonly numRanks: number;
 }
 
-/** Name of the k-th of n files, from 1. */
+/** Returns the name of file k of n; k begins at 1. */
 function fileName(kind: ArrayKind, k: number, n: number): string {
   const padded = (count: number): string => String(count).padStart(5, '0');
   return n === 1 ? `${kind}.safetensors` : `${kind}-${padded(k)}-of-${padded(n)}.safetensors`;
 }
 
-/** Name of a kind's index. */
+/** Returns the name of a kind's index. */
 export function indexName(kind: string): string {
   return `${kind}.safetensors.index.json`;
 }
 
-/** Assigns arrays to files; `owners` are by parameter. */
+/** Assigns arrays to files. `owners` is indexed by parameter. */
 export function saveLayout(
   arrays: readonly SavedArray[],
   owners: readonly (readonly OwnedRange[])[],
@@ -88,7 +88,7 @@ export function saveLayout(
   };
 }
 
-/** Files of whole tensors; all ranks write into them. Source: Hugging Face's split_torch_state_dict_into_shards. */
+/** Lays out files of whole tensors; all ranks write into them. Source: Hugging Face's split_torch_state_dict_into_shards. */
 function wholeTensors(
   kind: ArrayKind,
   arrays: readonly SavedArray[],
@@ -127,11 +127,11 @@ function wholeTensors(
 }
 
 /**
- * One file per rank with the elements that it owns. [Note: sharded files] Tensors have the arrays' names. A slice that
- * covers whole rows keeps the array's shape except dim 0, so that safetensors' readers show a meaningful shape; other
- * slices are stored flat. If a rank has several slices of one array, the extra names carry the element range,
- * 'weight[6:9]'. The index says where each slice belongs. For slices of rows the file says it too, in
- * torch.distributed.checkpoint's format (DCP_SHARDING_INFO), whose consolidate_safetensors_files can join them.
+ * Lays out one file per rank with the elements that the rank owns. [Note: sharded files] Tensors have the arrays' names.
+ * A slice of whole rows has the array's shape except for dim 0, so that safetensors' readers show a meaningful shape;
+ * other slices are stored flat. If a rank has several slices of one array, the names of the later slices contain the
+ * element range: 'weight[6:9]'. The index says where each slice belongs. For slices of rows the file says it too, in
+ * torch.distributed.checkpoint's format (DCP_SHARDING_INFO), so that consolidate_safetensors_files can join them.
  */
 function ownFiles(
   kind: ArrayKind,
@@ -167,7 +167,7 @@ function ownFiles(
 interface StoredSlice {
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** First index in each dim of the whole array; null if the slice is flat. */
+  /** Index of the slice's first element in each dim of the whole array; null if the slice is flat. */
   readonly offsets: readonly number[] | null;
 }
 

@@ -11,18 +11,18 @@ import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
 import { type SavedArray, type StateDictType, saveLayout, type WriteTask } from './save-layout';
 
-/** How a checkpoint is written. */
+/** Options of a save. */
 export interface SaveOptions {
   /**
-   * SHARDED_STATE_DICT, the default: each rank writes its own file. FULL_STATE_DICT: whole tensors, as Hugging Face's
-   * files.
+   * SHARDED_STATE_DICT (the default): each rank writes its own file. FULL_STATE_DICT: files have whole tensors, like
+   * Hugging Face's files.
    */
   readonly type?: StateDictType;
-  /** Largest file of whole tensors; default 5 GB. Source: Hugging Face's max_shard_size. */
+  /** Maximum bytes of a file of whole tensors. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes;
-  /** Type of the model's stored values; 16-bit types lose digits, so loaded values differ. Default F32. */
+  /** Type of the stored parameters. Values are rounded to 16-bit types, so loaded values differ. Default F32. */
   readonly dtype?: Exclude<StoredDType, 'I32'>;
-  /** Stored beside the states, from rank 0; plain JSON. */
+  /** Plain JSON that rank 0 stores with the states. */
   readonly trainer?: Json;
 }
 
@@ -32,7 +32,7 @@ export interface SavePlan {
   readonly indices: ReadonlyMap<string, string>;
   /** Headers that this rank writes. */
   readonly heads: readonly FileHead[];
-  /** This rank's tasks, and the byte where each begins in its file. */
+  /** This rank's tasks, each with its first byte's position in the file. */
   readonly tasks: readonly (WriteTask & { readonly position: Bytes })[];
   /** Bytes to copy from this rank's states. */
   readonly totalBytes: Bytes;
@@ -45,26 +45,26 @@ const TYPES: readonly string[] = ['FULL_STATE_DICT', 'SHARDED_STATE_DICT'] satis
 
 const OPTIONS = ['type', 'maxShardBytes', 'dtype', 'trainer'] satisfies (keyof SaveOptions)[];
 
-/** Throws: CONFIG for an unknown option, a type that cannot be saved, or an invalid size. */
+/** Checks the options of a save. Throws: CONFIG for an unknown option, a type that cannot be saved, or an invalid size. */
 export function checkSaveOptions(options: SaveOptions): void {
   requireKnownOptions('a save', options, OPTIONS);
   const { type, maxShardBytes = 1, dtype = 'F32' } = options;
   if (type !== undefined) checkStateDictType(type);
   if (!(maxShardBytes > 0)) {
     throw new ConfigError(
-      `maxShardBytes is ${maxShardBytes}; give the largest size of a file in bytes, as 5e9`,
+      `maxShardBytes is ${maxShardBytes}; give the largest size of a file in bytes, such as 5e9`,
     );
   }
   if (dtype === 'F32' || dtype === 'BF16' || dtype === 'F16') return;
   throw new ConfigError(`a save's dtype is ${JSON.stringify(dtype)}; give 'F32', 'BF16' or 'F16'`);
 }
 
-/** Throws: CONFIG that names the known types; code in a cell may pass any word. */
+/** Checks a type, because code in a cell may pass any text. Throws: CONFIG that names the known types. */
 export function checkStateDictType(type: string): void {
   if (TYPES.includes(type)) return;
   const why =
     type === 'LOCAL_STATE_DICT'
-      ? "LOCAL_STATE_DICT is FSDP1's flat parameters as they lie in memory, which no other world can load"
+      ? "LOCAL_STATE_DICT is FSDP1's flat parameters as they are in memory, which no other world can load"
       : `there is no StateDictType ${type}`;
   throw new ConfigError(`${why}; use SHARDED_STATE_DICT or FULL_STATE_DICT`);
 }
@@ -74,8 +74,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   const { group } = state;
   const named = state.model.namedParameters();
   const parameters = [...named.values()];
-  // If values differ between ranks, the first rank's are saved. Source: FSDP, which takes ignored parameters from rank
-  // 0.
+  // If values differ between ranks, the first rank's values are saved. Source: FSDP saves ignored parameters of rank 0.
   const held = heldRanges(parameters).filter(
     ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
@@ -105,7 +104,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   };
 }
 
-/** The checkpoint's description of itself, which the first rank writes. */
+/** Returns the checkpoint's description, which the first rank writes. */
 export function describeSave(
   { group, optimizer }: TrainingState,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
@@ -143,7 +142,7 @@ function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: Sav
   });
 }
 
-/** The name under which a parameter's optimizer state is stored. */
+/** Returns the name under which a parameter's optimizer state is stored. */
 export function stateKey(parameter: string, state: string): string {
   return `${parameter}.${state}`;
 }

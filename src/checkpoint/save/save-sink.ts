@@ -8,13 +8,13 @@ import type { FromSaveThread, SaveThreadInput, ToSaveThread } from './save-threa
 
 /** Takes a rank's part of a save. */
 export interface SaveSink {
-  /** Takes a chunk and owns its values from now on; resolves when the next chunk may follow. */
+  /** Takes a chunk, whose values the caller must not use any more; resolves when the next chunk may follow. */
   write(chunk: Chunk): Promise<void>;
-  /** Reports that the part cannot be completed. */
+  /** Reports an error because of which the part cannot be completed. */
   fail(error: ErrorJson): void;
   /**
-   * Ends the part; resolves when all ranks' parts are in place; a second call joins the first. Throws: the error of the
-   * first rank that failed.
+   * Ends the part. Resolves when all ranks' parts are in place; a second call returns the same promise. Throws: the
+   * error of the lowest rank that failed.
    */
   finish(): Promise<void>;
 }
@@ -66,7 +66,7 @@ export class ThreadSink implements SaveSink {
     const { values } = chunk;
     this.#sizes.push(values.byteLength);
     this.#staged += values.byteLength;
-    // The staging code passes copies, which share no memory.
+    // The checkpointer passes copies, which share no memory.
     const buffer = values.buffer as ArrayBuffer;
     this.#port.postMessage({ kind: 'chunk', chunk } satisfies ToSaveThread, [buffer]);
     if (this.#staged < this.#stagingBytes || this.#isBroken) return;

@@ -5,19 +5,19 @@ import { type ErrorJson, errorJson, ShardlabError } from '../../core/errors';
 import { finishPart, type SaveSpec } from './commit';
 import { type Chunk, PartWriter } from './part-writer';
 
-/** The main thread's data at the start. */
+/** The thread's workerData. */
 export interface SaveThreadInput {
   readonly spec: SaveSpec;
   readonly port: MessagePort;
 }
 
-/** Messages of the main thread. */
+/** Messages from the main thread. */
 export type ToSaveThread =
   | { readonly kind: 'chunk'; readonly chunk: Chunk }
   | { readonly kind: 'fail'; readonly error: ErrorJson }
   | { readonly kind: 'finish' };
 
-/** Messages of the thread: a written chunk; finally, the end of the save. */
+/** Messages to the main thread: a chunk was written; last, the save has ended. */
 export type FromSaveThread =
   | { readonly kind: 'taken' }
   | { readonly kind: 'ended'; readonly error: ErrorJson | null };
@@ -44,7 +44,7 @@ port.on('message', (message: ToSaveThread) => {
   }
 });
 
-/** Does not throw. */
+/** Ends the part and reports the end to the main thread. Does not throw. */
 async function end(): Promise<void> {
   const error = await finishPart(writer, fs, spec).then(() => null, errorJson);
   say({ kind: 'ended', error });

@@ -3,7 +3,7 @@ import { type ErrorCode, type ErrorJson, ShardlabError } from '../../core/errors
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 
-/** A rank's error in the form for messages; null on success. */
+/** A rank's error as JSON, which can be sent; null if the rank succeeded. */
 export type Outcome = ErrorJson | null;
 
 /** The ranks that act together. */
@@ -16,8 +16,8 @@ const BYTES_PER_WORD = 4;
 const ABSENCES: readonly ErrorCode[] = ['COLLECTIVE_MISMATCH', 'COLLECTIVE_MISSING'];
 
 /**
- * Gives every rank the values of all ranks, by rank: plain JSON. `name` is the function that the user called.
- * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, when some rank did not call it.
+ * Returns all ranks' values, by rank, on every rank; values are plain JSON. `name` is the function that the user called.
+ * Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING that name the function, if some rank did not call it.
  */
 export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   const text = Buffer.from(JSON.stringify(value));
@@ -29,7 +29,7 @@ export function exchange<T>(ranks: Ranks, name: string, value: T): T[] {
   return messagesOf(gathered).map((message) => JSON.parse(message) as T);
 }
 
-/** All ranks' words, in rank order. */
+/** Returns all ranks' words, in rank order. */
 export function gatherWords(
   { engine, group }: Ranks,
   words: Int32Array,
@@ -49,7 +49,7 @@ export function gatherWords(
   }
 }
 
-/** Runs a collective; if some rank did not call it, the error names the function and says what to do. */
+/** Runs a collective; if some rank does not call it, the error names the user's function and says what to do. */
 export function together<T>(name: string, collective: () => T): T {
   try {
     return collective();

@@ -9,20 +9,20 @@ export interface PlacedRange extends Range {
   readonly parameter: number;
 }
 
-/** The ranges that every rank of a group holds: by rank, then by parameter. */
+/** The ranges that each rank of a group holds, indexed by rank, then by parameter. */
 export type Placement = readonly (readonly (readonly Range[])[])[];
 
-/** Words of one range in a message: parameter, start, length. */
+/** Number of words per range in a message: parameter, start, length. */
 const WORDS = 3;
-/** A row without meaning; without it, a rank that holds nothing would send an empty tensor. */
+/** The first row of each rank's message, so that a rank that holds nothing does not send an empty tensor. */
 const NO_STRETCH = [-1, 0, 0] as const;
 
-/** The distinct state buffers of parameters, including frozen ones, in order. */
+/** Returns the different state buffers of parameters, in order; buffers of frozen parameters are included. */
 export function buffersOf(parameters: readonly Parameter[]): StateBuffer[] {
   return [...new Set(parameters.map((parameter) => parameter.state))];
 }
 
-/** The ranges of each parameter that this rank holds. */
+/** Returns the ranges of each parameter that this rank holds. */
 export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   const places = new Map(parameters.map((parameter, place) => [parameter, place]));
   return buffersOf(parameters).flatMap((buffer) =>
@@ -39,12 +39,12 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   );
 }
 
-/** Gives every rank of the group the placement of all ranks. All of them call it. */
+/** Returns the placement of all ranks on every rank of the group. All its ranks call it. */
 export function sharePlacement(ranks: Ranks, held: readonly PlacedRange[], numParameters: number): Placement {
   const rows = [NO_STRETCH, ...held.map(({ parameter, start, length }) => [parameter, start, length])];
   const words = gatherWords(ranks, Int32Array.from(rows.flat()), [rows.length, WORDS], '');
   const placement = ranks.group.ranks.map(() => Array.from({ length: numParameters }, (): Range[] => []));
-  // Every rank's rows begin with the row without meaning.
+  // Every rank's rows begin with NO_STRETCH.
   let rank = -1;
   for (let row = 0; row < words.length; row += WORDS) {
     const [parameter = -1, start = 0, length = 0] = words.subarray(row, row + WORDS);

@@ -1,27 +1,27 @@
-/** Elements [start, start + length) of a whole parameter, flattened. */
+/** Elements [start, start + length) of a whole flattened parameter. */
 export interface Range {
   readonly start: number;
   readonly length: number;
 }
 
-/** The intersection of two ranges; null if it is empty. */
+/** Returns the intersection of two ranges; null if it is empty. */
 export function overlapOf(a: Range, b: Range): Range | null {
   const start = Math.max(a.start, b.start);
   const end = Math.min(a.start + a.length, b.start + b.length);
   return end > start ? { start, length: end - start } : null;
 }
 
-/** The parts of `ranges` that are in one of `others`, in the order of `ranges`. */
+/** Returns the parts of `ranges` that are also in one of `others`, in the order of `ranges`. */
 export function commonRanges(ranges: readonly Range[], others: readonly Range[]): Range[] {
   return ranges.flatMap((range) => others.flatMap((other) => overlapOf(range, other) ?? []));
 }
 
-/** Elements of some ranges. */
+/** Returns the number of elements in ranges. */
 export function totalLength(ranges: readonly Range[]): number {
   return ranges.reduce((sum, { length }) => sum + length, 0);
 }
 
-/** The parts of `ranges` outside of all ranges in `taken`, in order. */
+/** Returns the parts of `ranges` that are in no range of `taken`, in order. */
 export function withoutRanges(ranges: readonly Range[], taken: readonly Range[]): Range[] {
   let left = ranges.filter(({ length }) => length > 0);
   for (const other of taken) left = left.flatMap((part) => outside(part, other));

@@ -4,16 +4,16 @@ import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';
 import { overlapOf, type Range } from './ranges';
 
-/** An optimizer's states, element by element. */
+/** Access to single elements of an optimizer's states. */
 export interface ElementStates {
   readonly stateNames: readonly string[];
-  /** Whether a state is stored exactly as written. */
+  /** Whether the optimizer stores a state's values exactly as they are written. */
   isExact(name: string): boolean;
   readState(buffer: StateBuffer, name: string, offset?: number, length?: number): Float32Array;
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
 }
 
-/** A tensor of a training: a parameter's values, or one of its optimizer's states. */
+/** Names a tensor of a training: a parameter's values, or one of its optimizer states. */
 export interface StateName {
   /** The parameter's index in the model's order. */
   readonly parameter: number;
@@ -21,16 +21,16 @@ export interface StateName {
   readonly state: string;
 }
 
-/** Reads and writes this rank's elements, numbered as in the whole parameter. */
+/** Reads and writes this rank's elements. Ranges are ranges of the whole flattened parameter. */
 export interface StateAccess {
   read(name: StateName, range: Range): Float32Array;
-  /** It does not notify buffers of the change. */
+  /** Writes elements; does not notify buffers of the change. */
   write(name: StateName, range: Range, values: Float32Array): void;
 }
 
 /**
- * Access to this rank's elements of a side; null: it has none. Throws: INTERNAL for elements that this rank does not
- * hold.
+ * Returns access to this rank's elements of a side; `side` is null if the rank has none. Reads and writes throw
+ * INTERNAL for elements that this rank does not hold.
  */
 export function stateAccess(
   engine: Engine,
@@ -68,7 +68,7 @@ export function stateAccess(
   };
 }
 
-/** The index of the first element whose bits differ; a NaN equals the same NaN. */
+/** Returns the index of the first element whose bits differ; a NaN equals a NaN of the same bits. */
 export function firstDifference(a: Float32Array, b: Float32Array): number | undefined {
   const bitsOf = (values: Float32Array) => new Int32Array(values.buffer, values.byteOffset, values.length);
   const [left, right] = [bitsOf(a), bitsOf(b)];
@@ -78,9 +78,9 @@ export function firstDifference(a: Float32Array, b: Float32Array): number | unde
 
 interface Part {
   readonly buffer: StateBuffer;
-  /** First element within the buffer. */
+  /** Index of the first element in the buffer. */
   readonly offset: number;
-  /** First element within the range. */
+  /** Index of the first element in the range. */
   readonly at: number;
   readonly length: number;
 }

@@ -4,19 +4,19 @@ import type { Module } from '../../nn/module';
 import type { Optimizer } from '../../optim/optimizer';
 import { type StateAccess, stateAccess } from './state-access';
 
-/** The state of a save or load: a model and its optimizer on this rank, and the ranks with the other shards. */
+/** What a save or load reads or writes: a model and its optimizer on this rank, and the group with the other shards. */
 export interface TrainingState {
   readonly engine: Engine;
   readonly group: ProcessGroup;
   readonly model: Module;
-  /** null: parameters only. */
+  /** null if only parameters are saved or loaded. */
   readonly optimizer: Optimizer | null;
 }
 
-/** The name of a parameter's values among its states. */
+/** The name of a parameter's values, beside the names of its optimizer states. */
 export const VALUES = 'values';
 
-/** Access to this rank's elements, with parameters in the model's order. */
+/** Returns access to this rank's elements, with parameters in the model's order. */
 export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
   return stateAccess(engine, { parameters: model.parameters(), optimizer });
 }
