@@ -113,7 +113,7 @@ export class Recorder implements Observer {
   }
 
   /**
-   * Makes new buffers belong to a run from now on; 0 means no run. Do not call it within a step: a step's record
+   * Sets the run to which new buffers belong; 0 means no run. Do not call it within a step, because a step's record
    * contains only the run that is set at the step's end.
    */
   enter(run: number): void {

@@ -106,7 +106,7 @@ function arrivalsOf(records: readonly StepRecord[]): Arrivals {
   return found;
 }
 
-/** Returns the last collective of the same queue whose ranks had all arrived before `event` could begin. */
+/** Returns the last collective of the same queue at which the rank arrived before `event` could begin. */
 function previousOf(event: Told, all: readonly Told[]): Told | undefined {
   const isBefore = (other: Told): boolean =>
     other.async &&
@@ -179,7 +179,7 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   ];
 }
 
-/** Returns the waits of the last rank in its previous collective, in which its thread was until it was free for this one. */
+/** Returns the waits of the last rank in its previous collective, which kept its thread busy until it could begin this one. */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   if (to <= from) return [];
   const before = last.before?.();

@@ -49,7 +49,7 @@ export interface CallHeader {
   readonly count: number;
   /** For exchange and subgroup, the value for the other ranks; for other collectives, a value that ranks compare. */
   readonly value: number;
-  /** A second number, which all ranks of an exchange or subgroup must set equally. */
+  /** A second number, which must be equal on all ranks of an exchange or subgroup. */
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;

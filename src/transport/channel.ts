@@ -120,7 +120,7 @@ export class Channel implements Wait {
     sleepOn(this.#group, at, (word) => phaseOf(word) === this.#awaited, milliseconds);
   }
 
-  /** Checks whether an absent rank runs this collective on its other stream, or waits for this rank in a point-to-point exchange. */
+  /** Throws if an absent rank runs this collective on its other stream, or waits for this rank in a point-to-point exchange. */
   diagnose(): void {
     this.#checkPoison();
     const header = this.#header;
@@ -130,7 +130,7 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // If `partner` waits for us in its next call, it has left this collective. Then this rank can leave it too, which ready() shows.
+    // A partner that waits for this rank in its next call has left this collective; then this rank can leave it too (ready()).
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 

@@ -13,7 +13,7 @@ import type { StatusWriter } from './status-board';
 import type { CommFailure, TicketBoard } from './tickets';
 import { checkControl, PATIENCE_MS, type Steps, type Wait } from './wait';
 
-/** Main thread → comm thread. */
+/** A message from the main thread to the comm thread. */
 export type CommRequest =
   | { readonly kind: 'group'; readonly id: number; readonly attachment: GroupAttachment }
   | {

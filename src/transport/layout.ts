@@ -15,7 +15,7 @@ export const SLOT_BYTES: Bytes = 4 * 2 ** 20;
 /** The distance between slots is not a power of two, so that equal offsets in all slots use different cache sets. */
 const SLOT_STRIDE = SLOT_BYTES + 4096 + 256;
 
-/** Elements that a thread converts or reduces at a time in its own scratch memory. */
+/** Number of elements that a thread converts or reduces at a time in its own scratch memory. */
 export const BLOCK_LENGTH = 16384;
 const SCRATCH_STRIDE = BLOCK_LENGTH * 4 + 4096;
 const TABLE_BYTES = 4096;
@@ -90,7 +90,7 @@ export class RegionLayout {
   slot(stream: Stream, rank: number, buffer: number): number {
     return this.#slotsAt + ((stream * 2 + buffer) * (this.size + 1) + rank) * SLOT_STRIDE;
   }
-  /** Position of a buffer for reduced chunks, which all ranks read. */
+  /** Position of a buffer that all ranks read, with reduced chunks. */
   result(stream: Stream, buffer: number): number {
     return this.slot(stream, this.size, buffer);
   }

@@ -26,7 +26,7 @@ const TCP_US = 20;
 const TCP_GIGABIT_US = 40;
 
 /**
- * Known links, with nominal bandwidth in one direction. Source of bandwidths: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes), PCI
+ * Known links, with nominal bandwidth in one direction. Source: IEEE 802.3 (…GbE), InfiniBand roadmap (HDR, NDR: 4 lanes), PCI
  * Express base specifications (16 lanes minus 128b/130b coding), NVIDIA's A100 and H100 data sheets (NVLink3, NVLink4:
  * half of the sum of both directions).
  */

@@ -26,7 +26,7 @@ export interface MailboxOptions {
   readonly warn: Warn;
 }
 
-/** Sends and receives letters between ranks over zeromq. A letter is found by its key, in whatever order letters arrive. */
+/** Sends and receives letters between ranks over zeromq. Letters may arrive in any order; each is found by its key. */
 export class Mailbox {
   readonly #options: MailboxOptions;
   readonly #token: Buffer;

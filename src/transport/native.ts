@@ -28,7 +28,7 @@ const MAP_SHARED_FIXED = 0x11;
 const EVERYONE = 0x7fffffff;
 
 /**
- * Binds libc. This is the only file that loads koffi, so that a machine without it can use another plane.
+ * Binds libc. Only this file loads koffi, so that a machine without koffi can use another plane.
  * Throws: TRANSPORT if koffi, Linux or the processor's futex number is missing.
  */
 export function loadNative(): Native {

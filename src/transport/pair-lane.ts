@@ -53,7 +53,7 @@ export class PairLane implements Lane {
     return [];
   }
 
-  /** Shows the partner of this rank's main thread to the other ranks: its rank index plus 1, or 0 for none. */
+  /** Shows the other ranks which partner this rank's main thread has: the partner's rank index plus 1, or 0 for none. */
   #tellPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
@@ -117,7 +117,7 @@ class Pair {
     own.freeAt = this.#group.link?.freeAt(this.#header.epoch) ?? 0;
   }
 
-  /** Waits until at most `pieces` pieces are unread, or until the receiver has refused the call. */
+  /** Returns a wait until at most `pieces` pieces are unread, or until the receiver has refused the call. */
   untilRoom(pieces: number): Wait {
     return this.#wait(
       TAIL,

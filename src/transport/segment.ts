@@ -39,7 +39,7 @@ export function createSegment(bytes: Bytes = SEGMENT_BYTES): Segment {
 }
 
 /**
- * A part of the segment, mapped over the tail of a WebAssembly memory: wasm kernels and all ranks work on it in place.
+ * A part of the segment, mapped over the end of a WebAssembly memory, so that wasm kernels and all ranks use it in place.
  */
 export interface Region {
   readonly memory: WebAssembly.Memory;

@@ -154,7 +154,7 @@ class SharedMemoryGroup implements PlaneGroup {
     return posted;
   }
 
-  /** Whether a posted send or recv with `rank` has not ended (perhaps not begun). */
+  /** Whether a posted send or recv with `rank` has not ended, or has not even begun. */
   #serves(rank: number): boolean {
     return (['send', 'recv'] as const).some((op) => this.#exchanges.get(`${op} ${rank}`)?.done === false);
   }

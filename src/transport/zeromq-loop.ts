@@ -16,7 +16,7 @@ import { checkControl } from './wait';
 import { WireBench } from './wire-bench';
 import { runZeromqCall, type StagedCall, type ZeromqGroup } from './zeromq-collectives';
 
-/** Main thread → zeromq thread. */
+/** A message from the main thread to the zeromq thread. */
 export type ZeromqRequest =
   | { readonly kind: 'group'; readonly id: number; readonly path: string; readonly identity: GroupIdentity }
   | { readonly kind: 'call'; readonly group: number; readonly ticket: number; readonly call: StagedCall }
@@ -34,7 +34,7 @@ export interface ZeromqSetup {
 
 /** Time between two checks of the control block while calls run. */
 const LOOK_MS = 20;
-/** The most by which a timer is late. */
+/** Maximum delay of a timer. */
 const TIMER_MS = 1;
 
 /** A call that runs, or that a shaped link still carries. */

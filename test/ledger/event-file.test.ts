@@ -94,7 +94,7 @@ test('the error of a damaged file names file, line and field', () => {
 test('the error of a file that was cut off says so, and how many records before it are good', () => {
   const path = written('cut.jsonl');
   truncateSync(path, readFileSync(path).length - 100);
-  assertDamaged(path, 3, /cut off/);
+  assertDamaged(path, 3, /incomplete/);
   assert.throws(() => readEventFile(path), { details: { path, line: 3, numRecords: 1 } });
 });
 

@@ -146,7 +146,7 @@ function leftoversOf(fs: FileSystem, folder: string, kind: Leftover): string[] {
     .map((name) => join(dirname(folder), name));
 }
 
-/** The mark of the process that an id begins with: '<pid>-<start>-<number>'. */
+/** Returns the process mark at the beginning of an id: '<pid>-<start>-<number>'. */
 function markOf(path: string): string {
   const id = path.slice(path.lastIndexOf('.saving-') + '.saving-'.length);
   return id.split('-').slice(0, 2).join('-');

@@ -22,7 +22,7 @@ export interface StoredArray {
   readonly name: string;
   readonly dtype: StoredDType;
   readonly shape: readonly number[];
-  /** In order, without gaps. */
+  /** The pieces, in order and without gaps. */
   readonly pieces: readonly StoredPiece[];
 }
 

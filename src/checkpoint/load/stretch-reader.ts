@@ -22,7 +22,7 @@ const UNCHECKED_ELEMENTS = 2 ** 14;
 /** Statistics of the reads so far. */
 export interface ReadTally {
   readonly bytesRead: Bytes;
-  /** Largest number of bytes held at once. */
+  /** Maximum number of bytes in memory at once. */
   readonly peakBytes: Bytes;
 }
 
@@ -122,7 +122,7 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
   }
 }
 
-/** Returns the checksums of a folder; null if it has none (as Hugging Face's folders). */
+/** Returns the checksums of a folder; null if it has none, like the folders of Hugging Face. */
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;

@@ -175,7 +175,7 @@ class Redistribution {
       sent.fill((move) => this.#before.read(move.window, move));
       group.allToAllPieces(sent.lists, received.lists, { cause: 'control' }).wait();
       received.each((move, values) => this.#after.write(move.window, move, values));
-      // Written values are read again, sent back, and compared at their source. Encoded values are sent back as received.
+      // Written values are read again, sent back, and compared at their source; encoded values are sent back as received.
       received.fill((move) =>
         this.#isExact(move.window.state) ? this.#after.read(move.window, move) : undefined,
       );
