@@ -16,10 +16,10 @@ import { lastSteps } from './step-times';
 import { createTable } from './table';
 
 const ROW = 46;
-/** Shares of the width that bytes and times have. */
+/** Where the panels of bytes and times begin and end, as shares of the width. */
 const SPLIT = { bytes: [0, 0.5], time: [0.64, 1] } as const;
 
-/** What was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
+/** Draws what was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
 export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
@@ -56,7 +56,7 @@ export function commCauses(run: RunView): Figure {
   });
 }
 
-/** Kinds of collectives, each as the mean over ranks of one step. */
+/** Returns the collectives of one step by cause and operation, as means over ranks and the last steps. */
 function kindsOf(run: RunView) {
   const records = lastSteps(run).flat();
   const byKind = new Map<string, { cause: CommCause; op: string; rows: CommunicationRow[] }>();
@@ -78,7 +78,7 @@ function kindsOf(run: RunView) {
       wireBytes: mean((row) => row.wireBytes),
       exposed: mean((row) => row.exposedSeconds),
       waits: byWaitKind((kind) => mean((row) => row.waits[kind])),
-      /** Seconds in which bytes travelled: in all, and while the main thread worked. */
+      /** Seconds in which bytes were in flight: in total, and while the main thread worked. */
       wire: mean((row) => row.wireSeconds),
       overlapped: mean((row) => row.overlappedSeconds),
     };

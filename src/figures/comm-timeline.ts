@@ -12,19 +12,19 @@ import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
 
 export interface CommTimelineOptions {
-  /** Default: the one nearest the medians of the last steps, without the first. */
+  /** The step to draw. Default: the one of the last steps that is nearest to their medians; the first step does not count. */
   readonly step?: number;
 }
 
 const SIZES = { left: 58, right: 82, row: 54 } as const;
-/** With more ranks only the slowest, the fastest and some between are drawn. */
+/** With more ranks than this, only the slowest, the fastest and some of the others are drawn. */
 const MAX_ROWS = 8;
 
-/** Each rank's step in two lanes, the main thread over the wire, with the share that it waited at the row's end. */
+/** Draws a step of each rank in two lanes, the main thread above the wire; the row's end shows the share of waits. */
 export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): Figure {
   const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
   const waits = waitsOf(records);
-  // One clock for all rows: a collective ends on all ranks at about the same place.
+  // All rows have one clock, so a collective ends at about the same x on all of them.
   const origin = Math.min(...records.map(({ start }) => start));
   const all = records.map((record) => timeline(record, origin, waits.get(record.rank)));
   const shown = shownOf(all);
@@ -49,7 +49,7 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   });
 }
 
-/** All ranks if they are few; else the slowest, the fastest, and some between at equal distances. */
+/** Returns all ranks if they are few; else the slowest, the fastest, and ranks at equal distances of their index. */
 function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   if (all.length <= MAX_ROWS) return all;
   const bySpeed = [...all].sort((a, b) => a.seconds - b.seconds);
@@ -70,7 +70,7 @@ function findingOf(records: readonly StepRecord[], seconds: number): string {
   return titleOf(`Ranks wait ${cost}${mostlyFor(waits)}`);
 }
 
-/** `numSteps`: among how many the step is the typical one; 0 if it was asked for. */
+/** `numSteps`: the number of steps among which this is the typical one; 0 if the caller chose the step. */
 function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
   const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks shown.` : '';

@@ -10,13 +10,13 @@ export const WAIT_WORDS: Readonly<Record<WaitKind, string>> = {
   unknown: 'for wire, peer or core',
 };
 
-/** ", mostly for a core": the kind that is more than half of a wait; '' if none is. */
+/** Names the kind that is more than half of a wait, as ", mostly for a core"; '' if none is. */
 export function mostlyFor(waits: WaitSeconds): string {
   const top = WAIT_KINDS.find((kind) => waits[kind] > totalWait(waits) / 2);
   return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
 }
 
-/** "3.1 for the wire, 2.0 for a peer and 40.2 for a core", in some unit; kinds that do not occur are left out. */
+/** Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core"; unknown waits only if present. */
 export function waitsText(waits: WaitSeconds, divisor: number): string {
   const said = WAIT_KINDS.filter((kind) => kind !== 'unknown' || waits.unknown > 0);
   return listed(said.map((kind) => `${short(waits[kind] / divisor)} ${WAIT_WORDS[kind]}`));
@@ -33,7 +33,7 @@ export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
   control: 'control',
 };
 
-/** allGather is spoken all-gather. */
+/** Returns an operation's name in prose: allGather is all-gather. */
 export function spoken(op: string): string {
   return op.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

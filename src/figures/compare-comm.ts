@@ -13,15 +13,15 @@ import { mean, sumOf } from './spread';
 import { lastSteps } from './step-times';
 import { createTable } from './table';
 
-/** Counts beside totals are right of the bars. */
+/** Pixels right of the bars for the number of calls. */
 const NOTE_ROOM = 72;
-/** Shares of the width that bytes per step and bytes per token have, if both are shown. */
+/** Where the panels of bytes per step and per token begin and end, as shares of the width, if both are shown. */
 const SPLIT = { step: [0, 0.55], token: [0.78, 1] } as const;
 
 type Words = 'parameters' | 'gradients' | 'your own' | 'norm, loss, buffers';
 type WireBytes = Readonly<Record<Words, Bytes>>;
 
-/** What bytes on the wire are for, as this figure puts causes together. */
+/** The groups in which this figure shows causes of communication. */
 const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: readonly CommCause[] }>> = {
   parameters: { fill: COMM_FILL.param, causes: ['param'] },
   gradients: { fill: COMM_FILL.grad, causes: ['grad'] },
@@ -31,8 +31,8 @@ const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: rea
 const WORDS = Object.keys(GROUPS) as readonly Words[]; // its own keys
 
 /**
- * What a rank of each run receives in a step, by cause, beside what a dry run predicts; bytes per token besides if the runs'
- * steps hold different numbers of tokens. Throws: CONFIG without runs or steps.
+ * Draws the bytes that a rank of each run receives per step, by cause, and those that a dry run predicts; also bytes per
+ * token, if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
  */
 export function compareComm(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
@@ -75,7 +75,7 @@ export function compareComm(runs: Runs): Figure {
 
 type CommCase = ReturnType<typeof caseOf>;
 
-/** What one run's rank receives in a step, predicted and measured: means over ranks and the last steps. */
+/** Returns the bytes that a rank of one run receives per step, predicted and measured: means over ranks and the last steps. */
 function caseOf(name: string, run: RunView) {
   const records = lastSteps(run).flat();
   const bytesOf = (words: Words): Bytes =>
@@ -93,18 +93,18 @@ function caseOf(name: string, run: RunView) {
     name,
     measured,
     total,
-    /** Of parameters and gradients alone. */
+    /** Predicted bytes of parameters and of gradients; null without a prediction. */
     predicted,
     residual: predicted === null ? null : residualOf(measured, predicted),
     numCollectives: mean(records.map(({ collectives }) => collectives.length)),
-    /** Of a rank and step; null if it was not reported. */
+    /** Tokens per rank and step; null if they were not reported. */
     tokens,
-    /** What a token costs on the wire; null if tokens are unknown. */
+    /** Received bytes per token; null if the number of tokens is unknown. */
     perToken: tokens === null || tokens <= 0 ? null : total / tokens,
   };
 }
 
-/** Sum of absolute differences. Means of whole bytes over ranks may be off by rounding: below half a byte is none. */
+/** Sums the absolute differences, in bytes; a sum below half a byte is rounding of the means over ranks and counts as 0. */
 function residualOf({ parameters, gradients }: WireBytes, predicted: { param: Bytes; grad: Bytes }): Bytes {
   const off = Math.abs(parameters - predicted.param) + Math.abs(gradients - predicted.grad);
   return off < 0.5 ? 0 : off;
@@ -120,7 +120,7 @@ function countsTokens(cases: readonly CommCase[]): boolean {
   return tokens.size > 1 && !tokens.has(null);
 }
 
-/** Who receives how many times less; first of all, if a prediction is off. */
+/** Says which run receives least and most, and the ratio; if a prediction is wrong, says only that. */
 function findingOf(cases: Cases<CommCase>): string {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
@@ -153,7 +153,7 @@ interface Row {
   readonly name: string;
   readonly values: Partial<WireBytes>;
   readonly note?: string;
-  /** Of measured rows. */
+  /** Received bytes per token; only measured rows have it. */
   readonly perToken?: number | null;
 }
 

@@ -25,12 +25,12 @@ import { plotLanes } from './timeline-bars';
 const ROW = 66;
 const RIGHT = 158;
 const MAX_LEFT = 170;
-/** Tokens to which times refer if the runs' steps hold different numbers of them. */
+/** Times are per this number of tokens if the runs' steps have different numbers of tokens. */
 const WORK_TOKENS = 1000;
 
 /**
- * Runs one over the other from their step's start, main lane over wire lane: of each the step and rank that are nearest the medians
- * of the last steps. Throws: CONFIG without runs or steps.
+ * Draws one row per run, the main lane above the wire lane, from the step's start: the step and rank that are nearest to the
+ * medians of the run's last steps. Throws: CONFIG without runs or steps.
  */
 export function compareTimeline(runs: Runs): Figure {
   const perStep = casesOf(runs, caseOf);
@@ -55,14 +55,14 @@ export function compareTimeline(runs: Runs): Figure {
   });
 }
 
-/** One run: the step and rank that are drawn, and the times and waits of all ranks over the last steps. */
+/** A run's drawn step and rank, and the times and waits of all its ranks over the last steps. */
 type TimelineCase = ReturnType<typeof caseOf>;
 
 function caseOf(name: string, run: RunView) {
   const times = stepTimes(run);
   const typical = recordsOfStep(run.records, typicalStep(run)[0]?.step);
   const waits = waitsOf(typical);
-  // What is drawn is what the labels say.
+  // The labels show medians, so the rank nearest to them is drawn.
   const distance = (record: StepRecord): number =>
     fromMedians([record], waitSecondsOf(waits.get(record.rank) ?? []), times);
   const drawn = typical.reduce((best, one) => (distance(one) < distance(best) ? one : best));
@@ -71,9 +71,9 @@ function caseOf(name: string, run: RunView) {
     name,
     lanes: timeline(drawn, drawn.start, waits.get(drawn.rank)),
     step: drawn.step,
-    /** Per step; per 1,000 tokens if the runs' steps hold different numbers of them. */
+    /** Times per step; per 1,000 tokens if the runs' steps have different numbers of tokens. */
     times,
-    /** Mean of a rank and step. */
+    /** Received bytes, mean over ranks and steps. */
     wireBytes: mean(collectives.map((events) => sumOf(events, ({ wireBytes }) => wireBytes))),
     numCollectives: mean(collectives.map(({ length }) => length)),
   };
@@ -90,14 +90,14 @@ const allWaits = ({ times }: TimelineCase): Spread => times.wait;
 /** The waits that settings can change. */
 const wireWaits = ({ times }: TimelineCase): Spread => times.waits.wire;
 
-/** Whether all runs say for what their ranks waited. */
+/** Whether the kind of every wait is known in all runs. */
 function areKnown(cases: readonly TimelineCase[]): boolean {
   return cases.every(({ times }) => times.waits.unknown.median === 0);
 }
 
 /**
- * The run that waits least beside the one that waits most: for the wire, which settings can change; else in all. Nothing is
- * claimed of few steps, or if the middle halves of two runs' steps overlap.
+ * Compares the runs that wait least and most: by waits for the wire, which settings can change, else by all waits. It claims no
+ * difference if a run has few steps, or if the middle halves of both runs' waits overlap.
  */
 function findingOf(cases: Cases<TimelineCase>): string {
   if (cases.length === 1) return singleFinding(cases[0]);
@@ -110,7 +110,7 @@ function findingOf(cases: Cases<TimelineCase>): string {
   return wireFinding ?? clearFinding(cases, allWaits, '') ?? unclearFinding(cases);
 }
 
-/** The runs with the lowest and the highest median, and these medians in one unit. */
+/** Returns the runs with the lowest and the highest median, and these medians as texts in one unit. */
 function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
   const { least, most } = extremes(cases, (one) => of(one).median);
   const { divisor, unit } = timeScale(of(most).median);
@@ -147,7 +147,7 @@ function mostlyOf({ times: { waits } }: TimelineCase): string {
   return mostlyFor(byWaitKind((kind) => waits[kind].median));
 }
 
-/** What a guess may be about: how much less the best of the other runs waits than the first. */
+/** Returns the numbers to guess; one is the share of the first run's waits that the best other run does not have. */
 function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };
   const [first, second, ...rest] = cases;
@@ -183,7 +183,7 @@ function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean):
   return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
-/** What a rank receives per step, if there are runs to compare. */
+/** Says how many bytes a rank receives per step; '' for a single run. */
 function bytesText(cases: Cases<TimelineCase>): string {
   const bytes = cases.map(({ wireBytes }) => wireBytes);
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
@@ -193,13 +193,13 @@ function bytesText(cases: Cases<TimelineCase>): string {
   return `, ${inUnit(least, scale)} to ${inUnit(most, scale)} travel`;
 }
 
-/** How long the run waits, for what, and how long its steps take beside the first run's. */
+/** Says how long the run waits, for what, and its step time ÷ the first run's. */
 function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
   const { wait, waits } = one.times;
   const cost = `${short(wait.median / divisor)} ${unit}`;
   const range = quartilesText(wait, divisor);
   const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
-  // Kinds in one line if there is room; none if they are not known.
+  // The kinds of waits are in one line if it fits, else in two; they are left out if a wait's kind is not known.
   const kinds = `wire ${short(waits.wire.median / divisor)}, peer ${short(waits.peer.median / divisor)},`;
   const core = `core ${short(waits.core.median / divisor)}`;
   const inLines = fits(`${kinds} ${core}`, 11, RIGHT - 16) ? [`${kinds} ${core}`] : [kinds, core];
@@ -210,7 +210,7 @@ function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Sca
   return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
 }
 
-/** The cases' times are of equal work already. */
+/** Says the step time ÷ the first run's. Both times are per equal work already (`perWork`). */
 function stepText(one: StepTimes, first: StepTimes): string {
   const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
   return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';

@@ -19,7 +19,7 @@ const COMPARISONS = {
 
 export type Comparison = keyof typeof COMPARISONS;
 
-/** Runs side by side in one figure. Throws: CONFIG for a comparison that does not exist. */
+/** Draws runs side by side in one figure. Throws: CONFIG for a comparison that does not exist. */
 export function compareRuns(runs: Runs, what: Comparison): Figure {
   if (Object.hasOwn(COMPARISONS, what)) return COMPARISONS[what](runs);
   const known = Object.keys(COMPARISONS).join("', '");

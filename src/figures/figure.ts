@@ -6,21 +6,21 @@ import { toPng } from './static/png';
 import { type Drawing, toSvg } from './static/static-svg';
 import { DISPLAY, type DisplayBundle, type Table } from './table';
 
-/** What a figure is made of. */
+/** The parts of a figure. */
 interface FigureParts extends Drawing {
   /** The numbers in the picture. */
   readonly table: Table;
-  /** Numbers of this figure that one may have guessed, by name. */
+  /** Numbers that a notebook lets its reader guess before this figure, by name. */
   readonly quantities: Quantities;
 }
 
-/** A finding with its picture and its numbers. In a notebook it shows itself. */
+/** A finding with its picture and its numbers. A notebook draws it if it is a cell's value. */
 export interface Figure extends FigureParts {
-  /** The same figure with one more line below its subtitle. */
+  /** Returns the same figure with one more line below its subtitle. */
   withNote(note: string): Figure;
-  /** Plotly's figure, as wide as the picture. */
+  /** Returns plotly's figure, as wide as the static picture. */
   toPlotly(): PlotlyFigure;
-  /** A static picture, 800 pixels wide. */
+  /** Draws a static picture, 800 pixels wide. */
   toSvg(theme?: Theme): string;
   toPng(theme?: Theme): Buffer;
   toCsv(): string;
@@ -32,7 +32,7 @@ export interface Figure extends FigureParts {
 export interface Quantity {
   readonly value: number;
   readonly unit: string;
-  /** The sentence that answers a guess, with the value and its unit in it, without a full stop. */
+  /** Returns the sentence that answers a guess, without a full stop; `value` has its unit. */
   readonly says: (value: string) => string;
 }
 
@@ -64,7 +64,7 @@ export function createFigure(
     frame: () => table.frame(),
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
-      // Notebooks show this picture until plotly draws. [Note: figures on paper]
+      // Notebooks show this picture until plotly draws the figure. [Note: figures on paper]
       'image/png': toPng(toSvg(parts, LIGHT)).toString('base64'),
       'text/plain': `${title}\n${plain(subtitle)}\n${table.toText()}`,
     }),
@@ -84,7 +84,7 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
   };
 }
 
-/** Plotly complains of further axes that no trace uses; figures of empty runs have such. */
+/** Removes axes without a trace, other than the first two: plotly warns about them. Figures of empty runs have such axes. */
 function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<string, unknown> {
   const axes = new Set(data.flatMap(({ xaxis, yaxis }) => [xaxis, yaxis]));
   const isUnused = (key: string): boolean => /axis\d+$/.test(key) && !axes.has(key.replace('axis', ''));
@@ -105,7 +105,7 @@ function noted(parts: FigureParts, note: string): FigureParts {
 
 const MAX_TITLE = 75;
 
-/** The first of some wordings of a finding that fits a title; if none does, the last one is cut. */
+/** Returns the first wording of a finding that fits into a title; if none fits, cuts the last one. */
 export function titleOf(...wordings: readonly string[]): string {
   const fitting = wordings.find((wording) => wording.length <= MAX_TITLE);
   return fitting ?? `${(wordings.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;

@@ -1,6 +1,6 @@
 import type { Bytes, Seconds } from '../core/units';
 
-/** One unit for all numbers of a figure. */
+/** A unit for all numbers of a figure; numbers are divided by `divisor`. */
 export interface Scaled {
   readonly divisor: number;
   readonly unit: string;
@@ -13,19 +13,19 @@ const BYTES = [
   [1e3, 'kB'],
 ] as const;
 
-/** The decimal unit for a figure's values, by the largest one. */
+/** Returns the decimal unit that suits a figure's largest value. */
 export function byteScale(largest: Bytes): Scaled {
   const found = BYTES.find(([size]) => Math.abs(largest) >= size);
   return found ? { divisor: found[0], unit: found[1] } : { divisor: 1, unit: 'B' };
 }
 
-/** Seconds, milliseconds or microseconds, by the longest of a figure's times. */
+/** Returns seconds, milliseconds or microseconds, whichever suits a figure's longest time. */
 export function timeScale(longest: Seconds): Scaled {
   if (longest >= 2) return { divisor: 1, unit: 's' };
   return longest >= 2e-3 ? { divisor: 1e-3, unit: 'ms' } : { divisor: 1e-6, unit: 'µs' };
 }
 
-/** A number for a label: one decimal from 1 on, more below, none from 1000 on or if it is whole. */
+/** Formats a label's number: no decimals from 1000 on, one from 1 on, two significant digits below 1. */
 export function short(value: number): string {
   const size = Math.abs(value);
   if (value === 0) return '0';
@@ -34,7 +34,7 @@ export function short(value: number): string {
   return text.replace('-', '−');
 }
 
-/** A share from 0 to 1 as a percentage, as figures' markup; small ones are not rounded to nothing. */
+/** Formats a share from 0 to 1 as a percentage, in figures' markup; it never rounds to 0% or 100% what is not. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.5) return '&lt;1%';
@@ -42,24 +42,24 @@ export function percent(share: number): string {
   return `${Math.round(value)}%`;
 }
 
-/** Bytes in a figure's unit, with the unit. */
+/** Formats bytes in a figure's unit, with the unit. */
 export function inUnit(value: number, scale: Scaled): string {
   const number = scale.unit === 'B' ? String(Math.round(value)) : short(value / scale.divisor);
   return `${number} ${scale.unit}`;
 }
 
-/** 'a', 'a and b', 'a, b and c'. */
+/** Joins words: 'a', 'a and b', 'a, b and c'. */
 export function listed(words: readonly string[]): string {
   if (words.length <= 1) return words[0] ?? '';
   return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
 }
 
-/** '1 rank', '4 ranks'. */
+/** Formats a count with its noun: '1 rank', '4 ranks'. */
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString('en-US')} ${noun}${count === 1 ? '' : 's'}`;
 }
 
-/** '3.1×', '12×'. */
+/** Formats a factor: '3.1×', '12×'. */
 export function timesText(factor: number): string {
   return `${factor >= 10 ? factor.toFixed(0) : factor.toFixed(1)}×`;
 }

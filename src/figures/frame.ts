@@ -1,18 +1,18 @@
-// biome-ignore lint/suspicious/noTsIgnore: in the declarations that users read the package may be missing.
+// biome-ignore lint/suspicious/noTsIgnore: the package may be missing where users compile against our declarations.
 /** @ts-ignore danfojs-node is optional; without it a frame is `any`. */
 import type { DataFrame as DanfoFrame } from 'danfojs-node';
 import { ShardlabError } from '../core/errors';
 
-/** A table of the library danfojs-node. */
+/** A DataFrame of the library danfojs-node. */
 export type DataFrame = DanfoFrame;
 
-/** danfojs-node asks for a package that downloads a binary and for one by an address: these replace them. */
+/** danfojs-node depends on a package that downloads a binary and on one by its address; the overrides replace both. */
 const INSTALL = `npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@tensorflow/tfjs@4.22.0' overrides.danfojs-node.xlsx=0.18.5
 npm install danfojs-node@1.2.0`;
 
 /**
- * Rows as a danfojs DataFrame with the given columns. The library is loaded on first use, which takes seconds.
- * Throws: IO with what to install if it is missing.
+ * Makes a danfojs DataFrame of rows, with these columns. Loads the library on first use, which takes seconds.
+ * Throws: IO if the library is missing, with the commands that install it.
  */
 export async function frameOf(
   keys: readonly string[],
@@ -38,14 +38,14 @@ async function loadDanfo(): Promise<typeof import('danfojs-node')> {
   }
 }
 
-/** Rows by column of a frame; of a series too, which has one column. */
+/** Returns the rows of a DataFrame, or of a Series, which has one column. */
 export function rowsOf({ columns, values }: DataFrame): Record<string, unknown>[] {
   return values.map((row: unknown) =>
     Object.fromEntries(columns.map((key, i) => [key, Array.isArray(row) ? row[i] : row])),
   );
 }
 
-/** The prototype that frames and series, also those computed from them, have in common. */
+/** Returns the prototype that all DataFrames and Series have in common, those computed from others too. */
 export function commonPrototype(value: object): object {
   const next: object | null = Object.getPrototypeOf(value);
   return next === null || next === Object.prototype ? value : commonPrototype(next);

@@ -9,7 +9,7 @@ import type { Annotation, ScatterTrace } from './grammar/plotly';
 import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
-/** Losses of one run from step 1 on; NaN if a step had none. */
+/** Losses of one run, step by step; NaN if a step has none. */
 export interface LossSeries {
   readonly name: string;
   readonly losses: readonly number[];
@@ -20,20 +20,20 @@ export interface LossSeries {
 export interface LossCurveOptions {
   /** Tokens per second over the last steps, for the subtitle. */
   readonly tokensPerSecond?: number;
-  /** Steps planned: a live figure keeps its width while it fills. */
+  /** The number of planned steps, so that the axis of a live figure does not change. */
   readonly steps?: number;
-  /** Steps at which something changed, with a word for it. */
+  /** Steps at which something changed (a reshard, a load), with a word for it. */
   readonly marks?: readonly { readonly step: number; readonly text: string }[];
 }
 
 const FRAME = { top: 68, left: 52, foot: 46 } as const;
 const LEAST_PIXELS = 216;
 const LABEL_SIZE = 11;
-/** Of a label, beside the name. */
+/** The width of a label without the run's name. */
 const VALUE_ROOM = 84;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Loss over steps, one line per run, named at its end. */
+/** Draws the loss over steps: one line per run, with the run's name at its end. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
@@ -51,7 +51,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  // Markers at the ends are not cut in half.
+  // Room for the whole of the first and last marker.
   const margin = (lastStep - firstStep) * 0.015;
   const notes = shown.length === 1 ? shown.map(lastLoss) : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({
@@ -61,7 +61,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       {
         x: {
           range: [firstStep - margin, lastStep + margin],
-          // Steps are whole numbers.
+          // Only integer steps have ticks.
           tickvals: niceTicks([firstStep, lastStep], 8).filter(Number.isInteger),
           ...titled('step'),
         },
@@ -84,7 +84,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
 
 type Shown = Required<LossSeries>;
 
-/** Room for the names at the lines' ends. */
+/** Returns the pixels that the names at the lines' ends need. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
   const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
@@ -111,7 +111,7 @@ function findingOf(shown: readonly Shown[]): string {
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
 
-/** How much runs differ in the steps that they have in common. */
+/** Says how much the runs' losses differ in the steps that they have in common. */
 function agreement(shown: readonly Shown[]): string {
   const bySteps = new Map<number, number[]>();
   for (const { losses, firstStep } of shown) {
@@ -142,7 +142,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
   const dash = ([undefined, 'dash', 'dot'] as const)[Math.floor(i / LINE_COLORS.length) % 3];
   return line(
     { x: losses.map((_, k) => k + firstStep), y: losses },
-    // Later runs are thinner, so that equal ones show under each other.
+    // The first run is thicker, so that it is visible under an equal one.
     { width: i === 0 ? 3 : 1.6, color, ...(dash === undefined ? {} : { dash }) },
     {
       mode: losses.length < 40 ? 'lines+markers' : 'lines',
@@ -153,7 +153,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
   );
 }
 
-/** A run's name, in as many lines as it needs, and its last loss. */
+/** Returns a label with a run's name, in as many lines as it needs, and its last loss. */
 function endLabel({ name, losses }: Shown, i: number, room: number) {
   const at = losses.findLast(Number.isFinite) ?? 0;
   const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));

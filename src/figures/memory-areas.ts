@@ -16,10 +16,10 @@ export interface MemoryScales {
   readonly time: Scaled;
 }
 
-/** Of totals that are compared with. */
+/** The line of totals that a figure compares with. */
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
 
-/** Memory over time as stacked areas, one per cause; `extra` is shown under the mouse. */
+/** Draws memory over time as stacked areas, one per cause; `extra` is part of the hover text. */
 export function causeAreas(
   whole: MemoryOverTime,
   { bytes, time }: MemoryScales,
@@ -46,7 +46,7 @@ export function causeAreas(
   });
 }
 
-/** A rank's total over time, as a dotted line. */
+/** Draws a rank's total over time as a dotted line. */
 export function totalLine(whole: MemoryOverTime, rank: number, scales: MemoryScales, maxPoints: number) {
   const curve = thinned(whole, maxPoints);
   const units = [scales.bytes.unit, scales.time.unit] as const;
@@ -62,12 +62,12 @@ function pointsOf({ seconds }: MemoryOverTime, held: readonly Bytes[], { bytes, 
   };
 }
 
-/** Causes that hold bytes at any time, bottom to top. */
+/** Returns the causes that hold bytes at any time of a curve, bottom to top. */
 export function causesIn(curve: MemoryOverTime): readonly MemoryCause[] {
   return STACK_ORDER.filter((cause) => curve.byCause[cause].some((bytes) => bytes > 0));
 }
 
-/** The most that a curve holds, by cause and in all. */
+/** Returns the bytes at a curve's peak, by cause and in total. */
 export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonly byCause: BytesByCause } {
   const at = curve.total.indexOf(Math.max(0, ...curve.total));
   const byCause = noBytes();
@@ -76,8 +76,8 @@ export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonl
 }
 
 /**
- * A curve with at most about `maxPoints` points: of each stretch of time the moment at which most was held, so that
- * the peak stays exact. Short curves stay as they are.
+ * Reduces a curve to about `maxPoints` points: of each interval of time, the moment with the most bytes, so that the
+ * peak is exact. Shorter curves are returned unchanged.
  */
 function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   const { seconds, total } = curve;
@@ -98,12 +98,12 @@ function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   return { seconds: pick(seconds), byCause, total: pick(total), ring: pick(curve.ring) };
 }
 
-/** What the main thread did, in stretches without gaps: waits and gaps belong to the phase before them. */
+/** Returns the main thread's phases without gaps: waits and gaps belong to the phase before them. */
 function phases({ main, seconds }: Timeline) {
   const begun: { phase: Exclude<SpanName, 'step'>; start: Seconds }[] = [];
   for (const { kind, start } of main) {
     if (kind === 'wait' || kind === 'step' || kind === begun.at(-1)?.phase) continue;
-    // What comes before the first phase (gathering its parameters, say) and after the last one counts as theirs.
+    // Time before the first phase (gathering its parameters, say) belongs to it, time after the last phase to the last.
     begun.push({ phase: kind, start: begun.length === 0 ? 0 : start });
   }
   const end = Math.max(main.at(-1)?.end ?? 0, seconds);
@@ -112,7 +112,7 @@ function phases({ main, seconds }: Timeline) {
 
 const BAND = { low: 1.0, high: 1.04 };
 
-/** The phases as a coloured band above the plot, named if there is room. The axis's `seconds` are `pixels` wide. */
+/** Draws the phases as a coloured band above the plot, with names if there is room. The axis has `seconds` in `pixels`. */
 export function phaseStrip(
   record: StepRecord,
   { divisor }: Scaled,

@@ -9,15 +9,15 @@ import { higherPeak, type RunView, recordsOfStep } from './run-view';
 import { type Cases, extremes } from './runs';
 import { isEqualWork, LEAST_STEPS, stepTimes, timeRatio, typicalStep } from './step-times';
 
-/** A rank and a step of a run. */
+/** The rank and step of a run to draw. */
 export interface MemoryChoice {
-  /** Default: the one with the highest peak. */
+  /** Default: the rank with the highest peak. */
   readonly rank?: number | undefined;
-  /** Default: the one nearest the medians of the last steps, of those whose every allocation is stored. */
+  /** Default: of the last steps whose memory curve is stored, the one nearest to the last steps' medians. */
   readonly step?: number | undefined;
 }
 
-/** The chosen record, and those of the same step. Throws: CONFIG if there is none. */
+/** Returns the chosen record, and all records of its step. Throws: CONFIG if there is none. */
 export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
   const records = recordsOfStep(run.records, step ?? stepWithCurve(run));
   if (rank === undefined) return { records, record: records.reduce(higherPeak) };
@@ -28,8 +28,8 @@ export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
 }
 
 /**
- * The step to draw: the one nearest the medians of the last steps, of those whose curve is stored. If none of the last steps has a
- * curve, the last step that has one; undefined if no step has.
+ * Returns the step to draw: of the last steps whose memory curve is stored, the one nearest to the last steps' medians. If none
+ * of the last steps has a curve: the newest step that has one; undefined if no step has one.
  */
 function stepWithCurve(run: RunView): number | undefined {
   const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
@@ -39,7 +39,7 @@ function stepWithCurve(run: RunView): number | undefined {
   return steps.length === 0 ? undefined : Math.max(...steps);
 }
 
-/** One run's memory over one step, on the device and on the host, and how long its last steps take. */
+/** Returns a run's memory over one step, on the device and on the host, and the times of its last steps. */
 export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = {}) {
   const { record } = chosenRecords(run, choice);
   const host = memoryOverTime(record, 'host');
@@ -57,7 +57,7 @@ export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = 
 
 export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 
-/** How the runs' peaks differ; of one run, what is on the host. */
+/** Says how the runs' peaks differ; for a single run, what is on the host. */
 export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   if (cases.length === 1) return spacesFinding(cases[0]);
   const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
@@ -78,7 +78,7 @@ export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   );
 }
 
-/** Nothing is claimed of few steps, or of times whose middle halves overlap. */
+/** Compares step times. It claims no difference if there are few steps, or if the times' middle halves overlap. */
 function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): string {
   const { ratio, isClear } = timeRatio(least.times, most.times);
   if (isClear) return `${isEqual ? 'a step' : 'a token'} takes ${ratio.median.toFixed(2)}× as long`;

@@ -15,8 +15,8 @@ import { createTable, type Table } from './table';
 const NOTE_ROOM = 54;
 
 /**
- * Runs side by side: model states that a dry run predicts beside measured ones, then the whole peak.
- * States are parameters and optimizer at rest and gradients at their fullest; of each run the rank with the highest peak.
+ * Draws runs side by side: predicted (by a dry run) and measured model states, then the whole peak. Model states are
+ * parameters and optimizer states at rest, and gradients at their maximum, on each run's rank with the highest peak.
  */
 export function compareMemory(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
@@ -45,18 +45,18 @@ export interface ComparedCase {
   readonly predicted: BytesByCause | null;
   readonly states: BytesByCause;
   readonly peak: BytesByCause;
-  /** The peak's bytes at the declared types, if values were rounded to shorter ones. */
+  /** The peak's bytes if values had their declared types; less than `peak` if values were rounded to 16 bits. */
   readonly logicalPeak: BytesByCause;
   readonly residual: Bytes | null;
 }
 
-/** The parts of a run's last step. */
+/** Returns the bars of a run's last step. */
 function caseOf(name: string, run: RunView): ComparedCase {
   const record = recordsOfStep(run.records).reduce(higherPeak);
   const predicted = run.forecast?.()?.states ?? null;
   const states = modelStatesOf(record);
   const [peak, logicalPeak] = [memoryAtPeak(record), logicalAtPeak(record)];
-  // Absolute differences: residuals of two causes must not cancel.
+  // The differences are absolute, because two causes' differences must not cancel.
   const residual = predicted && sumOf(MEMORY_CAUSES, (cause) => Math.abs(states[cause] - predicted[cause]));
   return { name, rank: record.rank, predicted, states, peak, logicalPeak, residual };
 }
@@ -83,7 +83,7 @@ function peakPanel(cases: Cases<ComparedCase>, scale: Scaled): Panel {
   return { heading: 'At the peak', aside: `, ${scale.unit}, measured`, rows, scale };
 }
 
-/** Only if prediction and measurement differ: by how much, by cause. */
+/** Draws measured − predicted, by cause; without a difference there is no panel. */
 function residualPanel(cases: Cases<ComparedCase>): Panel[] {
   const rows = cases.flatMap(({ name, predicted, states, residual }): Row[] => {
     if (predicted === null || residual === 0) return [];
@@ -113,20 +113,20 @@ function tableOf(cases: Cases<ComparedCase>): Table {
   return createTable(rows.filter((row) => row.measuredBytes + row.peakBytes + (row.predictedBytes ?? 0) > 0));
 }
 
-/** The cases that hold most and least, and how many times more the first holds. */
+/** Returns the cases that hold most and least, and the ratios (most ÷ least) of their states and peaks. */
 function holders(cases: Cases<ComparedCase>) {
   const { most } = extremes(cases, ({ states }) => totalBytes(states));
-  // By states, then by peak.
+  // The least states; if these are equal, the least peak.
   const { least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
   const ratio = (key: 'states' | 'peak'): number => {
     const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
-    // Infinite if the other holds nothing (all is on the host); equal if both hold nothing.
+    // Infinite if `least` holds nothing (all is on the host); 1 if both hold nothing.
     return a === b ? 1 : a / b;
   };
   return { most, least, states: ratio('states'), peak: ratio('peak') };
 }
 
-/** Numbers of a comparison that a guess may be about. */
+/** Returns the numbers of a comparison that a reader may guess. */
 export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
   const { most, least, states, peak } = holders(cases);
   const stateText = (times: string): string =>
@@ -143,7 +143,7 @@ export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
   };
 }
 
-/** What the comparison shows. */
+/** Says what the comparison shows. */
 export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): string {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;
@@ -165,7 +165,7 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   );
 }
 
-/** If values were rounded to shorter types than they are held in, states are equal, and the peak would be lower on a device that holds these types. */
+/** Says that states are equal; if values were rounded to 16 bits, also the peak on a device that stores 16-bit values. */
 function equalFinding(cases: Cases<ComparedCase>, all: string): string {
   const [first, ...rest] = cases.filter(isRounded);
   if (first === undefined) return titleOf(all);
@@ -195,7 +195,7 @@ function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
   return totalBytes(logicalPeak) < totalBytes(peak);
 }
 
-/** The bars do not show what is on the host. */
+/** Whether a rank has bytes on the host, which the bars do not show. */
 function holdsOnHost({ memory: { owners, atPeak } }: StepRecord): boolean {
   return owners.some(({ space }, i) => space === 'host' && (atPeak[i] ?? 0) > 0);
 }

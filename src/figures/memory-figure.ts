@@ -5,19 +5,19 @@ import { memoryRanks } from './memory-ranks';
 import { memoryTimeline } from './memory-timeline';
 import type { RunView } from './run-view';
 
-/** What `run.memory()` shows. */
+/** Options of `run.memory()`. */
 export interface MemoryOptions {
   /** 'time': one rank over one step. 'ranks' (default): every rank at its own peak. */
   readonly over?: 'time' | 'ranks';
-  /** 'both': the device over the host, over time. Default 'device'. */
+  /** 'both': device and host, one above the other, over time. Default 'device'. */
   readonly space?: 'device' | 'both';
-  /** The rank that is shown over time; naming one means over: 'time'. Default: the one with the highest peak. */
+  /** The rank to show over time; a rank implies over: 'time'. Default: the rank with the highest peak. */
   readonly rank?: number;
-  /** Default: over time, the most typical of the last steps; over ranks, the last step. */
+  /** The step to show. Default: over time, the most typical of the last steps; over ranks, the last step. */
   readonly step?: number;
 }
 
-/** A run's memory, as run.memory() shows it. Throws: CONFIG for another `over` or `space`. */
+/** Draws a run's memory, for `run.memory()`. Throws: CONFIG for another `over` or `space`, or for 'ranks' with 'both'. */
 export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOptions = {}): Figure {
   if (over !== undefined && over !== 'time' && over !== 'ranks') {
     throw new ConfigError(`memory has no figure over '${String(over)}'; it has 'time' and 'ranks'`);

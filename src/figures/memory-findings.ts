@@ -6,7 +6,7 @@ import { percent } from './format';
 import { unescaped } from './grammar/ink';
 import { sumOf } from './spread';
 
-/** Causes that one measure would lower, their name, and that measure. */
+/** Causes that the same measure would lower, the causes' name, and the measure. */
 type CauseGroup = readonly [causes: readonly MemoryCause[], name: string, measure: string];
 
 const ACTIVATIONS: readonly MemoryCause[] = ['activation', 'temp'];
@@ -21,27 +21,27 @@ const GROUPS: readonly CauseGroup[] = [
   [['batch'], 'the batch', 'a smaller batch would lower it'],
 ];
 
-/** "80% of the peak is activations and temporaries: unchanged by sharding", with a shorter wording. */
+/** Returns a long and a short wording, as "80% of the peak is activations and temporaries: unchanged by sharding". */
 export function peakFinding(atPeak: BytesByCause, world: number): readonly [string, string] {
   const total = totalBytes(atPeak);
   if (total === 0) return ['Nothing was held on the device', 'Nothing was held on the device'];
   const bytesOf = ([causes]: CauseGroup): number => sumOf(causes, (cause) => atPeak[cause]);
   const largest = GROUPS.reduce((a, b) => (bytesOf(b) > bytesOf(a) ? b : a));
   const [causes, name, measure] = largest;
-  // Titles are plain text.
+  // Titles are plain text, without escapes.
   const percentage = unescaped(percent(bytesOf(largest) / total));
   const share = `${percentage} of the peak is ${causes === ACTIVATIONS ? activationName(atPeak) : name}`;
   return [`${share}: ${causes === STATES && world === 1 ? 'sharding would lower it' : measure}`, share];
 }
 
-/** Only what is more than a hundredth of the peak is named. */
+/** Names activations, temporaries or both: those that are more than a hundredth of the peak. */
 function activationName(atPeak: BytesByCause): string {
   const least = totalBytes(atPeak) / 100;
   if (atPeak.temp <= least) return 'activations';
   return atPeak.activation <= least ? 'temporaries' : BOTH;
 }
 
-/** What one may have guessed about a peak. */
+/** Returns the numbers of a peak that a reader may guess. */
 export function peakQuantities(atPeak: BytesByCause): Quantities {
   const total = totalBytes(atPeak);
   const share = (are: string, ...causes: MemoryCause[]): Quantity => {

@@ -19,9 +19,9 @@ const TOP = 66;
 const LEFT = 54;
 const RIGHT = 12;
 const WIDTH = STATIC_WIDTH - LEFT - RIGHT;
-/** Above a single run: its phases. */
+/** The height of the band of phases above a single run. */
 const STRIP_ROOM = 26;
-/** Heading, device, a gap, host: of one line of panels, in pixels. */
+/** Heights of a row of panels, top to bottom, in pixels. */
 const HEADING = 38;
 const DEVICE = 176;
 const GAP = 12;
@@ -29,8 +29,8 @@ const HOST = 84;
 const MAX_POINTS = 240;
 
 /**
- * Small multiples: each run's memory over one step on the same scales, the device over the host if anything is there.
- * The dotted line is the first run's peak. Throws: CONFIG without runs or steps.
+ * Draws each run's memory over one step as small multiples on the same scales: the device above, the host below if it has
+ * bytes. The dotted line is the first run's peak. Throws: CONFIG without runs or steps.
  */
 export function compareMemoryTimeline(runs: Runs): Figure {
   const cases = casesOf(runs, memoryCaseOf);
@@ -38,7 +38,7 @@ export function compareMemoryTimeline(runs: Runs): Figure {
   return multiples(cases, subtitleOf(runs, cases), withHost);
 }
 
-/** One rank's step, the device over the host, on one scale. */
+/** Draws one rank's memory over a step: the device above, the host below, on one scale. */
 export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const one = memoryCaseOf(run.strategy, run, choice);
   const { rank, step } = one.record;
@@ -67,7 +67,7 @@ function multiples(cases: Cases<MemoryCase>, subtitle: string, withHost: boolean
     bytes: byteScale(most),
     time: timeScale(longest),
     longest,
-    // All panels have the same bytes per pixel.
+    // Bytes per pixel, the same in all panels.
     perPixel: (most * 1.06 || 1) / DEVICE,
   };
   const panels = cases.flatMap((one, i) => casePanels(one, cases, grid.all[i], scales, withHost));
@@ -101,7 +101,7 @@ interface Scales extends MemoryScales {
   readonly perPixel: number;
 }
 
-/** A run's device, and its host below. */
+/** Makes a run's panels: the device, and the host below. */
 function casePanels(
   one: MemoryCase,
   [base, ...others]: Cases<MemoryCase>,
@@ -142,7 +142,7 @@ function casePanels(
   return withHost ? [device, panel(one.host, 'host', DEVICE + GAP, HOST)] : [device];
 }
 
-/** A run's name, its peak, and how long its steps take beside the first run's. */
+/** Writes a run's name, its peak, and its step time ÷ the first run's. */
 function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet) {
   const name = wrappedMarkup(one.name, 11, facet.pixels - 8, (line) => bold(safe(line)));
   const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
@@ -152,7 +152,7 @@ function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet)
   return note(facet.across[0], facet.at(0), `${name}<br>${soft(text)}`, place);
 }
 
-/** How long the run's steps take beside the first run's, or that this cannot be said. */
+/** Returns wordings, longest first, of the run's step time ÷ the first run's, or that there is no clear difference. */
 function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): string[] {
   const { ratio, isClear } = timeRatio(times, base.times);
   const what = isEqualWork([times, base.times]) ? 'step' : 'token';

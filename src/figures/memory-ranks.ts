@@ -16,11 +16,11 @@ import { createTable } from './table';
 
 const FRAME = { top: 76, left: 52, right: 12, pixels: 218 } as const;
 const WIDTH = STATIC_WIDTH - FRAME.left - FRAME.right;
-/** With more ranks bars touch and carry no numbers. */
+/** With more ranks than this, bars touch and have no numbers. */
 const MAX_WIDE_BARS = 12;
 const WIDEST_BAR = 150;
 
-/** Every rank's memory at its own peak (default: in the last step) as a stacked bar by cause; of many, the ends are named. */
+/** Draws each rank's memory at its own peak in a step (default: the last) as a bar by cause; of many ranks, it names two. */
 export function memoryRanks(run: RunView, step?: number): Figure {
   const [first, ...rest] = recordsOfStep(run.records, step);
   const peakOf = (record: typeof first) => {
@@ -96,7 +96,7 @@ function causeColumns(peaks: Cases<RankPeak>, { divisor, unit }: Scaled, top: nu
     });
     const hover = `rank %{customdata}: <b>${cause}</b> %{y:.2f} ${unit}<extra></extra>`;
     const fill = CAUSE_FILL[cause];
-    // Hatches are finer than the bars of many ranks.
+    // Bars of many ranks are narrower than a hatch, so they have none.
     const style = isWide
       ? { fill, width: Math.min(0.7, WIDEST_BAR / slot) }
       : { fill: { color: fill.color }, width: 1, line: { width: 0 } };
@@ -117,7 +117,7 @@ function totalsAbove(peaks: Cases<RankPeak>, { divisor }: Scaled): Annotation[] 
   return peaks.map(({ total }, i) => note(i, total / divisor, bold(short(total / divisor)), place));
 }
 
-/** Names the highest and the lowest of many ranks. */
+/** Labels the highest and the lowest of many ranks. */
 function ends(peaks: Cases<RankPeak>, scale: Scaled): Annotation[] {
   const totals = peaks.map(({ total }) => total);
   const [high, low] = [Math.max(...totals), Math.min(...totals)];

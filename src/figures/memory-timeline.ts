@@ -24,10 +24,10 @@ const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
 const PLOT_SHARE = 0.675;
 const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
 const MAX_POINTS = 500;
-/** More ranks than this are shown by the highest and the lowest only. */
+/** Of more ranks than this, only the highest and the lowest are drawn. */
 const MAX_DOTTED = 8;
 
-/** One rank's memory over one step by cause, with the step's phases above and the peak taken apart beside it. */
+/** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */
 export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure {
   const { records, record } = chosenRecords(run, choice);
   const curve = memoryOverTime(record);
@@ -64,7 +64,7 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
   });
 }
 
-/** Ranks whose totals are dotted: all others with a curve, by rank; of many, the ends by peak; and the sentence about them. */
+/** Returns the other ranks to draw as dotted lines, and a sentence about them: all with a curve, or the lowest and highest. */
 function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
   const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
   const ranks = records.map((other) => other.rank);
@@ -88,7 +88,7 @@ function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
   return `${what}${missing}${dotted} Hatched: freed within the step.`;
 }
 
-/** Names the peak and its moment; to its right if there is room. */
+/** Labels the peak with its moment in the step; the label is right of the peak if there is room. */
 function peakNote(record: StepRecord, { bytes, time }: MemoryScales): Annotation[] {
   const { peakBytes, peakSeconds } = record.memory;
   const seconds = record.end - record.start;
@@ -128,16 +128,16 @@ function tableOf(record: StepRecord, { seconds, byCause, ring }: MemoryOverTime)
 
 const ABSENT_ROW = 18;
 const LABEL_GAP = 14;
-/** Where labels begin, right of the bar. */
+/** The x at which labels begin, right of the bar. */
 const LABEL = 0.58;
 const ACROSS: Axis = { domain: [0.705, 1], range: [-0.5, 3.6], visible: false, fixedrange: true };
 const UP: Axis = { visible: false, fixedrange: true };
-/** Fewer bytes of a ring are not worth a word. */
+/** A ring with fewer bytes is not mentioned. */
 const LEAST_RING: Bytes = 1e3;
 
 /**
- * The peak as one bar with direct labels, which serve as the figure's legend; below it what is held at other times only. `ring`:
- * the temporaries that are passed from unit to unit; the others are freed within one.
+ * Draws the peak as one bar whose labels are the figure's legend, and below it the causes that are absent at the peak. `ring`:
+ * bytes of temporaries that are passed from unit to unit; the other temporaries are freed within a unit.
  */
 export function peakPanels(
   { atPeak, ring }: { readonly atPeak: BytesByCause; readonly ring: Bytes },
@@ -158,10 +158,10 @@ export function peakPanels(
   });
   const perByte = ((to - from) * pixels) / total;
   const middles = segments.map(({ bytes, start }) => (start + bytes / 2) * perByte);
-  // One label per segment, at its middle, moved if thin segments are close.
+  // Each segment has a label at its middle; labels of thin segments are moved apart.
   const places = spread(middles, LABEL_GAP, 5, (to - from) * pixels - 4);
   const labels = segments.map(({ cause, held, share }, i) => {
-    // STACK_ORDER ends with the temporaries: there is room beside their label.
+    // The temporaries are the topmost segment (STACK_ORDER), so there is room beside their label.
     const ringText = cause === 'temp' && ring >= LEAST_RING ? soft(`, ring ${short(ring / divisor)}`) : '';
     const text = `${strong(cause)} ${bold(held)} ${soft(share)}${ringText}`;
     return note(LABEL, (places[i] ?? 0) / perByte / divisor, text);

@@ -15,7 +15,7 @@ const KEYS = Object.keys(TITLES) as readonly (keyof typeof TITLES)[]; // its own
 const format = numbers((bytes) => (bytes / 1e6).toFixed(1));
 const COLUMNS = KEYS.map((key) => ({ key, title: TITLES[key], align: 'right' as const, format }));
 
-/** What each rank's process held at the end of a step (default: the last one): every resident byte has a name. */
+/** Makes a table of each process's resident memory at the end of a step (default: the last), by kind; no byte is left out. */
 export function processTable(records: readonly StepRecord[], step?: number): Table {
   const rows = recordsOfStep(records, step).map(({ rank, memory: { process } }) => ({
     rank,

@@ -2,28 +2,28 @@ import { ConfigError } from '../core/errors';
 import type { StepRecord } from '../ledger/record';
 import type { RunForecast } from '../plan/dry-run/forecast';
 
-/** A run as figures see it. */
+/** The part of a run that figures use. */
 export interface RunView {
-  /** The strategy's real name, as in the config. */
+  /** The strategy's name, as in the config. */
   readonly strategy: string;
   readonly world: number;
-  /** Steps of all ranks, in any order: of a long run the newest ones, and the one that is asked for. */
+  /** Step records of all ranks, in any order. Of a long run: those of the newest steps and of the step that a caller chose. */
   readonly records: readonly StepRecord[];
-  /** The losses of all steps, made when a figure asks, if `records` has only some of them. */
+  /** Returns the losses of all steps; present if `records` may have only some steps. */
   readonly allLosses?: () => LossesByStep;
-  /** For "predicted beside measured", made when a figure asks; null if nothing can be predicted. */
+  /** Runs a dry run and returns the predicted numbers; null if nothing can be predicted. */
   readonly forecast?: () => RunForecast | null;
   /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }
 
-/** Losses of one step after the other; those of steps that are missing are NaN. */
+/** Losses of consecutive steps; NaN if a step is missing. */
 export interface LossesByStep {
   readonly firstStep: number;
   readonly losses: readonly number[];
 }
 
-/** A run's losses. */
+/** Returns a run's losses. */
 export function lossesOf(run: RunView): LossesByStep {
   if (run.allLosses !== undefined) return run.allLosses();
   const bySteps = new Map<number, number>();
@@ -35,8 +35,8 @@ export function lossesOf(run: RunView): LossesByStep {
 }
 
 /**
- * Records of one step (the last complete one when none is named), by rank; at least one.
- * Throws: CONFIG when there is none.
+ * Returns the records of one step (default: the last complete one), sorted by rank.
+ * Throws: CONFIG if there is none.
  */
 export function recordsOfStep(records: readonly StepRecord[], step?: number): [StepRecord, ...StepRecord[]] {
   const chosen = step ?? lastCompleteStep(records);
@@ -47,17 +47,17 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
   throw notRecorded(step, Math.min(...steps), Math.max(...steps));
 }
 
-/** For a step that a run did not make, with those that it made. */
+/** Makes the error for a step without records; it names the recorded steps. */
 export function notRecorded(step: number | undefined, first: number, last: number): ConfigError {
   return new ConfigError(`step ${step} is not recorded; choose one of ${first} to ${last}`);
 }
 
-/** For `reduce`: the record with the higher peak, the first of equal ones. */
+/** Returns the record with the higher peak, the first of equal ones (an argument of `reduce`). */
 export function higherPeak(best: StepRecord, record: StepRecord): StepRecord {
   return record.memory.peakBytes > best.memory.peakBytes ? record : best;
 }
 
-/** A step is complete when each of its ranks has recorded it; resharding changes how many these are. */
+/** Returns the last step that all its ranks have recorded; a reshard may change the number of ranks. */
 function lastCompleteStep(records: readonly StepRecord[]): number {
   const missing = new Map<number, number>();
   for (const { step, world } of records) missing.set(step, (missing.get(step) ?? world) - 1);

@@ -4,13 +4,13 @@ import { type Quantity, quantity, titleOf } from './figure';
 import { byteScale, inUnit, listed } from './format';
 import type { RunView } from './run-view';
 
-/** Runs under the names by which a figure compares them. */
+/** Runs to compare, by the names that a figure shows. */
 export type Runs = Readonly<Record<string, RunView>>;
 
-/** At least one. */
+/** A non-empty list. */
 export type Cases<C> = readonly [C, ...C[]];
 
-/** What a figure takes of each run. Throws: CONFIG without runs, or if a run has no step. */
+/** Returns `caseOf` of each run: what a figure needs of it. Throws: CONFIG without runs, or if a run has no step. */
 export function casesOf<C>(runs: Runs, caseOf: (name: string, run: RunView) => C): Cases<C> {
   const [first, ...rest] = Object.entries(runs).map(([name, run]) => {
     if (run.records.length === 0) throw new ConfigError(`run ${name} has no recorded step; run a step first`);
@@ -20,12 +20,12 @@ export function casesOf<C>(runs: Runs, caseOf: (name: string, run: RunView) => C
   return [first, ...rest];
 }
 
-/** The runs' different values, as worlds or strategies, in order. */
+/** Returns the different values of `of` (world, strategy) among the runs, in the runs' order. */
 export function valuesOf<T>(runs: Runs, of: (run: RunView) => T): T[] {
   return [...new Set(Object.values(runs).map(of))];
 }
 
-/** The cases with the least and the most of something, the first of equal ones. */
+/** Returns the cases with the least and the greatest value of `of`, the first of equal ones. */
 export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number): { least: C; most: C } {
   return {
     least: rest.reduce((a, b) => (of(b) < of(a) ? b : a), first),
@@ -33,7 +33,7 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** The finding if a dry run is off: it comes before any other. */
+/** Returns the finding that a dry run differs from the measurement, which precedes any other; undefined if none differs. */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {
@@ -47,7 +47,7 @@ export function missedFinding(
   );
 }
 
-/** What a guess about bytes on the wire may be about. */
+/** Returns the ratio of the most to the fewest bytes on the wire, as a number to guess. */
 export function wireRatio(bytes: readonly Bytes[]): Quantity {
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   return quantity(

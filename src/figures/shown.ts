@@ -1,26 +1,26 @@
 import { inspect } from 'node:util';
 import { DISPLAY, type DisplayBundle } from './table';
 
-/** How a value shows itself: in a kernel that asks for a bundle, in one that inspects (tslab), and as a string. */
+/** The methods by which our kernel, a kernel that uses `util.inspect` (tslab), and a string show a value. */
 export interface Shown {
   toString(): string;
   [DISPLAY](): DisplayBundle;
 }
 
-/** Methods that show a text wherever the value is looked at. */
+/** Makes methods that show this text in all three places. */
 export function shownAsText(text: string): Shown {
   const methods = {
     toString: () => text,
     [DISPLAY]: (): DisplayBundle => ({ 'text/plain': text }),
     [inspect.custom]: () => text,
   };
-  // Hidden, so that the value's own fields are what a loop over it sees.
+  // Not enumerable, so that a loop over the value sees only its own fields.
   const descriptors = Object.getOwnPropertyDescriptors(methods);
   for (const descriptor of Object.values(descriptors)) descriptor.enumerable = false;
   return Object.defineProperties({}, descriptors) as Shown; // it has exactly those methods
 }
 
-/** A value's fields together with how it shows itself. */
+/** Adds the methods of `shown` to a value. */
 export function withShown<T extends object>(fields: T, shown: Shown): T & Shown {
   return Object.defineProperties(fields, Object.getOwnPropertyDescriptors(shown)) as T & Shown; // both are there now
 }

@@ -5,25 +5,25 @@ import { byWaitKind, totalWait, WAIT_KINDS, type WaitKind, waitSecondsOf, waitsO
 import type { RunView } from './run-view';
 import { areApart, mean, ratioOf, type Spread, scaled, spreadOf } from './spread';
 
-/** Steps that count at most, from the newest back. */
+/** The number of newest steps over which medians are taken. */
 const MAX_STEPS = 10;
-/** Of fewer steps a median is one step's luck: nothing is claimed of times. */
+/** With fewer steps, a median depends on a single step, so findings do not compare times. */
 export const LEAST_STEPS = 4;
 
-/** How long a run's steps take and wait: means over ranks, medians over its last steps. */
+/** The times and waits of a run's last steps: means over ranks, then medians and quartiles over steps. */
 export interface StepTimes {
   readonly numSteps: number;
   readonly step: Spread;
-  /** All time in which ranks only wait. */
+  /** The time in which a rank only waits, for anything. */
   readonly wait: Spread;
   readonly waits: Readonly<Record<WaitKind, Spread>>;
-  /** All ranks together, in one step; null if a rank does not report it. */
+  /** Tokens of all ranks together per step; null if a rank does not report them. */
   readonly tokens: number | null;
 }
 
 /**
- * A run's last steps, each with the records of its ranks: those that most ranks finished, without the first one of the run, after
- * resharding or after a checkpoint if there are others, since it also allocates and compiles.
+ * Returns a run's last steps, each as its ranks' records: steps that the most ranks finished. The first one (of the run, after
+ * a reshard or a load) is left out if there are others, because it also allocates and compiles.
  */
 export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
   const steps = bySteps(run.records);
@@ -37,7 +37,7 @@ function stepOf([first]: readonly StepRecord[]): number {
   return first?.step ?? 0;
 }
 
-/** Measures a run's last steps. */
+/** Returns the times and waits of a run's last steps. */
 export function stepTimes(run: RunView): StepTimes {
   const steps = lastSteps(run);
   const waits = steps.map(meanWaits);
@@ -56,18 +56,18 @@ function tokensOf(records: readonly StepRecord[]): number | null {
   return tokens.every((count) => count !== null) ? tokens.reduce((a, b) => a + b, 0) : null;
 }
 
-/** Mean over ranks of how long a step's main threads waited, by kind. */
+/** Returns the seconds that a step's main threads waited, by kind, as means over ranks. */
 export function meanWaits(records: readonly StepRecord[]) {
   const own = [...waitsOf(records).values()].map(waitSecondsOf);
   return byWaitKind((kind) => mean(own.map((waits) => waits[kind])));
 }
 
-/** How long a step took, mean over ranks. */
+/** Returns the seconds that a step took, mean over ranks. */
 function meanSeconds(records: readonly StepRecord[]): Seconds {
   return mean(records.map(({ start, end }) => end - start));
 }
 
-/** How far some records' times and waits are from a run's medians. */
+/** Returns the distance of a step's time and waits from a run's medians: the sum of absolute differences. */
 export function fromMedians(records: readonly StepRecord[], own: Waits, { step, waits }: StepTimes): Seconds {
   const apart = WAIT_KINDS.map((kind) => Math.abs(own[kind] - waits[kind].median));
   return Math.abs(meanSeconds(records) - step.median) + apart.reduce((a, b) => a + b, 0);
@@ -76,8 +76,8 @@ export function fromMedians(records: readonly StepRecord[], own: Waits, { step, 
 type Waits = ReturnType<typeof meanWaits>;
 
 /**
- * The step to draw: of the last ones the nearest to the medians, in its time and in its waits; of equally near ones the newest.
- * `among` says which may be drawn.
+ * Returns the step to draw: the one of the last steps whose time and waits are nearest to the medians; of equally near steps,
+ * the newest. Only steps for which `among` returns true are candidates.
  */
 export function typicalStep(
   run: RunView,
@@ -92,17 +92,17 @@ export function typicalStep(
 }
 
 /**
- * How long one run takes beside another, step by step or, if steps hold different numbers of tokens, token by token.
- * `isClear`: whether the middle halves of enough steps are apart.
+ * Returns a run's step time ÷ the base's; per token if their steps have different numbers of tokens. `isClear`: there are
+ * enough steps, and the middle halves of both runs' times do not overlap.
  */
-export function timeRatio(one: StepTimes, other: StepTimes) {
-  const work = isEqualWork([one, other]) ? 1 : (other.tokens ?? 1) / (one.tokens ?? 1);
-  const a = scaled(one.step, work);
-  const isEnough = Math.min(one.numSteps, other.numSteps) >= LEAST_STEPS;
-  return { ratio: ratioOf(a, other.step), isClear: isEnough && areApart(a, other.step) };
+export function timeRatio(run: StepTimes, base: StepTimes) {
+  const work = isEqualWork([run, base]) ? 1 : (base.tokens ?? 1) / (run.tokens ?? 1);
+  const step = scaled(run.step, work);
+  const isEnough = Math.min(run.numSteps, base.numSteps) >= LEAST_STEPS;
+  return { ratio: ratioOf(step, base.step), isClear: isEnough && areApart(step, base.step) };
 }
 
-/** Whether runs process the same number of tokens per step, as far as that is known. */
+/** Whether runs process the same number of tokens per step; also true if a number is unknown. */
 export function isEqualWork(all: readonly StepTimes[]): boolean {
   const tokens = all.map((one) => one.tokens);
   return tokens.includes(null) || new Set(tokens).size <= 1;

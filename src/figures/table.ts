@@ -1,44 +1,44 @@
 import { commonPrototype, type DataFrame, frameOf, rowsOf } from './frame';
 import { escapeHtml } from './grammar/ink';
 
-/** The content of a table's cell; null is shown as a dash. */
+/** A cell of a table; null is shown as a dash. */
 export type CellValue = string | number | boolean | null;
 
 export type TableRow = Readonly<Record<string, CellValue>>;
 
-/** How one column is shown. The key names the field in rows, CSV and frames. */
+/** A column. The key is its field's name in rows, CSV and DataFrames. */
 export interface Column {
   readonly key: string;
-  /** Heading. Default: the key. */
+  /** The heading. Default: the key. */
   readonly title?: string;
-  /** Default: numbers right, all other values left. */
+  /** Default: 'right' if all values are numbers, else 'left'. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
 }
 
-/** A format of numbers; other values are shown as `otherwise`. */
+/** Makes a column's format from a format of numbers; other values are shown as `otherwise`. */
 export function numbers(format: (value: number) => string, otherwise = '—') {
   return (value: CellValue): string => (typeof value === 'number' ? format(value) : otherwise);
 }
 
-/** MIME type → content, as Jupyter's display_data carries it. */
+/** MIME type → content, as in Jupyter's display_data message. */
 export type DisplayBundle = Readonly<Record<string, unknown>>;
 
-/** Deno's convention: a value with this method says how a notebook shows it. */
+/** The method that returns how a notebook shows a value. Deno's kernel uses the same symbol. */
 export const DISPLAY: unique symbol = Symbol.for('Jupyter.display');
 
-/** Rows with a fixed order of columns that a notebook shows as a table, light or dark. */
+/** Rows and ordered columns that a notebook shows as a table, on light and dark pages. */
 export interface Table {
   readonly title: string;
   readonly columns: readonly Column[];
   readonly rows: readonly TableRow[];
-  /** Aligned plain text, at most `maxRows` rows. */
+  /** Returns aligned plain text with at most `maxRows` rows. */
   toText(maxRows?: number): string;
-  /** HTML without colours of its own, so that it fits the host's theme. */
+  /** Returns HTML that sets no text colour, so that it has the colours of the page. */
   toHtml(maxRows?: number): string;
-  /** RFC 4180: heading of keys, unformatted values. */
+  /** Returns CSV (RFC 4180) with the keys as heading and unformatted values. */
   toCsv(): string;
-  /** The same rows as a danfojs DataFrame; its library loads on first use (seconds). */
+  /** Returns the rows as a danfojs DataFrame; the first use loads the library, which takes seconds. */
   frame(): Promise<DataFrame>;
   [DISPLAY](): DisplayBundle;
 }
@@ -48,7 +48,7 @@ export interface TableOptions {
   readonly columns?: readonly Column[];
 }
 
-/** Makes a table; its columns are by default the first row's keys. */
+/** Makes a table. Default columns: the keys of the first row. */
 export function createTable(rows: readonly TableRow[], options: TableOptions = {}): Table {
   const columns = options.columns ?? Object.keys(rows[0] ?? {}).map((key) => ({ key }));
   const title = options.title ?? '';
@@ -66,12 +66,12 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
   return table;
 }
 
-/** Lets a frame, and whatever is computed from it, show itself as a table in a notebook. */
+/** Makes a notebook show a DataFrame, and all that are computed from it, as tables. */
 function shownAsTable(frame: DataFrame): DataFrame {
   Object.defineProperty(commonPrototype(frame), DISPLAY, {
     configurable: true,
     value(this: DataFrame): DisplayBundle {
-      // A frame has the same values as a table's cells.
+      // Values of a DataFrame have the types of table cells.
       return createTable(rowsOf(this) as TableRow[])[DISPLAY]();
     },
   });
@@ -90,7 +90,7 @@ function formatNumber(value: number): string {
   if (Number.isInteger(value)) return value.toLocaleString('en-US');
   if (!Number.isFinite(value)) return String(value);
   const rounded = Number(value.toPrecision(4));
-  // Grouped as whole numbers are: both may be in one column.
+  // Digits are grouped as in integers, because a column may have both.
   return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
 }
 
@@ -99,7 +99,7 @@ function isRight(column: Column, rows: readonly TableRow[]): boolean {
   return rows.length > 0 && rows.every((row) => typeof (row[column.key] ?? 0) === 'number');
 }
 
-/** RFC 4180 with a heading; null becomes an empty field. */
+/** Returns CSV (RFC 4180) with a heading; null becomes an empty field. */
 function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
   const field = (value: CellValue | undefined): string => {
     const text = String(value ?? '');
@@ -131,7 +131,7 @@ function moreRows({ length }: readonly TableRow[], maxRows: number): string[] {
 
 const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums';
 const NOT_WRAPPED = 'white-space:nowrap';
-/** The last column's words: they take the lines that they need. */
+/** The style of the last column if it has text: long text is wrapped. */
 const WRAPPED = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 

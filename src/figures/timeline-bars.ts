@@ -12,10 +12,10 @@ import { plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits } from './grammar/text-width';
 
-/** One row: a rank's step. */
+/** A row: one rank's step. */
 export interface LaneRow {
   readonly lanes: Timeline;
-  /** Markup, left of the row and right of it. */
+  /** Markup: the name is left of the row, the note right of it. */
   readonly name: string;
   readonly note: string;
 }
@@ -23,17 +23,17 @@ export interface LaneRow {
 interface LaneSizes {
   readonly left: number;
   readonly right: number;
-  /** Pixels of a row. */
+  /** The height of a row, in pixels. */
   readonly row: number;
-  /** The time that the axis reaches to. */
+  /** The time at which the axis ends. */
   readonly longest: Seconds;
 }
 
 const TOP = 68;
-/** Ticks and title of the time axis. */
+/** The height of the time axis's ticks and title, in pixels. */
 const AXIS_ROOM = 48;
 
-/** Rows of two lanes each, the main thread over the wire, on one clock. */
+/** Draws rows of two lanes each, the main thread above the wire; all rows have the same time axis. */
 export function plotLanes(rows: readonly LaneRow[], { left, right, row, longest }: LaneSizes) {
   const { divisor, unit } = timeScale(longest);
   const perSecond = (STATIC_WIDTH - left - right) / (longest * 1.01);
@@ -64,7 +64,7 @@ const MAIN = { at: -0.2, width: 0.44 };
 const WIRE = { at: 0.2, width: 0.3 };
 const OUTLINE = { width: 0.6, color: 'rgba(90,90,90,.8)' } as const;
 
-/** Bars of one kind in all rows. */
+/** The bars of one kind in all rows. */
 interface Series extends Pick<BarStyle, 'fill' | 'line'> {
   readonly name: string;
   readonly lane: typeof MAIN;
@@ -80,7 +80,7 @@ interface Block {
 
 const PHASES = ['data', 'forward', 'loss', 'recompute', 'backward', 'optimizer'] as const;
 
-/** What the main thread computed, by phase; what it waited for; collectives on the wire, by cause. */
+/** Returns the kinds of bars: the main thread's phases, its waits by kind, and collectives by cause. */
 function seriesOf(rows: readonly LaneRow[]): Series[] {
   const phases = PHASES.map((phase) => ({
     name: phase,
@@ -108,7 +108,7 @@ function seriesOf(rows: readonly LaneRow[]): Series[] {
   return [...phases, ...waits, ...wires];
 }
 
-/** 'blocks.3' is 3; a phase without a module is named by itself, a wait not at all. */
+/** Returns a bar of the main lane: its text is 3 for 'blocks.3', 'loss' or 'step' without a module, '' for a wait. */
 function mainBlock({ kind, waitsFor, module, start, end }: MainSegment): Block {
   const hover = (rank: number): string =>
     waitsFor === undefined

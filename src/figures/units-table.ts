@@ -3,37 +3,37 @@ import { type Link, linkText, transferSeconds } from '../transport/link';
 import { counted } from './format';
 import { type Column, createTable, numbers, type Table } from './table';
 
-/** One unit of a model, as its owner describes it. */
+/** One unit of a model. */
 export interface UnitFacts {
-  /** Full name; '' for the root. */
+  /** The module's full name; '' for the root. */
   readonly module: string;
-  /** The strategy's real name. */
+  /** The strategy's name, as in the config. */
   readonly strategy: string;
   readonly numParams: number;
-  /** Elements added so that all ranks' shards are equal. */
+  /** The number of elements that are added so that the shards of all ranks have equal sizes. */
   readonly padding: number;
-  /** Ranks that share the unit; 1 if it is not gathered. */
+  /** The number of ranks over which the unit is sharded; 1 if it is not gathered. */
   readonly numShards: number;
 }
 
 export interface UnitsTableOptions {
-  /** The wire, if it is shaped. */
+  /** The link that a shaped wire simulates. */
   readonly link?: Link | undefined;
-  /** Bytes of one element held whole. Default 4. */
+  /** Bytes per element of whole parameters. Default 4. */
   readonly itemBytes?: number;
-  /** Bytes of one element on the wire. Default itemBytes. */
+  /** Bytes per element on the wire. Default itemBytes. */
   readonly wireItemBytes?: number;
 }
 
 /**
- * A unit is too large when it is more than half of the model: two units are whole at once while the next is gathered
- * ahead, so cutting saves nothing then. Source: torch FSDP's limit_all_gathers (at most two gathers at once).
+ * A unit with more than this share of the model is too large: with prefetch two units are whole at the same time, so sharding
+ * saves nothing. Source: torch FSDP's limit_all_gathers (at most two gathers at once).
  */
 const LARGEST_SHARE = 0.5;
 
 /**
- * The units of a model: what each holds, how long its gather takes on the link, and whether it is too small or too large.
- * Too small: the latency of its gather is longer than the transfer of its bytes (below the half-performance length).
+ * Makes a table of a model's units: the size of each, the time of its gather on the link, and whether it is too small or too
+ * large. It is too small if its gather's latency is longer than the transfer of its bytes (half-performance length).
  * Source: Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", n_1/2.
  */
 export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptions = {}): Table {
@@ -66,13 +66,13 @@ export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptio
   return createTable(rows, { title, columns });
 }
 
-/** One all-gather by the ring: N-1 steps, (N-1)/N of the unit's bytes. */
+/** Returns the times of one all-gather by the ring: N-1 steps, (N-1)/N of the unit's bytes. */
 function gatherOf(unitBytes: number, numShards: number, link: Link) {
   const steps = numShards - 1;
   const latency = transferSeconds(link, { steps, bytes: 0 });
   const transfer = transferSeconds(link, { steps: 0, bytes: (unitBytes * steps) / numShards });
   if (latency <= transfer) return { latency, transfer };
-  // Bytes of a unit at which both are equal.
+  // The unit's bytes at which latency and transfer are equal.
   const even = formatBytes(Math.ceil(link.latencySeconds * link.bytesPerSecond * numShards));
   const times = `latency ${formatSeconds(latency)} > transfer ${formatSeconds(transfer)}`;
   return { latency, transfer, hint: `too small for the link: ${times}; even at ${even} on the wire` };

@@ -7,7 +7,7 @@ import { dots } from '../grammar/marks';
 import type { MarkerSymbol, ScatterTrace } from '../grammar/plotly';
 import { createTable, type Table } from '../table';
 
-/** The shape and colour of each verdict's dots, and its words behind a number of claims. Verdicts of one colour differ in shape. */
+/** Each verdict's dot (verdicts of one colour differ in shape), and the words that follow a number of claims ("3 hold"). */
 export const VERDICT_MARKS = {
   confirmed: { symbol: 'circle', color: '#2362AC', plural: 'hold', singular: 'holds' },
   off: { symbol: 'x', color: '#B3401A', plural: 'are off', singular: 'is off' },
@@ -25,13 +25,13 @@ export const VERDICT_MARKS = {
   },
 } as const satisfies Record<Verdict, { readonly symbol: MarkerSymbol; readonly [word: string]: string }>;
 
-/** Documented ÷ found; null if one of them is missing or zero, or if they differ in sign or unit. */
+/** Returns documented ÷ found; null if a number is missing or zero, or if the numbers differ in sign or unit. */
 export function claimRatio({ claim, finding }: ClaimResult): number | null {
   if (!isSameUnit(claim.unit, finding.unit)) return null;
   return ratio(claim.documented, numberOf(finding));
 }
 
-/** The ratio at the ends of the prediction's interval, smallest first; null without such an interval. */
+/** Returns documented ÷ both ends of the prediction's interval, smallest first; null without such an interval. */
 export function claimRatioRange({ claim, finding }: ClaimResult): readonly [number, number] | null {
   const { predicted, measured } = finding;
   if (measured !== undefined || predicted === undefined || typeof predicted === 'number') return null;
@@ -41,7 +41,7 @@ export function claimRatioRange({ claim, finding }: ClaimResult): readonly [numb
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
 }
 
-/** A finding's unit may say more: 'GB a card' beside a document's 'GB'. */
+/** Whether both units are equal; the found unit may say more ('GB a card') than the document's ('GB'). */
 function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
@@ -53,14 +53,14 @@ function ratio(documented: Claim['documented'], found: number | null): number | 
   return Number.isFinite(quotient) && quotient > 0 ? quotient : null;
 }
 
-/** A number inside a documented range counts as equal to it; one outside is compared with the nearer end. */
+/** Returns the number of a documented range that is nearest to the found number. */
 function nearestEnd([low, high]: readonly [number, number], found: number): number {
   return Math.min(high, Math.max(low, found));
 }
 
 const RELATIONS = { '>': '&gt; ', '>=': '≥ ', '<': '&lt; ', 'up to': 'up to ' } as const;
 
-/** A documented number, as '≥ 85%', '12.8 GB', '10–20 min'; '' if it states no number. */
+/** Formats a claim's number, as '≥ 85%', '12.8 GB', '10–20 min'; '' if the claim states no number. */
 export function documentedText({ documented, unit, relation }: Claim): string {
   if (documented === null) return '';
   const bound = relation === undefined ? '' : RELATIONS[relation];
@@ -69,7 +69,7 @@ export function documentedText({ documented, unit, relation }: Claim): string {
   return `${bound}${quantity(low)}–${withUnit(high, unit)}`;
 }
 
-/** A found number, as '7.15 GB', '0.9–1.1 ×'; '' if no number was found. */
+/** Formats the number that was found, as '7.15 GB', '0.9–1.1 ×'; '' if there is none. */
 export function foundText({ predicted, measured, unit }: Finding): string {
   if (measured !== undefined) return withUnit(measured, unit);
   if (predicted === undefined) return '';
@@ -91,7 +91,7 @@ const LARGE = [
 /** Short forms of units that would not fit their column. */
 const SHORT_UNITS: Readonly<Record<string, string>> = { x: '×', 'bytes/parameter': 'B/parameter' };
 
-/** Three digits; parameters and the like in millions and billions. */
+/** Formats with three digits; numbers from a million on in millions (M), billions (B) or trillions (T). */
 function quantity(value: number): string {
   const size = Math.abs(value);
   const [divisor, letter] = LARGE.find(([from]) => size >= from) ?? [1, ''];
@@ -104,7 +104,7 @@ function withUnit(value: number, unit: string | null): string {
   return `${quantity(value)} ${SHORT_UNITS[unit] ?? unit}`;
 }
 
-/** Claims by verdict, in the verdicts' order. */
+/** Returns the number of claims per verdict, in the order of VERDICTS. */
 export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<Verdict, number>> {
   const counts = VERDICTS.map((verdict) => [
     verdict,
@@ -113,15 +113,15 @@ export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<
   return Object.fromEntries(counts) as Record<Verdict, number>; // one per verdict
 }
 
-/** Larger ratios are drawn at the axis's end. */
+/** Ratios above this, or below its reciprocal, are drawn at the axis's end. */
 const MOST_RATIO = 12;
 
-/** A ratio within the axis's ends. */
+/** Moves a ratio outside of the axis to the nearer end. */
 export function limitRatio(ratio: number): number {
   return Math.min(MOST_RATIO, Math.max(1 / MOST_RATIO, ratio));
 }
 
-/** Claims as dots, a trace per verdict, with that verdict's shape and colour. */
+/** Draws claims as dots: one trace per verdict, in the verdict's shape and colour. */
 export function verdictDots(
   items: readonly {
     readonly x: number;
@@ -140,7 +140,7 @@ export function verdictDots(
   });
 }
 
-/** Claims as rows: the documented and the found number, the verdict and its reason. */
+/** Makes a table of claims: one row per claim with both numbers, the verdict and its reason. */
 export function claimsTable(results: readonly ClaimResult[]): Table {
   const rows = results.map((one) => {
     const { claim, finding } = one;

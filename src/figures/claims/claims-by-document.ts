@@ -14,7 +14,7 @@ const ROW = 62;
 const FRAME = { top: 92, right: 12, foot: 30, legend: 'plot' } as const;
 const COUNTS = [0, 0.44] as const;
 const DOTS = [0.5, 1] as const;
-/** The size of a dot. */
+/** The diameter of a dot, in pixels. */
 const DOT = 8;
 const DOTS_PIXELS = 300;
 const COUNTS_PIXELS = 260;
@@ -33,7 +33,7 @@ const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
   },
 };
 
-/** Many claims: the number of each document's claims by verdict, and each claim's ratio as a dot. */
+/** Draws many claims, one row per document: how many claims have each verdict, and each claim's ratio as a dot. */
 export function claimsByDocument(
   results: readonly ClaimResult[],
 ): Pick<Figure, 'subtitle' | 'data' | 'layout'> {
@@ -85,7 +85,7 @@ function countBars(groups: readonly (readonly ClaimResult[])[]): BarTrace[] {
   });
 }
 
-/** The dots of all rows; those that would cover each other are moved up and down. */
+/** Makes the dots of all rows; dots that would cover each other are moved up or down. */
 function ratioDots(
   groups: readonly (readonly ClaimResult[])[],
   range: readonly [number, number],

@@ -22,17 +22,17 @@ import {
 } from './claim-words';
 import { claimsByDocument } from './claims-by-document';
 
-/** More rows than this are drawn by document. */
+/** With more claims than this, a row shows a document, not a claim. */
 const MOST_ROWS = 20;
 const ROW = 20;
 const FRAME = { top: 92, right: 10, foot: 30, legend: 'plot' } as const;
-/** Shares of the plot's width: the dots, then the text columns. */
+/** Where the dots and the text columns are, as shares of the plot's width. */
 const DOTS = [0, 0.34] as const;
 const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
 
 /**
- * Claims as dots at documented ÷ found on a logarithmic axis, one row each, their shape the verdict, with texts beside; many
- * claims as one row a document.
+ * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, whose shape is the verdict, then its texts;
+ * many claims are drawn with one row per document.
  */
 export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const parts = {
@@ -69,7 +69,7 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   });
 }
 
-/** The axis of ratios: from the smallest to the largest, always with 1. */
+/** A logarithmic axis from the smallest to the largest ratio; it always includes 1. */
 interface RatioAxis {
   readonly range: readonly [number, number];
   readonly tickvals: readonly number[];
@@ -95,7 +95,7 @@ function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace
   return [...lines, ...verdictDots(items, 10, (verdict) => ({ name: soft(verdict) }))];
 }
 
-/** The error as a line from 1, and the prediction's interval as a broad one behind it. */
+/** Draws the error as a line from ratio 1 to the dot, and the prediction's interval as a broad line behind it. */
 function errorLines(one: ClaimResult, row: number, axis: RatioAxis): ScatterTrace[] {
   const ratio = claimRatio(one);
   if (ratio === null) return [];
@@ -113,7 +113,7 @@ function hover({ claim, finding }: ClaimResult, ratio: number): string {
   return `<b>${safe(claim.id)}</b><br>${safe(claim.statement)}<br>${numbers}<br>${safe(finding.why)}`;
 }
 
-/** Widths for the narrowest page: 700 pixels of figure, about 520 of plot. */
+/** Widths of the text columns on the narrowest page, where the figure has 700 pixels and its plot about 520. */
 const WIDTHS = { documented: 92, found: 112, verdict: 126 } as const;
 
 function rowTexts(one: ClaimResult, row: number): Annotation[] {
@@ -132,7 +132,7 @@ function rowTexts(one: ClaimResult, row: number): Annotation[] {
   ];
 }
 
-/** Signs of the verdicts of claims that have no dot because no number can be compared. */
+/** Signs in front of the verdict of claims without a dot (they have no ratio). */
 const GLYPHS: Readonly<Record<string, string>> = {
   circle: '●',
   x: '×',
@@ -155,7 +155,7 @@ function headings(pixels: number): Annotation[] {
   ];
 }
 
-/** Every second row is tinted, so that texts are read along it. */
+/** Tints every second row, so that the eye stays in a row. */
 function bands(rows: number): Shape[] {
   return Array.from({ length: Math.ceil(rows / 2) }, (_, i) => ({
     type: 'rect',

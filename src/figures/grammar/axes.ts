@@ -3,32 +3,32 @@ import type { Axis } from './plotly';
 
 type Range = readonly [number, number];
 
-/** An axis's title. */
+/** Returns an axis's title. */
 export function titled(text: string, standoff = 8): Pick<Axis, 'title'> {
   return { title: { text: soft(text), standoff, font: { size: 11 } } };
 }
 
-/** Numbers with the texts of their ticks. */
+/** Returns ticks at these values, with their texts. */
 export function ticks(values: readonly number[], say: (value: number, i: number) => string) {
   return { tickvals: values, ticktext: values.map(say) };
 }
 
-/** Ends of an axis with `count` rows, the first on top. */
+/** Returns the range of an axis with `count` rows, the first row on top. */
 export function rowRange(count: number, above = 0.5, below = 0.5): Range {
   return [count - 1 + below, -above];
 }
 
-/** An axis of rows with their names, markup, in place of ticks. */
+/** Returns an axis of rows with their names (markup) in place of ticks. */
 export function rowAxis(names: readonly string[], range: Range = rowRange(names.length)): Axis {
   return { range, showgrid: false, ticks: '', ticklabelstandoff: 5, ...namesAt(names) };
 }
 
-/** The same rows beside another panel that has their names. */
+/** Returns an axis of rows without names, for a panel beside one that has the names. */
 export function bareRowAxis(range: Range): Axis {
   return { range, showgrid: false, ticks: '', showticklabels: false, tickvals: [] };
 }
 
-/** An axis of columns with their names, markup, below. */
+/** Returns an axis of columns with their names (markup) below. */
 export function columnAxis(names: readonly string[] | null, count: number): Axis {
   const shown = names === null ? { tickvals: [], showticklabels: false } : namesAt(names);
   return { range: [-0.5, count - 0.5], showgrid: false, ticks: '', ...shown };
@@ -38,7 +38,7 @@ function namesAt(names: readonly string[]) {
   return { tickvals: names.map((_, i) => i), ticktext: names };
 }
 
-/** Round numbers within a range, about `count` of them. */
+/** Returns about `count` round numbers within a range. */
 export function niceTicks(range: Range, count: number): number[] {
   const [low, high] = [Math.min(...range), Math.max(...range)];
   const raw = (high - low) / count;
@@ -54,12 +54,12 @@ export function niceTicks(range: Range, count: number): number[] {
 }
 
 /**
- * [Note: logarithmic axes] Figures hand over log10 of a value, on a linear axis whose ticks say the value: plotly places
- * annotations and shapes on logarithmic axes in different coordinates, the static writer needs no second kind of axis.
+ * [Note: logarithmic axes] Figures draw log10 of a value on a linear axis whose ticks show the value. On plotly's logarithmic
+ * axes, annotations and shapes have different coordinates; and so the static writer needs only one kind of axis.
  */
 export const log10 = Math.log10;
 
-/** Steps of a decade, the finest first. */
+/** Factors at which a decade may have ticks, the finest division first. */
 const STEPS = [
   [1, 1.05, 1.1, 1.2, 1.4, 1.6, 2, 2.5, 3, 4, 5, 6, 7, 8, 9, 9.5],
   [1, 1.25, 1.5, 2, 2.5, 3, 4, 5, 6, 8],
@@ -69,7 +69,7 @@ const STEPS = [
   [1],
 ] as const;
 
-/** Round values between `low` and `high`, at most about `most` of them; a narrow range gets finer ones. */
+/** Returns ticks at round values between `low` and `high`: of the finest division that has at most `most` ticks. */
 export function logTicks(low: number, high: number, say: (value: number) => string, most = 6) {
   const candidates = STEPS.map((steps) => within(low, high, steps));
   const values = candidates.find(({ length }) => length <= most) ?? candidates.at(-1) ?? [];
@@ -84,7 +84,7 @@ function within(low: number, high: number, steps: readonly number[]): number[] {
     .filter((value) => value >= low * 0.9999 && value <= high * 1.0001);
 }
 
-/** A range of logarithms around some positive values, with a margin of a share of it on both sides. */
+/** Returns the range of the positive values' logarithms; `margin` is a share of the range that is added on both sides. */
 export function logRange(values: readonly number[], margin = 0.06): readonly [number, number] {
   const logs = values.filter((value) => value > 0).map(log10);
   const [low, high] = logs.length === 0 ? [0, 1] : [Math.min(...logs), Math.max(...logs)];

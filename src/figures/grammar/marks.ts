@@ -4,37 +4,37 @@ import type { Annotation, BarTrace, LineSpec, Marker, ScatterTrace, Shape } from
 
 // The marks of a panel: bars, dots, lines, bands, rules and texts, as plotly's traces, shapes and annotations.
 
-/** Enough digits for pixels. */
+/** Rounds to six digits, which is enough for pixels. */
 export function rounded(value: number): number {
   return Number(value.toPrecision(6));
 }
 
-/** Marks that answer no mouse and have no entry in the legend. */
+/** Marks without a hover text and without an entry in the legend. */
 export const SILENT = { hoverinfo: 'skip', showlegend: false } as const;
 
-/** A bar at a place of an axis, from zero or from elsewhere. */
+/** A bar at position `at` of one axis; on the other it begins at `from` (default 0). */
 export interface Bar {
   readonly at: number;
   readonly length: number;
   readonly from?: number;
-  /** Shown in the bar. */
+  /** A text in the bar. */
   readonly text?: string;
-  /** Shown under the mouse: %{customdata}. */
+  /** The value of %{customdata} in the hover text. */
   readonly said?: string | number;
 }
 
 export interface BarStyle {
   readonly fill: Fill;
-  /** In the legend. */
+  /** The entry in the legend. Default: none. */
   readonly name?: string;
-  /** Of the distance between two bars. Default 0.72. */
+  /** The bar's thickness, as a share of the distance between two bars. Default 0.72. */
   readonly width?: number;
   readonly line?: BarTrace['marker']['line'];
-  /** Plotly's template. */
+  /** The hover text, as plotly's hovertemplate. */
   readonly hover: string;
 }
 
-/** Lying bars. */
+/** Makes horizontal bars. */
 export function bars(items: readonly Bar[], { fill, name, width = 0.72, line, hover }: BarStyle): BarTrace {
   const has = (key: keyof Bar): boolean => items.some((item) => item[key] !== undefined);
   return {
@@ -51,18 +51,18 @@ export function bars(items: readonly Bar[], { fill, name, width = 0.72, line, ho
   };
 }
 
-/** Standing bars; on a figure whose barmode is 'stack', over those before them. */
+/** Makes vertical bars; with barmode 'stack', plotly stacks them on the bars of earlier traces. */
 export function columns(items: readonly Bar[], style: BarStyle): BarTrace {
   const { orientation: _, x, y, ...trace } = bars(items, style);
   return { ...trace, x: y, y: x };
 }
 
-/** How a bar is drawn. */
+/** Returns the fill and outline of bars. */
 export function filled(fill: Fill, line: BarStyle['line'] = { width: 0.5, color: NEUTRAL }) {
   return { type: 'bar', marker: { ...fill, line } } as const;
 }
 
-/** How a bar's number is drawn in it. */
+/** Returns how plotly draws a bar's text inside the bar. */
 function insideText(fill: Fill) {
   const textfont = { size: 10, color: inkOn(fill) };
   return {
@@ -74,7 +74,7 @@ function insideText(fill: Fill) {
   } as const;
 }
 
-/** Empty bars that only make the legend. A group's name hides all of its bars. */
+/** Makes empty bars, which only add entries to the legend. In a group, a click on an entry hides all bars of its key. */
 export function swatches<K extends string>(
   keys: readonly K[],
   fillOf: (key: K) => Fill,
@@ -90,7 +90,7 @@ export function swatches<K extends string>(
   }));
 }
 
-/** A line through points in their order. */
+/** Draws a line through points in their order. */
 export function line(
   points: Pick<ScatterTrace, 'x' | 'y'>,
   spec: LineSpec,
@@ -99,13 +99,13 @@ export function line(
   return { type: 'scatter', mode: 'lines', line: spec, ...points, ...more };
 }
 
-/** An area between two lines over the same places. */
+/** Fills the area between two lines, which have the same x. */
 export function band(x: readonly number[], low: readonly number[], high: readonly number[], color: string) {
   const points = { x: [...x, ...[...x].reverse()], y: [...low, ...[...high].reverse()] };
   return line(points, { width: 0 }, { fill: 'toself', fillcolor: color, hoverinfo: 'skip' });
 }
 
-/** Dots with markup that is shown under the mouse; no dots make no trace. */
+/** Draws dots, with `text` (markup) on hover; without dots there is no trace. */
 export function dots(
   items: readonly { readonly x: number; readonly y: number; readonly text: string }[],
   marker: Marker,
@@ -118,25 +118,25 @@ export function dots(
   return [{ type: 'scatter', mode: 'markers', marker, ...points, text, hovertemplate, ...more }];
 }
 
-/** A vertical line at x. */
+/** Draws a vertical line at x. */
 export function ruleX(x: number, [y0, y1]: readonly [number, number], line: LineSpec): Shape {
   return { type: 'line', x0: x, x1: x, y0, y1, line };
 }
 
-/** A horizontal line at y. */
+/** Draws a horizontal line at y. */
 export function ruleY(y: number, [x0, x1]: readonly [number, number], line: LineSpec): Shape {
   return { type: 'line', x0, x1, y0: y, y1: y, line };
 }
 
-/** Places as shares of the panels' whole width and height. */
+/** Coordinates are shares of the width and height of all panels together. */
 export const PAPER = { xref: 'paper', yref: 'paper' } as const;
 
-/** A text; it begins at its place. */
+/** Draws a text that begins at (x, y). */
 export function note(x: number, y: number, text: string, more: Partial<Annotation> = {}): Annotation {
   return { x, y, text, showarrow: false, xanchor: 'left', font: { size: 11 }, ...more };
 }
 
-/** A text with a line to its place, `rise` pixels above it. */
+/** Draws a text with a line to (x, y); the text is `aside` pixels to the right and `rise` pixels below. */
 export function pointed(
   x: number,
   y: number,
@@ -147,12 +147,12 @@ export function pointed(
   return note(x, y, text, { ax: to.aside, ay: to.rise, ...arrow, xanchor: to.aside < 0 ? 'right' : 'left' });
 }
 
-/** A number at a bar's end. */
+/** Draws a number at a bar's end. */
 export function endLabel(x: number, y: number, value: string, aside = ''): Annotation {
   return note(x, y, `${bold(value)}${aside === '' ? '' : ` ${soft(aside)}`}`, { xshift: 3 });
 }
 
-/** Moves labels apart so that neighbours are at least `gap` apart and none leaves [low, high]; order is kept. */
+/** Moves positions so that neighbours are at least `gap` apart and all are in [low, high]; their order does not change. */
 export function spread(wanted: readonly number[], gap: number, low: number, high: number): number[] {
   const places: number[] = [];
   for (const place of wanted) places.push(Math.max(place, (places.at(-1) ?? low - gap) + gap));
@@ -164,19 +164,19 @@ export function spread(wanted: readonly number[], gap: number, low: number, high
   return places;
 }
 
-/** The color of the i-th line of a figure. */
+/** Returns the colour of the i-th line of a figure. */
 export function lineColor(i: number): string {
   return LINE_COLORS[i % LINE_COLORS.length] ?? LINE_COLORS[0];
 }
 
-/** A dot in a line's color, before its name. */
+/** Returns a dot in a line's colour, to be written before the line's name. */
 export function keyDot(color: string): string {
   return `<span style="color:${color}">●</span> `;
 }
 
 const LINE = 15;
 
-/** Names (markup) at the lines' ends, right of the panel, moved apart if lines meet; `pixels` high over `range`. */
+/** Writes names (markup) at the lines' ends, right of a panel of height `pixels`; moves them apart if they would overlap. */
 export function endLabels(
   ends: readonly { readonly at: number; readonly text: string }[],
   [low, high]: readonly [number, number],

@@ -1,7 +1,7 @@
 import type { CommCause, MemoryCause, SpanName } from '../../core/events';
 import type { WaitKind } from '../../ledger/waits';
 
-/** How an area or bar is filled: a colour, and a hatch if it is transient. */
+/** The fill of an area or bar: a colour, and a hatch if the bytes are transient (freed within the step). */
 export interface Fill {
   readonly color: string;
   readonly pattern?: Pattern;
@@ -16,7 +16,7 @@ export interface Pattern {
   readonly fillmode: 'overlay';
 }
 
-/** A hatch over a fill. */
+/** Returns a hatch to draw over a colour. */
 export const hatch = (shape: Pattern['shape'], fgcolor = 'rgba(40,40,40,.55)', size = 6): Pattern => ({
   shape,
   fgcolor,
@@ -27,8 +27,8 @@ export const hatch = (shape: Pattern['shape'], fgcolor = 'rgba(40,40,40,.55)', s
 const WHITE = 'rgba(255,255,255,.75)';
 
 /**
- * One palette for light and dark hosts; neighbours differ for colour-blind eyes and in grey. The same hue is the same
- * thing: dark and plain is a resident shard, light and hatched a transient whole.
+ * Colours for light and dark pages; neighbours in a stack differ for colour-blind readers and in grey. Parameters have one hue,
+ * gradients another: dark and plain is the shard at rest, light and hatched the whole tensor, which is freed within the step.
  */
 export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
   'param.shard': { color: '#2362AC' },
@@ -42,7 +42,7 @@ export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
   temp: { color: '#C9CED3', pattern: hatch('x') },
 };
 
-/** Bottom to top: lasting bytes are below transient ones. */
+/** The order of causes in a stack, bottom to top: bytes that remain after the step are below transient bytes. */
 export const STACK_ORDER: readonly MemoryCause[] = [
   'param.shard',
   'optimizer',
@@ -55,15 +55,15 @@ export const STACK_ORDER: readonly MemoryCause[] = [
   'temp',
 ];
 
-/** Fills on which text is white; on the others it is nearly black. */
+/** Fills on which text is white; on all other fills it is nearly black. */
 const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79']);
 
-/** A colour for text on a fill. */
+/** Returns the colour of text on a fill. */
 export function inkOn(fill: Fill): string {
   return DARK_FILLS.has(fill.color) ? '#fff' : '#111';
 }
 
-/** A collective has the colour of what it carries. */
+/** The fills of collectives, by cause: a collective has the colour of the tensors that it carries. */
 export const COMM_FILL: Readonly<Record<CommCause, Fill>> = {
   param: CAUSE_FILL['param.full'],
   grad: CAUSE_FILL['grad.full'],
@@ -74,7 +74,7 @@ export const COMM_FILL: Readonly<Record<CommCause, Fill>> = {
   control: CAUSE_FILL.temp,
 };
 
-/** Phases of a step. */
+/** The fills of a step's phases. */
 export const PHASE_FILL: Readonly<Record<Exclude<SpanName, 'step'>, Fill>> = {
   data: { color: '#59636E' },
   forward: { color: '#7FB8B0' },
@@ -89,9 +89,9 @@ const waiting = (shape: Pattern['shape']): Fill => ({
   pattern: { ...hatch(shape, '#D9602F', 5), solidity: 0.3 },
 });
 
-/** Waits and bubbles: nearly unfilled, hatched orange-red. */
+/** The fill of waits for the wire and of pipeline bubbles: nearly transparent, with an orange-red hatch. */
 export const WAIT_FILL: Fill = waiting('/');
-/** Each kind of wait has its own hatch. */
+/** The fills of waits: each kind has its own hatch. */
 export const WAIT_FILLS: Readonly<Record<WaitKind, Fill>> = {
   wire: WAIT_FILL,
   peer: waiting('\\'),
@@ -105,8 +105,8 @@ export const OVER = '#B3401A';
 /** Bars without a colour of their own. */
 export const NEUTRAL_FILL: Fill = { color: '#59636E' };
 
-/** Lines and thin outlines that are seen on light and dark. */
+/** The colour of lines and thin outlines; it is visible on light and on dark pages. */
 export const NEUTRAL = 'rgba(128,128,128,0.55)';
 
-/** Ranks as lines: distinct hues first, then again dotted by the caller. */
+/** The colours of a figure's lines. With more lines, the caller uses the colours again with dashes. */
 export const LINE_COLORS = ['#2362AC', '#B3401A', '#3E9C6B', '#C774AE', '#D6A800', '#59636E'] as const;

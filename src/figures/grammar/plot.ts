@@ -5,9 +5,9 @@ import { STATIC_WIDTH } from './template';
 import { textWidth } from './text-width';
 
 /**
- * [Note: figure grammar] A figure is numbers, a finding and a plot: panels of marks in a frame. A panel is one pair of axes; its
- * marks (`marks.ts`) are given in its own values and bound to its axes here. What refers to the whole picture (PAPER) is over
- * the panels. Panels get a place by `domain`: side by side, below each other, or in a grid (`facets.ts`).
+ * [Note: figure grammar] A figure is numbers, a finding and a plot: panels of marks in a frame. A panel is one pair of axes and
+ * marks (`marks.ts`) in the units of these axes; `plot` binds the marks to the axes. Marks in shares of the whole picture (PAPER)
+ * are above the panels. An axis's `domain` places its panel: side by side, below each other, or in a grid (`facets`).
  */
 export interface Layer {
   readonly data?: readonly Trace[];
@@ -19,20 +19,20 @@ export interface Layer {
 export interface Panel extends Layer {
   readonly x: Axis;
   readonly y: Axis;
-  /** What it shows, above it: bold, then in passing; markup. */
+  /** Markup above the panel: the heading is bold, the aside follows in the secondary colour. */
   readonly heading?: string;
   readonly aside?: string;
 }
 
-/** The pixels around the panels, and of them together. */
+/** Sizes in pixels: the margins around the panels, and the height of all panels together (`pixels`). */
 export interface Frame {
   readonly top: number;
   readonly left: number;
   readonly right: number;
   readonly pixels: number;
-  /** Below the panels: ticks and titles of axes; then comes the legend. */
+  /** The height of ticks and axis titles below the panels; the legend follows below them. */
   readonly foot: number;
-  /** The legend: below the panels, from the panels' left end or from the picture's. */
+  /** Puts a legend below the panels. It begins at the panels' left end ('plot') or at the picture's ('edge'). */
   readonly legend?: 'plot' | 'edge';
   readonly barmode?: 'stack';
 }
@@ -40,7 +40,7 @@ export interface Frame {
 const EDGE = 10;
 const LEGEND_FOOT = 8;
 
-/** Panels in a frame, as plotly's data and layout. */
+/** Returns panels in a frame, as plotly's data and layout. */
 export function plot(frame: Frame, panels: readonly Panel[], over: Layer = {}) {
   const { top, left, right, pixels, foot, legend, barmode = 'overlay' } = frame;
   const layers: readonly Layer[] = [...panels.map(onAxes), over];
@@ -68,14 +68,14 @@ export function plot(frame: Frame, panels: readonly Panel[], over: Layer = {}) {
   return { data, layout };
 }
 
-/** Sizes of plotly's legends: before an entry's text its swatch, between entries, and of a line. */
+/** Pixels of plotly's legends: the swatch before an entry's text, the gap between entries, the height of a line. */
 const SWATCH = 40;
 const GAP = 5;
 const LINE = 19;
 
 /**
- * The entries of a horizontal legend, in pixels from its corner, at the places that plotly gives them: in one line, or in columns of equal width,
- * whose texts are `entrywidth` wide. Hosts' fonts may be wider than ours.
+ * Returns the entries of a horizontal legend where plotly draws them, in pixels from the legend's corner: in one line, or in
+ * columns whose texts are `entrywidth` wide. Texts count 10% wider than in our font, because a page's font may be wider.
  */
 export function legendPlaces(data: readonly Trace[], width: number) {
   const traces = data.filter(({ showlegend, name }) => showlegend !== false && name !== undefined);
@@ -99,7 +99,7 @@ function suffixOf(i: number): string {
   return i === 0 ? '' : String(i + 1);
 }
 
-/** Marks that name no axis are on their panel's. */
+/** Binds marks that name no axis to their panel's axes. */
 function onAxes(panel: Panel, i: number): Layer {
   const [x, y] = [`x${suffixOf(i)}`, `y${suffixOf(i)}`];
   const { data = [], annotations = [], shapes = [], heading, aside = '' } = panel;
@@ -108,7 +108,7 @@ function onAxes(panel: Panel, i: number): Layer {
   const title = note(panel.x.domain?.[0] ?? 0, panel.y.domain?.[1] ?? 1, text, above);
   return {
     data: data.map((trace) => {
-      // Areas stack within their panel.
+      // Areas stack only on areas of the same panel.
       const isArea = trace.type === 'scatter' && trace.stackgroup !== undefined;
       return {
         ...trace,
@@ -126,20 +126,20 @@ function onAxes(panel: Panel, i: number): Layer {
   };
 }
 
-/** Sizes of a grid of facets, in pixels. */
+/** Sizes of a grid of facets, in pixels (other than `gap`). */
 export interface FacetSizes {
   readonly width: number;
   readonly heading: number;
   readonly body: number;
-  /** Between lines of facets. */
+  /** The space between rows of facets. */
   readonly between: number;
-  /** Between columns, a share of the width. */
+  /** The space between columns, as a share of the width. */
   readonly gap: number;
 }
 
 const MAX_COLUMNS = 4;
 
-/** A grid of `count` equal facets, four in a line; `pixels` high together. */
+/** Makes a grid of `count` equal facets, at most four per row; the result's `pixels` is the height of all rows. */
 export function facets(count: number, { width, heading, body, between, gap }: FacetSizes) {
   const columns = Math.min(count, MAX_COLUMNS);
   const lines = Math.ceil(count / columns);
@@ -149,21 +149,21 @@ export function facets(count: number, { width, heading, body, between, gap }: Fa
     const column = index % columns;
     const top = Math.floor(index / columns) * (heading + body + between) + heading;
     const left = column * (share + gap);
-    /** The share of the height at this number of pixels below the facet's heading. */
+    /** Returns the y coordinate (a share of the height) that is this number of pixels below the facet's heading. */
     const at = (below: number): number => Math.max(0, 1 - (top + below) / pixels);
     return {
       across: [left, Math.min(1, left + share)] as const,
       pixels: share * width,
       isLeft: column === 0,
-      /** Whether no facet of its column is below. */
+      /** Whether the facet is the lowest of its column. */
       isLow: index + columns >= count,
       at,
-      /** A domain between two such places. */
+      /** Returns the domain between two positions, both in pixels below the heading. */
       down: (from: number, to: number) => [at(to), at(from)] as const,
     };
   });
   return { pixels, all };
 }
 
-/** One of a grid's panels: shares of the picture's width and height. */
+/** A facet of a grid; its coordinates are shares of the grid's width and height. */
 export type Facet = ReturnType<typeof facets>['all'][number];

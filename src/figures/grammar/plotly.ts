@@ -1,7 +1,7 @@
 import type { Fill, Pattern } from './palette';
 
-// The part of plotly's figure format that our figures use, and that the static writer draws. Axes hold numbers;
-// names are tick texts.
+// The part of plotly's figure format that our figures use and the static writer draws. All axes are numeric;
+// names are texts of ticks.
 
 type Optional<K extends string, T> = { readonly [key in K]?: T };
 
@@ -36,7 +36,7 @@ export type ScatterTrace = TraceBase & {
   readonly line?: LineSpec;
   readonly marker?: Marker;
   readonly stackgroup?: string;
-  /** A closed outline filled with fillcolor. */
+  /** The line is closed and filled with `fillcolor`. */
   readonly fill?: 'toself';
   readonly fillcolor?: string;
   readonly fillpattern?: Pattern;
@@ -49,7 +49,7 @@ export interface Marker {
   /** Default: circle. */
   readonly symbol?: MarkerSymbol;
   readonly opacity?: number;
-  /** Of open symbols the outline, whose colour is the marker's. */
+  /** The outline of open symbols; its colour is the marker's. */
   readonly line?: Outline;
 }
 
@@ -84,7 +84,7 @@ export type Axis = Optional<'domain' | 'range', readonly [number, number]> &
     readonly title?: { readonly text: string; readonly standoff?: number; readonly font?: FontSpec };
   };
 
-/** What a shape or a text refers to: axes, or 'paper'. */
+/** What the coordinates of a shape or a text refer to: axes, or 'paper'. */
 type Refs = Optional<'xref' | 'yref', string>;
 
 export type Annotation = Refs &
@@ -110,7 +110,7 @@ export type Shape = Refs &
 
 export type Margin = Readonly<Record<'l' | 'r' | 't' | 'b', number>>;
 
-/** Axes are keyed xaxis, xaxis2, yaxis … as plotly wants them. */
+/** The keys of axes are xaxis, xaxis2, yaxis and so on, as in plotly. */
 export type AxisKey = `${'x' | 'y'}axis${'' | number}`;
 
 export type Layout = {

@@ -8,40 +8,40 @@ import { type Layer, type Panel, plot } from './plot';
 import { STATIC_WIDTH } from './template';
 import { fits, textWidth, wrapped, wrappedMarkup } from './text-width';
 
-/** One horizontal bar of segments; negative ones go left from zero. */
+/** One horizontal bar of segments; negative segments are left of zero. */
 export interface StackRow<K extends string> {
   readonly name: string;
   readonly values: Readonly<Partial<Record<K, number>>>;
-  /** Beside the total. */
+  /** Markup beside the total. */
   readonly note?: string;
 }
 
-/** Bars on one axis, below a heading. */
+/** Bars on one axis, with a heading. */
 export interface StackPanel<K extends string> {
-  /** Bold, then in passing; markup. */
+  /** Markup: the heading is bold, the aside follows in the secondary colour. */
   readonly heading: string;
   readonly aside?: string;
   readonly rows: readonly StackRow<K>[];
   readonly scale: Scaled;
-  /** Differences: totals carry their sign. */
+  /** Whether values are differences, so that totals show their sign. */
   readonly isSigned?: boolean;
-  /** Rows of one segment: the total says its number, the segment not again. */
+  /** Whether each row has one segment, so that only the total shows its number. */
   readonly isSingle?: boolean;
-  /** A value that the axis includes, whatever the bars are. */
+  /** A value that the axis always includes. */
   readonly reach?: number;
   /** More marks on the same axes. */
   readonly over?: Layer;
 }
 
-/** How segments look, bottom to top. */
+/** The order and looks of segments, bottom to top. */
 export interface StackStyle<K extends string> {
   readonly order: readonly K[];
   fillOf(key: K): Fill;
-  /** Plotly's template of a segment; its value unscaled is customdata. */
+  /** Returns a segment's hovertemplate; %{customdata} is its value before scaling. */
   hover(key: K): string;
 }
 
-/** Memory by cause, as all figures stack it. */
+/** The style of memory by cause, the same in all figures. */
 export const CAUSE_STYLE: StackStyle<MemoryCause> = {
   order: STACK_ORDER,
   fillOf: (cause) => CAUSE_FILL[cause],
@@ -51,15 +51,15 @@ export const CAUSE_STYLE: StackStyle<MemoryCause> = {
 export interface StackOptions {
   /** Pixels right of the bars for notes beside totals. Default 0. */
   readonly noteRoom?: number;
-  /** The share of the width that the bars have. Default all. */
+  /** Where the bars begin and end, as shares of the width. Default: the whole width. */
   readonly across?: readonly [number, number];
-  /** A panel on the same rows, right of a single panel of bars. */
+  /** A panel right of the bars, with the same rows; for a single panel of bars. */
   readonly beside?: Panel;
 }
 
 const TOP = 58;
 const ROW = 26;
-/** Of a name that takes several. */
+/** The height of a line of a name that has several lines. */
 const LINE = 13.75;
 const HEADING = 24;
 const TICKS = 26;
@@ -67,7 +67,7 @@ const MARGIN_RIGHT = 56;
 const MAX_LEFT = 190;
 const LEGEND_GAP = 8;
 
-/** Panels of stacked bars below each other, with their totals and a legend of what occurs. */
+/** Draws panels of stacked bars below each other, with their totals and a legend of the segments that are visible. */
 export function plotStacks<K extends string>(
   panels: readonly StackPanel<K>[],
   style: StackStyle<K>,
@@ -96,7 +96,7 @@ export function plotStacks<K extends string>(
   return plot(frame, [...drawn, ...others], { data: swatches(seen, style.fillOf, true) });
 }
 
-/** Whether any row's segment is more than a hair's breadth. */
+/** Whether a key's segment is visible in any row: longer than 1/500 of the longest bar. */
 function isSeen<K extends string>(key: K, rows: readonly StackRow<K>[]): boolean {
   const lengths = rows.map(({ values }) =>
     Object.values<number | undefined>(values).reduce<number>((sum, value = 0) => sum + Math.abs(value), 0),
@@ -147,7 +147,7 @@ function stackPanel<K extends string>(
   };
 }
 
-/** A row's segments from zero on; negative ones go left. */
+/** Places a row's segments one after another from zero: positive ones to the right, negative ones to the left. */
 function stackOf<K extends string>(values: StackRow<K>['values'], order: readonly K[], divisor: number) {
   let [low, high] = [0, 0];
   const segments = order.flatMap((key) => {
@@ -161,7 +161,7 @@ function stackOf<K extends string>(values: StackRow<K>['values'], order: readonl
   return { segments, low, high };
 }
 
-/** What a device can hold: a line across all rows. */
+/** Draws a device's capacity as a line across all rows. */
 export function capacity(value: number, numRows: number, text?: string): Layer {
   const place = { xanchor: 'right', yanchor: 'bottom' } as const;
   return {

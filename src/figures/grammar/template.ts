@@ -2,11 +2,11 @@ import { LIGHT } from './ink';
 import { LINE_COLORS, NEUTRAL } from './palette';
 import type { Axis, Margin } from './plotly';
 
-/** Families in the order in which they are looked for; the first is the one that static pictures bring along. */
+/** Font families, the preferred one first; static pictures use the first, which the library has as a file. */
 export const FONT_FAMILY =
   "Inter, system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans SC', 'PingFang SC', sans-serif";
 
-/** Width of pictures and interactive figures, so that nothing moves when one takes the other's place. */
+/** The width of pictures and interactive figures, in pixels: equal, so that nothing moves when one replaces the other. */
 export const STATIC_WIDTH = 800;
 
 export const TITLE_SIZE = 15;
@@ -28,7 +28,7 @@ export const MARGIN: Margin = { l: 56, r: 16, t: 64, b: 44 };
 
 const axis = { ...AXIS, title: { font: { size: 11 }, standoff: 8 } };
 
-/** What all figures share, as plotly's layout.template. */
+/** The style of all figures, as plotly's layout.template. */
 export const TEMPLATE = {
   layout: {
     font: { family: FONT_FAMILY, size: 12, color: LIGHT.soft },

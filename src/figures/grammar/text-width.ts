@@ -1,6 +1,6 @@
 import { plain, unescaped } from './ink';
 
-// Advance widths of Inter Regular for the characters from space to tilde, in thousandths of the size (its hmtx table).
+// Advance widths of Inter Regular (its hmtx table) for the characters from space to tilde, in thousandths of the font size.
 const ASCII = [
   281, 288, 466, 633, 642, 982, 644, 300, 365, 365, 501, 662, 288, 460, 288, 360, 631, 407, 610, 618, 646,
   593, 620, 566, 619, 620, 288, 302, 662, 662, 662, 511, 966, 690, 654, 730, 722, 601, 590, 746, 743, 269,
@@ -11,7 +11,7 @@ const ASCII = [
 const OTHER = 700;
 const BOLD = 1.045;
 
-/** Width in pixels of a line of text (its markup left out) in the static pictures' font. Hosts' fonts differ by some percent. */
+/** Returns the width of a line of text without its markup, in pixels of our font; other fonts differ by some percent. */
 export function textWidth(text: string, size: number, weight: 'regular' | 'bold' = 'regular'): number {
   let sum = 0;
   for (const character of unescaped(plain(text))) {
@@ -20,12 +20,12 @@ export function textWidth(text: string, size: number, weight: 'regular' | 'bold'
   return (sum / 1000) * size * (weight === 'bold' ? BOLD : 1);
 }
 
-/** Whether text fits into `width` pixels, with room for hosts whose font is wider. */
+/** Whether text fits into `width` pixels, with a margin for pages whose font is wider. */
 export function fits(text: string, size: number, width: number): boolean {
   return textWidth(text, size) * 1.03 + 3 <= width;
 }
 
-/** A text in as many lines as it needs: broken behind spaces, dots and the like, and in a word that is wider than a line. */
+/** Breaks a text into as many lines as it needs: after spaces, dots and the like, or within a word wider than a line. */
 export function wrapped(text: string, size: number, width: number): string[] {
   const lines: string[] = [];
   let line = '';
@@ -49,7 +49,7 @@ function pieces(word: string, size: number, width: number): string[] {
   return out;
 }
 
-/** Such lines as markup, each made safe by `mark`. */
+/** Breaks a text into lines and joins them as markup; `mark` escapes and styles each line. */
 export function wrappedMarkup(
   text: string,
   size: number,

@@ -12,15 +12,15 @@ import type { ScatterTrace } from '../grammar/plotly';
 import { createTable, type Table } from '../table';
 
 const FRAME = { top: 104, left: 58, right: 16, pixels: 226, foot: 52, legend: 'plot' } as const;
-/** Half the width of the band around equality. */
+/** Half the width of the band around ratio 1, as a share. */
 const BAND = 0.08;
-/** The axis reaches at least this ratio, and a little more than the planner's worst; dots of larger ratios are at its edge. */
+/** The axis ends at this ratio or a little above the planner's worst, whichever is larger; larger ratios are at its edge. */
 const LEAST_REACH = 1.3;
-/** Room for dots at the axis's ends. */
+/** The factor by which the axis is longer, so that dots at its ends are whole. */
 const EDGE = 1.06;
 const SET_COLORS = { 'fitted on': '#9AA3AB', 'held out': '#2362AC' } as const;
 
-/** A model's predictions, and the panel's share of the width. */
+/** A model's predictions, and where its panel begins and ends, as shares of the width. */
 interface Model {
   readonly name: string;
   readonly accuracy: Accuracy;
@@ -29,8 +29,8 @@ interface Model {
 }
 
 /**
- * Predicted ÷ measured over the measurement: the line is equality, the band 8% around it; a simpler model has a panel of
- * its own on the same scale. Numbers are those of the runs that nothing was fitted on. Throws: CONFIG without such a run.
+ * Draws predicted ÷ measured over the measured time, with a line at 1 and a band of 8% around it; a simpler model has its own
+ * panel, on the same scale. The errors are those of runs that nothing was fitted on. Throws: CONFIG without such a run.
  */
 export function accuracyFigure(
   runs: readonly MeasuredRun[],
@@ -160,7 +160,7 @@ function ratioDots(
   return dots(items, marker, { name: soft(name), legendgroup: name, showlegend: domain[0] === 0 });
 }
 
-/** A model's errors in words, and how many of its judged runs are beyond the axis's ends. */
+/** Writes a model's errors, and how many held-out runs are beyond the axis's ends. */
 function modelText(
   { name, accuracy, predicted }: Model,
   runs: readonly MeasuredRun[],

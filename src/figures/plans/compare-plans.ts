@@ -18,7 +18,7 @@ const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned>>;
 
-/** Plans side by side, under the given names. Throws: CONFIG without plans. */
+/** Draws plans side by side, under their names. Throws: CONFIG without plans. */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
@@ -37,7 +37,7 @@ function timesOf(plans: Plans, first: Planned): Figure {
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
 }
 
-/** The unit of the compared times: an iteration, or a sequence or tokens if the plans' iterations contain different work. */
+/** Returns the unit of the compared times: an iteration; a sequence or 1,000 tokens if iterations contain different work. */
 function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout: Layout): number } {
   const [first] = layouts;
   if (new Set(layouts.map(tokensPerStep)).size <= 1) return { unit: 'iteration', per: () => 1 };
@@ -57,7 +57,7 @@ function memoryOf(plans: Plans, first: Planned): Figure {
   }));
   const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
   const capacityBytes = Math.max(...capacities);
-  // GPUs of different sizes have no line in common.
+  // GPUs of different capacities have no common line.
   const isCommon = new Set(capacities).size === 1;
   const scale = byteScale(Math.max(capacityBytes, ...rows.map(({ peak }) => peak.high)));
   const { divisor, unit } = scale;
@@ -103,7 +103,7 @@ interface PeakRow {
   readonly peak: Estimate;
 }
 
-/** Which plans fit. `isCommon`: all have GPUs of this capacity, which the title then names. */
+/** Says which plans fit. `isCommon`: all GPUs have this capacity, so that the title can name it. */
 function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
   const card = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
@@ -112,7 +112,7 @@ function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: bool
     return titleOf(`${least.name} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${card}`);
   }
   const fitting = rows.filter(({ fits }) => fits);
-  // The capacity is inside their intervals, so they may turn out not to fit.
+  // The capacity is inside these plans' intervals, so they may not fit after all.
   const unsure = fitting.filter((row) => row.peak.high > capacity).length;
   const fit = `${fitting.length} of ${rows.length} fit ${card}${unsure === 0 ? '' : `, ${unsure} only just`}`;
   return titleOf(`${fit}; ${least.name} needs least: ${peak}`, `${fit}; the smallest needs ${peak}`, fit);

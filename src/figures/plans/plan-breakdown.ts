@@ -10,7 +10,7 @@ import { createTable } from '../table';
 import { layoutWords } from './plan-table';
 import { type TimeRow, timeBreakdown } from './time-breakdown';
 
-/** The ledger's causes of memory that a plan predicts, bottom to top, and their names in a title. */
+/** The causes of memory that a plan predicts, bottom to top, and their names in a title. */
 const CAUSE_NOUNS = {
   'param.shard': 'Parameters',
   optimizer: 'Optimizer states',
@@ -23,7 +23,7 @@ type PlanCause = keyof typeof CAUSE_NOUNS;
 
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // its own keys
 
-/** A plan's memory at its peak, by cause. */
+/** Draws a plan's memory at its peak, by cause. */
 export function planMemory({ layout, prediction }: Planned): Figure {
   const name = caseName(layout);
   const values = memoryCauses(prediction);
@@ -70,18 +70,18 @@ export function planMemory({ layout, prediction }: Planned): Figure {
   });
 }
 
-/** A plan's iteration, by cause. */
+/** Draws a plan's iteration time, by cause. */
 export function planTime({ layout, prediction }: Planned): Figure {
   return timeBreakdown([timeRow(caseName(layout), prediction)], layoutWords(layout));
 }
 
-/** A plan's memory in the ledger's causes. */
+/** Returns a plan's memory, by the ledger's causes. */
 export function memoryCauses({ memory }: Prediction): Readonly<Record<PlanCause, Bytes>> {
   const { params, grads, optimizer, activations, temporary } = memory;
   return { 'param.shard': params, optimizer, 'grad.shard': grads, activation: activations, temp: temporary };
 }
 
-/** A plan's iteration as a bar, or the share `per` of it. */
+/** Returns a plan's iteration time as a bar, multiplied by `per`. */
 export function timeRow(name: string, { time, seconds, mfu }: Prediction, per = 1): TimeRow {
   const causes = { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
   return {

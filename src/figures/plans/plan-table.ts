@@ -7,7 +7,7 @@ import type { Figure } from '../figure';
 import { listed } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
-/** An iteration's time and a GPU's memory by cause, and the bytes on the wires. */
+/** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
 export function planTable(layout: Layout, prediction: Prediction): Table {
   return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
     title: planTitle(layout, prediction),
@@ -15,7 +15,7 @@ export function planTable(layout: Layout, prediction: Prediction): Table {
   });
 }
 
-/** A plan in one line. */
+/** Describes a plan in one line. */
 export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
@@ -25,13 +25,13 @@ export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Predic
   );
 }
 
-/** Whether a peak fits; if the capacity is inside its interval, the text says that it may turn out otherwise. */
+/** Says whether a peak fits; if the capacity is inside the peak's interval, also that the opposite is possible. */
 export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
   if (fits) return high <= capacity ? 'fits' : 'fits, but it may not';
   return low > capacity ? 'does not fit' : 'does not fit, but it may';
 }
 
-/** 'FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */
+/** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */
 export function layoutWords(layout: Layout): string {
   const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;
   const { optimizer, recomputeEveryNth: nth } = layout;
@@ -48,7 +48,7 @@ export function layoutWords(layout: Layout): string {
   ].join(', ');
 }
 
-/** The intervals of time and peak, and the assumptions. */
+/** Returns lines with the intervals of time and peak, and the assumptions. */
 export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
   return [
     `iteration ${range(seconds, formatSeconds)}, peak ${range(peakInBytes(memory), formatBytes)} (${memory.phase}, stage ${memory.stage})`,
@@ -57,20 +57,20 @@ export function planNotes({ seconds, memory, outside, largestAssumption }: Predi
   ];
 }
 
-/** A line per setting of a config that a plan replaces, and a line of settings that change neither its time nor its memory. */
+/** Returns a line per setting that a plan replaces, and a line with the settings that change neither time nor memory. */
 export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonly string[] {
   const values = `neither time nor memory of a step depends on ${listed(withoutEffect)}`;
   return [...assumed.map(({ says }) => says), ...(withoutEffect.length === 0 ? [] : [values])];
 }
 
-/** A figure of plans with the settings below it that they take otherwise than the config has them. */
+/** Adds a line to a figure of plans: the settings in place of which the plans assume other values. */
 export function withAssumed(figure: Figure, assumed: ConfigReading['assumed']): Figure {
   const settings = [...new Set(assumed.map(({ setting }) => setting))];
   const named = settings.length > MOST_NAMED ? [...settings.slice(0, MOST_NAMED), 'others'] : settings;
   return settings.length === 0 ? figure : figure.withNote(`Not planned as configured: ${listed(named)}.`);
 }
 
-/** What fits a line below a figure's subtitle; the plan's text has them all. */
+/** The number of settings that fit into a line below a figure's subtitle; the plan's text has all of them. */
 const MOST_NAMED = 3;
 
 function range({ low, high }: Estimate, format: (value: number) => string): string {
@@ -101,7 +101,7 @@ function memoryRows({ memory, time }: Prediction): PlanRow[] {
   ];
 }
 
-/** A row of the table; 'wire': what one GPU receives in an iteration. */
+/** A row of the table. `of` is 'time', 'memory' or 'wire' (what one GPU receives in an iteration). */
 type PlanRow = Readonly<{
   of: string;
   cause: string;

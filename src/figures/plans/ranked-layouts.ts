@@ -33,8 +33,8 @@ const WINNER = '#2362AC';
 const LOSER = 'rgba(128,128,128,.55)';
 
 /**
- * The layouts that a search names, by time and memory: the frontier, the winners with numbers, the others grey, and the
- * reason why each family lost.
+ * Draws the layouts that a search names, by time and memory: the winners with numbers, the others in grey, the frontier, and
+ * the reason why each other family lost.
  */
 export function rankedLayouts(found: Recommendation): Figure {
   const layouts = layoutsOf(found);
@@ -90,7 +90,7 @@ export function rankedLayouts(found: Recommendation): Figure {
 
 const ABOVE = { yref: 'paper', xanchor: 'right', yanchor: 'bottom' } as const;
 
-/** The ranked layouts, best first, then the best layout of each other family. */
+/** Returns the ranked layouts, best first, then the best layout of each other family. */
 function layoutsOf({ ranked, losses }: Recommendation): RankedLayout[] {
   const one = (
     { layout, prediction }: Planned,
@@ -121,7 +121,7 @@ function yOf({ seconds }: RankedLayout, { time }: Scales): number {
   return log10(seconds / time.divisor);
 }
 
-/** A line of steps through the layouts that fit and that no other layout beats in both time and memory. */
+/** Draws a stepped line through the layouts that fit and that no other layout beats in both time and memory. */
 function frontier(layouts: readonly RankedLayout[], scales: Scales): ScatterTrace[] {
   const sorted = layouts
     .filter(({ fits }) => fits)
@@ -163,7 +163,7 @@ function hover(one: RankedLayout, scales: Scales): string {
   return `<b>${safe(one.name)}</b><br>${numbersOf(one, scales)}${why}`;
 }
 
-/** The winners' ranks beside their dots, without those that would cover another. */
+/** Writes the winners' ranks beside their dots; a number that would cover another one is left out. */
 function numbers(winners: readonly RankedLayout[], scales: Scales): Annotation[] {
   const placed: { readonly x: number; readonly y: number }[] = [];
   return winners.flatMap((one): Annotation[] => {

@@ -9,7 +9,7 @@ import { wrapped } from '../grammar/text-width';
 
 /** A layout that a search names. */
 export interface RankedLayout {
-  /** Of the winners 1, 2, …; null of those that lost. */
+  /** 1, 2, … for winners; null for a family that lost. */
   readonly rank: number | null;
   readonly name: string;
   readonly family: string;
@@ -18,26 +18,26 @@ export interface RankedLayout {
   readonly highSeconds: Seconds;
   readonly memoryBytes: Bytes;
   readonly fits: boolean;
-  /** Why its family lost; null of winners. */
+  /** Why the layout's family lost; null for winners. */
   readonly reason: string | null;
 }
 
-/** Units of the picture's axes. */
+/** The units of the picture's axes. */
 export interface Scales {
   readonly time: Scaled;
   readonly bytes: Scaled;
-  /** Dots of more memory are drawn at this edge. */
+  /** The axis's end, in its unit; layouts with more memory are drawn there. */
   readonly most: number;
 }
 
 const TEXT = 0.45;
-/** Pixels of a text row on the narrowest page. */
+/** The width of a line of text on the narrowest page, in pixels. */
 const TEXT_PIXELS = 330;
 
-/** Text beside the picture: paragraphs of markup. */
+/** A paragraph of the text beside the picture: lines of markup. */
 type Paragraph = readonly string[];
 
-/** The winners, and why each other family lost. */
+/** Returns the text beside the picture: the winners, and why each other family lost. */
 export function rankedParagraphs(
   winners: readonly RankedLayout[],
   losers: readonly RankedLayout[],
@@ -63,12 +63,12 @@ export function rankedParagraphs(
 const LINE = 13.75;
 const PARAGRAPH_GAP = 3.5;
 
-/** The height of the words beside the picture. */
+/** Returns the height of the text beside the picture, in pixels. */
 export function wordsPixels(paragraphs: readonly Paragraph[]): number {
   return paragraphs.reduce((sum, lines) => sum + lines.length * LINE + PARAGRAPH_GAP, 0) + LINE;
 }
 
-/** The paragraphs right of the picture. */
+/** Places the paragraphs right of the picture. */
 export function rankedWords(paragraphs: readonly Paragraph[], pixels: number): Annotation[] {
   let top = 0;
   return paragraphs.map((lines) => {
@@ -78,17 +78,17 @@ export function rankedWords(paragraphs: readonly Paragraph[], pixels: number): A
   });
 }
 
-/** As '1.33 s, 53.0 GB'. */
+/** Formats time and memory, as '1.33 s, 53.0 GB'. */
 export function numbersOf({ seconds, memoryBytes }: RankedLayout, { time, bytes }: Scales): string {
   return `${inTime(seconds, time)}, ${inUnit(memoryBytes, bytes)}`;
 }
 
-/** Three digits, so that layouts of nearly the same time differ. */
+/** Formats a time with three digits, so that layouts of nearly the same time differ. */
 function inTime(seconds: Seconds, { divisor, unit }: Scaled): string {
   return `${Number((seconds / divisor).toPrecision(3))} ${unit}`;
 }
 
-/** The winner, or that nothing fits. */
+/** Names the winner, or says that nothing fits. */
 export function rankedFinding(
   { numCandidates, numFitting }: Recommendation,
   layouts: readonly RankedLayout[],
@@ -109,7 +109,7 @@ export function rankedFinding(
   );
 }
 
-/** The fastest families without a winner, by their best layout. */
+/** Returns the best layouts of the fastest families that have no winner. */
 export function familyLosers(layouts: readonly RankedLayout[]): RankedLayout[] {
   const won = new Set(layouts.filter(({ rank }) => rank !== null).map(({ family }) => family));
   return layouts

@@ -6,7 +6,7 @@ import { counted, listed } from '../format';
 import { type CellValue, type Column, createTable, numbers, type Table } from '../table';
 import { layoutWords } from './plan-table';
 
-/** The best layouts, and below them the best of every other family with why it is behind. */
+/** Makes a table of the best layouts, and below them the best layout of every other family and why it lost. */
 export function recommendationTable(found: Recommendation): Table {
   const ranked = found.ranked.map((planned, i) => row(planned, { rank: i + 1, why: i === 0 ? 'best' : '' }));
   const losses = found.losses.map(({ best, why, undecided }) =>
@@ -18,7 +18,7 @@ export function recommendationTable(found: Recommendation): Table {
   return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
 }
 
-/** The assumptions that decide the order if the intervals of a family and of the best overlap, and what was not tried. */
+/** Returns lines: which assumption decides if a family's interval and the best layout's overlap, and what was not tried. */
 export function recommendationNotes({ losses, notTried }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
   for (const { family, undecided } of losses) {
@@ -30,7 +30,7 @@ export function recommendationNotes({ losses, notTried }: Recommendation): reado
   ];
 }
 
-/** The winner and how many were tried. */
+/** Names the winner, and how many layouts were tried. */
 export function recommendationTitle({ request, ranked, numCandidates, numFitting }: Recommendation): string {
   const tried = `${counted(numCandidates, 'layout')}, ${numFitting.toLocaleString('en-US')} of them fit`;
   const [winner] = ranked;

@@ -22,7 +22,7 @@ const MEASURED_COLOR = '#3E9C6B';
 const DOCUMENTED_COLOR = '#B3401A';
 const LABEL = 11;
 
-/** Throughput or efficiency over the number of GPUs: lines with their intervals, measurements, documented numbers. */
+/** Draws throughput or efficiency over the number of GPUs: predictions with intervals, measured and documented numbers. */
 export function scalingCurve(view: ScalingView): Figure {
   const points = view.series.flatMap((one) => one.points);
   if (points.length === 0)
@@ -86,10 +86,10 @@ function placeOf({ series, measured = [], documented = [], quantity }: ScalingVi
   };
 }
 
-/** In percentage points, so that a curve that hardly falls looks flat. */
+/** The axis of efficiency has at least this many percentage points, so that a curve that hardly falls looks flat. */
 const LEAST_SPAN = 25;
 
-/** At most ten counts: drops every second one until there are no more. */
+/** Drops every second count until there are at most ten. */
 function thinned(counts: readonly number[]): readonly number[] {
   if (counts.length <= 10) return counts;
   return thinned(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));
@@ -108,7 +108,7 @@ function yAxis({ quantity }: ScalingView, { up }: Place): Axis {
   return { range: up, ...logTicks(10 ** up[0], 10 ** up[1], say), ...titled('tokens/s') };
 }
 
-/** '#2362AC' with an opacity. */
+/** Returns a colour, as '#2362AC', with an opacity. */
 function faded(hex: string, opacity: number): string {
   const channels = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
   return `rgba(${channels.join(',')},${opacity})`;
@@ -121,7 +121,7 @@ function interval({ points }: ScalingSeries, i: number, numSeries: number, { x, 
   return [band(at, low, high, faded(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
 }
 
-/** The first point, scaled without loss. */
+/** Draws linear speed-up from the first point. */
 function idealLine({ quantity, series }: ScalingView, { x, y }: Place): ScatterTrace[] {
   const [first] = series;
   const start = first?.points[0];
@@ -155,7 +155,7 @@ function predictedLine(
   );
 }
 
-/** Measured and documented numbers. */
+/** Draws measured and documented numbers. */
 function statedDots(view: ScalingView, { x, y }: Place): ScatterTrace[] {
   const of = (points: ScalingView['measured'], name: string, marker: Marker): ScatterTrace[] =>
     dots(
@@ -193,7 +193,7 @@ function names({ series }: ScalingView, { y, up }: Place): Annotation[] {
 
 const RELATIONS = { '>': '≥ ', '>=': '≥ ', '<': '≤ ', 'up to': 'up to ' } as const;
 
-/** Beside its diamond, on the side that has room, below the predicted line. */
+/** Labels a documented number beside its diamond, on the side that has room. */
 function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across }: Place): Annotation {
   const isLeft = x(one.count) < (across[0] + across[1]) / 2;
   const bound = one.relation === undefined ? '' : RELATIONS[one.relation];
@@ -207,7 +207,7 @@ function documentedLabel(one: DocumentedPoint, view: ScalingView, { x, y, across
   });
 }
 
-/** The key of the marks, in the corner that curves leave empty: lower left for falling curves, upper left for rising ones. */
+/** Explains the marks in a corner without curves: lower left if the curves fall, upper left if they rise. */
 function keyOf(view: ScalingView): Annotation {
   const isBanded = view.series.some(({ points }) => points.some(({ value }) => value.low < value.high));
   const predicted = `${strong('predicted')}${isBanded ? soft('; band: its interval') : ''}`;

@@ -3,14 +3,14 @@ import { type Quantities, titleOf } from '../figure';
 import { listed } from '../format';
 import { createTable, type Table } from '../table';
 
-/** A prediction at one size. */
+/** A prediction for one number of GPUs or nodes. */
 export interface ScalingPoint {
-  /** GPUs, or nodes. */
+  /** The number of GPUs, or of nodes. */
   readonly count: number;
   readonly value: Estimate;
 }
 
-/** One line: a network card, a strategy. */
+/** One line of the figure, such as a network card or a strategy. */
 export interface ScalingSeries {
   readonly name: string;
   readonly points: readonly ScalingPoint[];
@@ -25,30 +25,30 @@ export interface DocumentedPoint {
   readonly id: string;
 }
 
-/** The figure's numbers. Values are percents of linear speed-up, or tokens per second of all GPUs together. */
+/** The figure's numbers. Values are percents of linear speed-up, or tokens per second on all GPUs together. */
 export interface ScalingView {
   readonly series: readonly ScalingSeries[];
   readonly quantity: 'efficiency' | 'tokensPerSecond';
   readonly countedIn: 'GPUs' | 'nodes';
   readonly measured?: readonly { readonly count: number; readonly value: number }[] | undefined;
-  /** A name for the measured points, as 'measured here, links shaped to 10 Gbit/s'. */
+  /** The measured points' name, as 'measured here, links shaped to 10 Gbit/s'. */
   readonly measuredWhat?: string | undefined;
   readonly documented?: readonly DocumentedPoint[] | undefined;
   readonly subtitle: string;
 }
 
-/** A value in titles and labels: '79%', '1.23M tokens/s'. */
+/** Formats a value for titles and labels: '79%', '1.23M tokens/s'. */
 export function said(value: number, { quantity }: Pick<ScalingView, 'quantity'>): string {
   return quantity === 'efficiency' ? `${Math.round(value)}%` : `${number(value, 3)} tokens/s`;
 }
 
-/** A number without its unit. */
+/** Formats a number without its unit. */
 function number(value: number, digits: number): string {
   const [divisor, letter] = value >= 1e6 ? [1e6, 'M'] : value >= 1e3 ? [1e3, 'k'] : [1, ''];
   return `${Number((value / divisor).toPrecision(digits))}${letter}`;
 }
 
-/** Every point as a row. */
+/** Makes a table with a row per point. */
 export function scalingTable(view: ScalingView): Table {
   const rows = view.series.flatMap(({ name, points }) =>
     points.map(({ count, value }) => ({
@@ -64,7 +64,7 @@ export function scalingTable(view: ScalingView): Table {
   return createTable(rows);
 }
 
-/** Numbers that a reader may guess. */
+/** Returns the numbers that a reader may guess. */
 export function scalingQuantities(view: ScalingView): Quantities {
   const [series] = view.series;
   const last = series?.points.at(-1);
@@ -76,7 +76,7 @@ export function scalingQuantities(view: ScalingView): Quantities {
   return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
 }
 
-/** Whether the documented number at the largest size is inside the prediction; without one, how the prediction goes. */
+/** Says whether the documented number at the largest size is inside the prediction; without one, what is predicted. */
 export function scalingFinding(view: ScalingView): string {
   return documentedFinding(view) ?? comparedFinding(view) ?? ownFinding(view);
 }
@@ -99,7 +99,7 @@ function documentedFinding(view: ScalingView): string | null {
   return titleOf(`${where}: ${isNarrow ? said(value, view) : `${from} to ${said(high, view)}`}`, where);
 }
 
-/** A lower bound also contains larger predictions, an upper bound smaller ones. */
+/** Whether a documented number agrees with an interval; a bound also agrees with intervals beyond it. */
 function isInside({ value, relation }: DocumentedPoint, { low, high }: Estimate): boolean {
   const isBelow = value < low && relation !== '>' && relation !== '>=';
   const isAbove = value > high && relation !== '<' && relation !== 'up to';
@@ -111,7 +111,7 @@ interface Line extends Estimate {
   readonly holds: boolean;
 }
 
-/** The lines whose interval contains the documented value, or the lines that it is between. */
+/** Names the lines whose interval contains the documented value, or the two lines between which the value is. */
 function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): string {
   const holding = lines.filter(({ holds }) => holds).map(({ name }) => name);
   if (holding.length > 0) {

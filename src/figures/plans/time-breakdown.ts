@@ -15,13 +15,13 @@ type TimeCause = ComputeCause | 'communication' | 'bubble';
 export interface TimeRow {
   readonly name: string;
   readonly seconds: Readonly<Partial<Record<TimeCause, Seconds>>>;
-  /** The sum, with its interval. */
+  /** The iteration's time, with its interval. */
   readonly total: Estimate;
   /** The text at the bar's end, as '41% MFU'. */
   readonly note: string;
 }
 
-/** Compute in the forward pass's hues, communication in its own colour, waiting unfilled. */
+/** The fills of causes: compute has the colours of phases, communication its own, and bubbles are hatched as waits are. */
 const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
   products: PHASE_FILL.backward,
   attention: PHASE_FILL.forward,
@@ -54,7 +54,7 @@ const STYLE: StackStyle<TimeCause> = {
 
 const NOTE_ROOM = 96;
 
-/** The time of a `unit` of work by cause: one stacked bar per layout, in the given order; the unit is the same for all. */
+/** Draws the time of a `unit` of work by cause: one stacked bar per layout, in the order of `rows`. */
 export function timeBreakdown(rows: readonly TimeRow[], subtitle: string, unit = 'iteration'): Figure {
   if (rows.length === 0) throw new ConfigError('no layout to break down; pass at least one');
   const scale = timeScale(Math.max(...rows.map(totalOf)));
@@ -92,7 +92,7 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
   return { name: row.name, values: row.seconds, note: `${range}${safe(row.note)}` };
 }
 
-/** Of several layouts, the slowest beside the fastest for the same work; of one, its largest cause. */
+/** Compares the slowest layout with the fastest for the same work; of a single layout, it names the largest cause. */
 function findingOf(rows: readonly TimeRow[], unit: string): string {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));

@@ -3,26 +3,26 @@ import { type Quantities, titleOf } from '../figure';
 import { byteScale, counted, short } from '../format';
 import { createTable, type Table } from '../table';
 
-/** The figure's layout with one other value of a knob. */
+/** The figure's layout with one value of a knob changed. */
 export interface WhatIfSetting {
   /** The value, as '4'. */
   readonly name: string;
   readonly seconds: Estimate;
   readonly memoryBytes: Estimate;
   readonly fits: boolean;
-  /** Whether the layout has this value. */
+  /** Whether the figure's layout itself has this value. */
   readonly isBase: boolean;
-  /** Whether its iteration has another number of tokens, so that its time was scaled to the layout's. */
+  /** Whether this setting changes the tokens per iteration, so that `seconds` was scaled to the tokens of the layout. */
   readonly isScaled: boolean;
 }
 
-/** A knob that is changed while the others stay. */
+/** A knob, and the values to which it is set while the other knobs do not change. */
 export interface WhatIfKnob {
   readonly knob: string;
   readonly settings: readonly WhatIfSetting[];
 }
 
-/** Every setting as a row. */
+/** Makes a table with a row per setting. */
 export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
   return createTable(
     knobs.flatMap(({ knob, settings }) =>
@@ -43,7 +43,7 @@ export function settingsTable(knobs: readonly WhatIfKnob[]): Table {
   );
 }
 
-/** Numbers that a reader may guess. */
+/** Returns the numbers that a reader may guess. */
 export function settingQuantities(settings: readonly WhatIfSetting[]): Quantities {
   const fitting = settings.filter((one) => one.fits);
   const times = fitting.map(({ seconds }) => seconds.value);
@@ -62,7 +62,7 @@ export function settingQuantities(settings: readonly WhatIfSetting[]): Quantitie
   };
 }
 
-/** The knobs that change time and peak most. */
+/** Names the knobs that change time and peak most. */
 export function whatIfFinding(knobs: readonly WhatIfKnob[]): string {
   const time = widest(knobs, ({ seconds }) => seconds.value);
   const memory = widest(knobs, ({ memoryBytes }) => memoryBytes.value);
@@ -100,7 +100,7 @@ function widest(knobs: readonly WhatIfKnob[], size: (one: WhatIfSetting) => numb
   return ranges.reduce((a, b) => (b.ratio > a.ratio ? b : a));
 }
 
-/** '37.2–92.9 GB', rounded like the numbers in the bars. */
+/** Formats a range, as '37.2–92.9 GB', rounded like the numbers in the bars. */
 function rangeText(low: number, high: number): string {
   const { divisor, unit } = byteScale(high);
   return `${short(low / divisor)}–${short(high / divisor)} ${unit}`;

@@ -20,7 +20,7 @@ import {
 } from './what-if-settings';
 
 const FRAME = { top: 70, left: 56, right: 14, foot: 14 } as const;
-/** Pixels of a line of panels: heading, time, a gap, memory and its ticks. */
+/** Heights of a row of panels, top to bottom, in pixels. */
 const HEADING = 22;
 const TIME = 116;
 const GAP = 14;
@@ -31,22 +31,22 @@ const LEAST_BAR = 22;
 /** The fill of a setting that does not fit. */
 const TOO_MUCH: Fill = { color: 'rgba(128,128,128,.28)' };
 
-/** One panel of a knob's two. */
+/** One of the two panels of a knob: time or memory. */
 interface Row {
   readonly title: string;
   readonly fill: Fill;
   readonly divisor: number;
-  /** The largest value on its axis, in its unit. */
+  /** The largest value on the axis, in the axis's unit. */
   readonly most: number;
-  /** Pixels below the heading, and its height. */
+  /** The panel's distance from the heading and its height (`pixels`), both in pixels. */
   readonly from: number;
   readonly pixels: number;
   of(setting: WhatIfSetting): Estimate;
 }
 
 /**
- * Small multiples: per knob a panel of iteration time above one of peak memory with the usable memory; grey bars do not fit.
- * Throws: CONFIG without a setting.
+ * Draws small multiples: per knob, a panel of iteration times, and below it a panel of peaks with a line at the usable memory.
+ * Settings that do not fit are grey. Throws: CONFIG without a setting.
  */
 export function whatIfFigure(
   knobs: readonly WhatIfKnob[],
@@ -103,7 +103,7 @@ export function whatIfFigure(
   });
 }
 
-/** A facet per knob, with room for the longest name of a setting. */
+/** Makes one facet per knob, with room for the longest name of a setting. */
 function gridOf(knobs: readonly WhatIfKnob[]) {
   const width = STATIC_WIDTH - FRAME.left - FRAME.right;
   const numLines = knobs.flatMap(({ settings }) => {
@@ -114,7 +114,7 @@ function gridOf(knobs: readonly WhatIfKnob[]) {
   return facets(knobs.length, { width, heading: HEADING, body, between: 14, gap: 0.03 });
 }
 
-/** A setting's bar, in the row's unit. */
+/** A setting's bar; its values are in the row's unit. */
 interface Bar extends Estimate {
   readonly name: string;
   readonly fits: boolean;
@@ -170,7 +170,7 @@ function namesOf({ settings }: WhatIfKnob, { pixels }: Facet): Axis {
   return { ...columnAxis(names, settings.length), showticklabels: true, tickfont: { size: 10 } };
 }
 
-/** Numbers at the foot of the bars, and above bars that are too low for them; none if they do not fit beside each other. */
+/** Writes numbers at the foot of the bars, or above low bars; no numbers if they do not fit beside each other. */
 function values(shown: readonly Bar[], facet: Facet, row: Row): Annotation[] {
   const place = { xanchor: 'center', yanchor: 'bottom', font: { size: 10 } } as const;
   if (shown.some(({ value }) => !fits(short(value), 10, facet.pixels / shown.length))) return [];

@@ -2,7 +2,7 @@ import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { Resvg } from '@resvg/resvg-js';
 
-/** A picture as PNG, in the font that comes with the library; without it in the system's fonts. */
+/** Renders a picture as PNG, in the font that is installed with the library, else in the system's fonts. */
 export function toPng(svg: string): Buffer {
   const fontFiles = ownFonts();
   const font =
@@ -14,7 +14,7 @@ export function toPng(svg: string): Buffer {
 
 const WEIGHTS = ['400Regular', '600SemiBold', '700Bold'] as const;
 
-/** Files of Inter (SIL Open Font License 1.1): a fresh machine may have no font at all. Empty when it is not installed. */
+/** Returns the files of the font Inter (SIL Open Font License 1.1), since a machine may have no fonts; [] if not installed. */
 export function ownFonts(): string[] {
   try {
     const folder = dirname(createRequire(__filename).resolve('@expo-google-fonts/inter/package.json'));

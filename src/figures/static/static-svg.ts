@@ -6,19 +6,19 @@ import { svgAnnotation, svgLegend, svgShape } from './svg-decor';
 import { frameOf, svgAxes } from './svg-frame';
 import { svgMarks } from './svg-marks';
 
-/** The source of a picture. Title and subtitle are plain text; names in the subtitle are escaped. */
+/** The source of a picture. The title is plain text; the subtitle is markup, so names in it are escaped. */
 export interface Drawing {
   /** The finding, at most 75 characters. */
   readonly title: string;
-  /** What, where, held or logical bytes. */
+  /** What the figure shows, of which run, and whether bytes are held or logical. */
   readonly subtitle: string;
   readonly data: readonly Trace[];
   readonly layout: Layout;
 }
 
 /**
- * [Note: static pictures] Draws our part of plotly's format without a browser: no layout engine, only arithmetic.
- * Plotly itself in a simulated DOM takes seconds and has no text metrics, so margins come out wrong.
+ * [Note: static pictures] Draws the part of plotly's format that our figures use, without a browser or a layout engine. Plotly
+ * itself would need a simulated DOM: that takes seconds, and without text metrics its margins are wrong.
  */
 export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme): string {
   const inks = { title: strong(title), subtitle: soft(subtitle), data, layout };

@@ -6,7 +6,7 @@ import { baseline, element, fillOf, type Hatches, stroked, svgText } from './svg
 import { type Frame, pointAt } from './svg-frame';
 import { svgSymbol } from './svg-marks';
 
-/** A line or rectangle of the layout. */
+/** Draws a line or rectangle of the layout. */
 export function svgShape(frame: Frame, shape: Shape): string {
   const [x1, y1] = pointAt(frame, shape, [shape.x0, shape.y0]);
   const [x2, y2] = pointAt(frame, shape, [shape.x1, shape.y1]);
@@ -22,10 +22,10 @@ export function svgShape(frame: Frame, shape: Shape): string {
 }
 
 const ANCHORS = { left: 'start', center: 'middle', right: 'end' } as const;
-/** Between a text and the place at which it begins or ends. */
+/** Pixels between a text and the point at which it is anchored. */
 const LEAD = { left: 3, center: 0, right: -3 } as const;
 
-/** A text of the layout, with its leader and its shade if it has them. */
+/** Draws a text of the layout, with its leader line and its background if it has them. */
 export function svgAnnotation(frame: Frame, note: Annotation, theme: Theme): string[] {
   const { text, font: { size = 12 } = {}, xanchor = 'center', xshift = 0, yshift = 0, bgcolor } = note;
   const [px, py] = pointAt(frame, note, [note.x, note.y]);
@@ -40,7 +40,7 @@ export function svgAnnotation(frame: Frame, note: Annotation, theme: Theme): str
   ];
 }
 
-/** Behind a text whose first baseline is at y. */
+/** Draws the background of a text whose first baseline is at y. */
 function shade(
   [x, y]: readonly [number, number],
   { text, xanchor = 'center', bgcolor }: Annotation,
@@ -59,10 +59,10 @@ function shade(
 }
 
 const SWATCH = 12;
-/** Where an entry's text begins. */
+/** The x at which an entry's text begins, from the entry's left end. */
 const TEXT = 40;
 
-/** The legend's entries in rows below the plot. */
+/** Draws the legend's entries in rows below the plot. */
 export function svgLegend(
   frame: Frame,
   { showlegend, legend }: Layout,

@@ -4,28 +4,28 @@ import type { Axis, AxisKey, Layout, Margin } from '../grammar/plotly';
 import { AXIS, MARGIN, STATIC_WIDTH } from '../grammar/template';
 import { baseline, element, svgText } from './svg';
 
-/** An axis with its place on the picture. */
+/** An axis with its position on the picture. */
 export interface Scale {
   readonly id: string;
   readonly isX: boolean;
   readonly axis: Axis;
   readonly range: readonly [number, number];
-  /** Pixels of the range's two ends. */
+  /** The pixels at which the range begins and ends. */
   readonly from: number;
   readonly to: number;
   pixel(value: number): number;
 }
 
-/** Where everything is on one static picture. */
+/** The sizes and axes of a static picture. */
 export interface Frame {
   readonly height: number;
   readonly margin: Margin;
   readonly scales: ReadonlyMap<string, Scale>;
-  /** The scale of a trace, an annotation or a shape. */
+  /** Returns the axis that a trace, an annotation or a shape names. */
   scale(id: string): Scale;
 }
 
-/** Resolves a layout's axes, and 'paper x' and 'paper y', on which the panels reach from 0 to 1. */
+/** Resolves a layout's axes, and the axes 'paper x' and 'paper y', on which all panels together are from 0 to 1. */
 export function frameOf(layout: Layout): Frame {
   const margin = { ...MARGIN, ...layout.margin };
   const scaleOf = (id: string, isX: boolean, axis: Axis): Scale => {
@@ -53,7 +53,7 @@ export function frameOf(layout: Layout): Frame {
   return { height: layout.height, margin, scales, scale };
 }
 
-/** Pixels of a place that refers to axes or to the paper. */
+/** Returns the pixel at coordinates that refer to axes or to the paper. */
 export function pointAt(
   { scale }: Frame,
   { xref = 'x', yref = 'y' }: { readonly xref?: string; readonly yref?: string },
@@ -64,7 +64,7 @@ export function pointAt(
   return [along.pixel(x), up.pixel(y)];
 }
 
-/** Grid lines, tick labels and titles of all axes. */
+/** Draws the grid lines, ticks, labels and titles of all axes. */
 export function svgAxes(frame: Frame, { soft: fill }: Theme): string[] {
   const shown = [...frame.scales.values()].filter(({ axis }) => axis.visible !== false);
   return shown.flatMap((scale) => axisParts(frame, scale, fill));
@@ -105,7 +105,7 @@ function axisParts({ scale: scaleOf, margin }: Frame, scale: Scale, fill: string
   ];
 }
 
-/** About one label per 70 pixels across, per 45 up. */
+/** Returns about one tick per 70 pixels on an x axis, per 45 on a y axis. */
 function numTicks({ from, to, isX }: Scale): number {
   return Math.max(2, Math.min(6, Math.abs(to - from) / (isX ? 70 : 45)));
 }

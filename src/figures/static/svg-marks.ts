@@ -2,7 +2,7 @@ import type { BarTrace, Layout, Marker, MarkerSymbol, ScatterTrace, Trace } from
 import { element, fillOf, type Hatches, round, stroked, svgText } from './svg';
 import type { Frame, Scale } from './svg-frame';
 
-/** All traces, in order. */
+/** Draws all traces, in order. */
 export function svgMarks(frame: Frame, layout: Layout, data: readonly Trace[], hatches: Hatches): string[] {
   const columns = new Map<string, number>();
   const areas = new Map<string, readonly number[]>();
@@ -23,7 +23,7 @@ interface Place {
   readonly hatches: Hatches;
 }
 
-/** `columns`: height reached so far, by axes, place and sign. */
+/** Draws a trace of bars. `columns`: the stacked height of earlier traces, by axes, position and sign. */
 function bars(
   trace: BarTrace,
   { barmode }: Layout,
@@ -40,7 +40,7 @@ function bars(
     const key = [x.id, y.id, center, length < 0].join();
     const base = trace.base?.[i] ?? (barmode === 'stack' ? (columns.get(key) ?? 0) : 0);
     if (trace.base === undefined) columns.set(key, base + length);
-    // Edges are rounded, not sizes: bars that touch then share an edge exactly.
+    // Rounds edges, not sizes, so that bars that touch have exactly the same edge.
     const [a, b] = [base, base + length].map((value) => round(along.pixel(value))).sort(ascending);
     const [c, d] = [-width / 2, width / 2]
       .map((aside) => round(across.pixel(center + aside)))
@@ -91,7 +91,7 @@ function curve({ x: xs, y: ys, mode, line = {}, fill, fillcolor, marker }: Scatt
   ];
 }
 
-/** A line through all finite points; a point that is not finite interrupts it. */
+/** Returns the path of a line through all finite points; a point that is not finite interrupts it. */
 function path(xs: readonly number[], ys: readonly number[], x: Scale, y: Scale, isStepped: boolean): string {
   return xs
     .map((value, i) => {
@@ -104,7 +104,7 @@ function path(xs: readonly number[], ys: readonly number[], x: Scale, y: Scale, 
     .join('');
 }
 
-/** The outlines of markers of radius r around a point, as moves from it. */
+/** The outlines of markers of radius r, as path commands relative to the marker's centre. */
 const OUTLINES: Readonly<Record<MarkerSymbol, (r: number) => string>> = {
   circle: (r) => `m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
   'circle-open': (r) => OUTLINES.circle(r),
@@ -117,7 +117,7 @@ const OUTLINES: Readonly<Record<MarkerSymbol, (r: number) => string>> = {
 
 const OPEN_LINE = 2;
 
-/** One marker of a scatter trace, as plotly draws it. */
+/** Draws one marker of a scatter trace, as plotly draws it. */
 export function svgSymbol(x: number, y: number, marker: Marker): string {
   const { size, color, symbol = 'circle', line, opacity } = marker;
   const shape = { d: `M${round(x)} ${round(y)}${OUTLINES[symbol](size / 2)}`, opacity };

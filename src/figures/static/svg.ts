@@ -2,7 +2,7 @@ import { escapeHtml, unescaped } from '../grammar/ink';
 import type { Fill, Pattern } from '../grammar/palette';
 import type { LineSpec } from '../grammar/plotly';
 
-/** An SVG element without the attributes that are undefined; two decimals are enough for pixels. */
+/** Writes an SVG element: attributes that are undefined are left out, and numbers have at most two decimals. */
 export function element(
   name: string,
   attributes: Readonly<Record<string, string | number | undefined>>,
@@ -20,7 +20,7 @@ export function round(value: number): number {
 
 const DASHES = { dot: '2 3', dash: '5 4' } as const;
 
-/** The attributes of a stroke. */
+/** Returns the attributes of a stroke. */
 export function stroked({ color = 'none', width, dash }: LineSpec) {
   return { stroke: color, 'stroke-width': width, 'stroke-dasharray': dash && DASHES[dash] };
 }
@@ -30,13 +30,13 @@ export interface TextStyle {
   readonly fill: string;
   readonly anchor?: 'start' | 'middle' | 'end';
   readonly weight?: number;
-  /** Whether it reads upwards. */
+  /** Whether the text is turned and reads upwards. */
   readonly isTurned?: boolean;
 }
 
 const LINE_HEIGHT = 1.25;
 
-/** A figure's text (spans with colours, bold, line breaks) as an SVG element whose first baseline is at y. */
+/** Writes a figure's text (spans with colours, bold, line breaks) as an SVG element whose first baseline is at y. */
 export function svgText(x: number, y: number, text: string, style: TextStyle): string {
   const { size, fill, anchor = 'start', weight = 400, isTurned = false } = style;
   const attributes = {
@@ -52,7 +52,7 @@ export function svgText(x: number, y: number, text: string, style: TextStyle): s
   return element('text', attributes, tspans(text, x, size));
 }
 
-/** Pixels from the point at which a text is anchored down to its first baseline. */
+/** Returns the pixels from a text's anchor point down to its first baseline. */
 export function baseline(text: string, size: number, anchor: 'top' | 'middle' | 'bottom' = 'middle'): number {
   const below = (text.split('<br>').length - 1) * size * LINE_HEIGHT;
   return { top: size + 2, middle: size * 0.36 - below / 2, bottom: -4 - below }[anchor];
@@ -78,10 +78,10 @@ function tspans(text: string, x: number, size: number): string {
   return out;
 }
 
-/** The hatches of one picture, each defined once: what they are → their definition. */
+/** The hatches of one picture: colour and pattern → the SVG definition, which the picture contains once. */
 export type Hatches = Map<string, string>;
 
-/** A colour, or a reference to the hatch over it. */
+/** Returns a colour, or a reference to the definition of the colour with its hatch. */
 export function fillOf(hatches: Hatches, { color, pattern }: Fill): string {
   if (!pattern?.shape) return color;
   const key = JSON.stringify([color, pattern]);
@@ -89,7 +89,7 @@ export function fillOf(hatches: Hatches, { color, pattern }: Fill): string {
   return `url(#hatch${[...hatches.keys()].indexOf(key)})`;
 }
 
-/** The strokes of a tile that is z wide and high. */
+/** Returns the strokes of a hatch's tile, which is z pixels wide and high. */
 const STROKES: Readonly<Record<Pattern['shape'], (z: number) => string>> = {
   '': () => '',
   '/': (z) => `M0 ${z}L${z} 0M-1 1L1 -1M${z - 1} ${z + 1}L${z + 1} ${z - 1}`,
