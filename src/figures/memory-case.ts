@@ -24,7 +24,7 @@ export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
   const record = records.find((one) => one.rank === rank);
   if (record !== undefined) return { records, record };
   const present = records.map((one) => one.rank).join(', ');
-  throw new ConfigError(`no record of rank ${rank} in this step; choose one of ranks: ${present}`);
+  throw new ConfigError(`rank ${rank} has no record of this step; choose one of the ranks ${present}`);
 }
 
 /**

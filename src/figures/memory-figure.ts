@@ -20,13 +20,15 @@ export interface MemoryOptions {
 /** Draws a run's memory, for `run.memory()`. Throws: CONFIG for another `over` or `space`, or for 'ranks' with 'both'. */
 export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOptions = {}): Figure {
   if (over !== undefined && over !== 'time' && over !== 'ranks') {
-    throw new ConfigError(`memory has no figure over '${String(over)}'; it has 'time' and 'ranks'`);
+    throw new ConfigError(`run.memory() has no figure over '${String(over)}'; it has 'time' and 'ranks'`);
   }
   if (space !== undefined && space !== 'device' && space !== 'both') {
-    throw new ConfigError(`memory has no figure of space '${String(space)}'; it has 'device' and 'both'`);
+    throw new ConfigError(
+      `run.memory() has no figure of space '${String(space)}'; it has 'device' and 'both'`,
+    );
   }
   if (space === 'both' && over === 'ranks') {
-    throw new ConfigError("memory over 'ranks' shows the device; for space 'both' take over: 'time'");
+    throw new ConfigError("over: 'ranks' shows only the device; with space: 'both', set over: 'time'");
   }
   if (space === 'both') return memorySpaces(run, { rank, step });
   const isOverTime = over === 'time' || (over === undefined && rank !== undefined);

@@ -37,17 +37,17 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '00-quickstart',
-    sentence: 'each held a quarter of parameters, gradients and optimizer state',
+    sentence: 'each rank held exactly a quarter of parameters, gradients and optimizer state',
     holds: (_, notebook) => answers(notebook, /holds 4× the model states of/),
   },
   {
     notebook: '01-zero-memory',
-    sentence: 'What is held where must not change what is computed',
+    sentence: 'Where values are stored must not change the results',
     holds: (_, notebook) => titled(notebook, /have exactly equal losses over 2 common steps/) !== undefined,
   },
   {
     notebook: '02-fsdp-knobs',
-    sentence: '(loss, gradient norm) = 16',
+    sentence: '(loss, gradient norm) make 16',
     holds: (_, notebook) => answers(notebook, /one step takes 16 collectives/),
   },
   {
@@ -84,7 +84,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '06-claims',
-    sentence: 'this one stands on a formula',
+    sentence: 'this one is checked by a formula',
     holds: (outputs) => shows(outputs, /^This claim's evidence still holds$/),
   },
   {
