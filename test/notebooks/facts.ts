@@ -72,7 +72,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '03-offload-and-checkpoint',
-    sentence: 'The device falls by exactly 8 N / 2 bytes',
+    sentence: "The device's memory falls by exactly 8 N / 2 bytes",
     holds: (_, notebook) => {
       const rows = titled(notebook, /^device holds .* the states of offload/)?.rows ?? [];
       const optimizer = (run: string) =>
