@@ -50,13 +50,13 @@ export interface PlotlyFigure {
 
 /** Makes a figure. */
 export function createFigure(
-  given: Omit<FigureParts, 'quantities'> & { readonly quantities?: Quantities },
+  figure: Omit<FigureParts, 'quantities'> & { readonly quantities?: Quantities },
 ): Figure {
-  const parts = { quantities: {}, ...given };
+  const parts = { quantities: {}, ...figure };
   const { title, subtitle, table } = parts;
   return {
     ...parts,
-    withNote: (note) => createFigure(noted(parts, note)),
+    withNote: (note) => createFigure(addNote(parts, note)),
     toPlotly: () => plotlyOf(parts),
     toSvg: (theme = LIGHT) => toSvg(parts, theme),
     toPng: (theme = LIGHT) => toPng(toSvg(parts, theme)),
@@ -93,7 +93,7 @@ function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<strin
 
 const NOTE_HEIGHT = 16;
 
-function noted(parts: FigureParts, note: string): FigureParts {
+function addNote(parts: FigureParts, note: string): FigureParts {
   const { layout, subtitle } = parts;
   const top = (layout.margin?.t ?? MARGIN.t) + NOTE_HEIGHT;
   return {

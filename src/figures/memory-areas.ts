@@ -25,7 +25,7 @@ export function causeAreas(
   { bytes, time }: MemoryScales,
   { maxPoints, extra = '' }: { readonly maxPoints: number; readonly extra?: string },
 ): ScatterTrace[] {
-  const curve = thinned(whole, maxPoints);
+  const curve = thinCurve(whole, maxPoints);
   return causesIn(whole).map((cause) => {
     const { color, pattern } = CAUSE_FILL[cause];
     const points = pointsOf(curve, curve.byCause[cause], { bytes, time });
@@ -48,7 +48,7 @@ export function causeAreas(
 
 /** Draws a rank's total over time as a dotted line. */
 export function totalLine(whole: MemoryOverTime, rank: number, scales: MemoryScales, maxPoints: number) {
-  const curve = thinned(whole, maxPoints);
+  const curve = thinCurve(whole, maxPoints);
   const units = [scales.bytes.unit, scales.time.unit] as const;
   const hovertemplate = `<b>rank ${rank}</b> %{y:.2f} ${units[0]} at %{x:.2f} ${units[1]}<extra></extra>`;
   const spec = { ...DOTTED, width: 1.1, shape: 'hv' } as const;
@@ -79,7 +79,7 @@ export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonl
  * Reduces a curve to about `maxPoints` points: of each interval of time, the moment with the most bytes, so that the
  * peak is exact. Shorter curves are returned unchanged.
  */
-function thinned(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
+function thinCurve(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   const { seconds, total } = curve;
   if (seconds.length <= maxPoints) return curve;
   const perSecond = (maxPoints - 2) / (seconds.at(-1) || 1);

@@ -78,7 +78,7 @@ function shownAsTable(frame: DataFrame): DataFrame {
   return frame;
 }
 
-function shown(column: Column, row: TableRow): string {
+function cellText(column: Column, row: TableRow): string {
   const value = row[column.key] ?? null;
   if (column.format) return column.format(value);
   if (value === null) return '—';
@@ -112,7 +112,7 @@ function csvOf(keys: readonly string[], rows: readonly TableRow[]): string {
 function textOf({ title, columns, rows }: Table, maxRows: number): string {
   const shownRows = rows.slice(0, maxRows);
   const padded = columns.map((column) => {
-    const cells = [column.title ?? column.key, ...shownRows.map((row) => shown(column, row))];
+    const cells = [column.title ?? column.key, ...shownRows.map((row) => cellText(column, row))];
     const width = Math.max(...cells.map((cell) => cell.length));
     const isAtRight = isRight(column, rows);
     return cells.map((cell) => (isAtRight ? cell.padStart(width) : cell.padEnd(width)));
@@ -145,7 +145,7 @@ function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
     return `<tr style="${tag === 'th' ? LINE : 'background:none'}">${cells.join('')}</tr>`;
   };
   const heads = columns.map((column) => column.title ?? column.key);
-  const body = rows.slice(0, maxRows).map((row) => columns.map((column) => shown(column, row)));
+  const body = rows.slice(0, maxRows).map((row) => columns.map((column) => cellText(column, row)));
   const caption = `<caption style="text-align:left;font-weight:600;padding:0 0 4px;color:inherit">${escapeHtml(title)}</caption>`;
   return (
     `<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">${title === '' ? '' : caption}` +

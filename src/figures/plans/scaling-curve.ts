@@ -78,7 +78,7 @@ function placeOf({ series, measured = [], documented = [], quantity }: ScalingVi
   const low = isLog ? Math.min(...values) : Math.min(...values, high - LEAST_SPAN);
   const pad = (high - low) * 0.08 || 1;
   return {
-    counts: thinned([...new Set(all)].sort((a, b) => a - b)),
+    counts: thinCounts([...new Set(all)].sort((a, b) => a - b)),
     across: logRange(all, 0.04),
     up: isLog ? logRange(values, 0.06) : [Math.max(0, low - pad), high + pad],
     x: log10,
@@ -90,9 +90,9 @@ function placeOf({ series, measured = [], documented = [], quantity }: ScalingVi
 const LEAST_SPAN = 25;
 
 /** Drops every second count until there are at most ten. */
-function thinned(counts: readonly number[]): readonly number[] {
+function thinCounts(counts: readonly number[]): readonly number[] {
   if (counts.length <= 10) return counts;
-  return thinned(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));
+  return thinCounts(counts.filter((_, i) => (counts.length - 1 - i) % 2 === 0));
 }
 
 function yAxis({ quantity }: ScalingView, { up }: Place): Axis {
@@ -109,7 +109,7 @@ function yAxis({ quantity }: ScalingView, { up }: Place): Axis {
 }
 
 /** Returns a colour, as '#2362AC', with an opacity. */
-function faded(hex: string, opacity: number): string {
+function withOpacity(hex: string, opacity: number): string {
   const channels = [1, 3, 5].map((at) => Number.parseInt(hex.slice(at, at + 2), 16));
   return `rgba(${channels.join(',')},${opacity})`;
 }
@@ -118,7 +118,7 @@ function interval({ points }: ScalingSeries, i: number, numSeries: number, { x, 
   if (points.every(({ value }) => value.low === value.high)) return [];
   const at = points.map(({ count }) => x(count));
   const [low, high] = [points.map(({ value }) => y(value.low)), points.map(({ value }) => y(value.high))];
-  return [band(at, low, high, faded(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
+  return [band(at, low, high, withOpacity(lineColor(i), numSeries > 1 ? 0.09 : 0.16))];
 }
 
 /** Draws linear speed-up from the first point. */
