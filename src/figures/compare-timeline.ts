@@ -147,7 +147,7 @@ function mostlyOf({ times: { waits } }: TimelineCase): string {
   return mostlyFor(byWaitKind((kind) => waits[kind].median));
 }
 
-/** Returns the numbers to guess; one is the share of the first run's waits that the best other run does not have. */
+/** Returns the numbers to guess, such as the share of the first run's waits that the best of the other runs removed. */
 function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const wire = { wireRatio: wireRatio(cases.map(({ wireBytes }) => wireBytes)) };
   const [first, second, ...rest] = cases;

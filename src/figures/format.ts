@@ -34,7 +34,7 @@ export function short(value: number): string {
   return text.replace('-', '−');
 }
 
-/** Formats a share from 0 to 1 as a percentage, in figures' markup; it never rounds to 0% or 100% what is not. */
+/** Formats a share from 0 to 1 as a percentage, in figures' markup; only 0 is '0%', and only 1 is '100%'. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.5) return '&lt;1%';

@@ -51,7 +51,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  // Room for the whole of the first and last marker.
+  // Leaves room for whole markers at both ends.
   const margin = (lastStep - firstStep) * 0.015;
   const notes = shown.length === 1 ? shown.map(lastLoss) : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({

@@ -23,9 +23,7 @@ export function memoryFigure(run: RunView, { over, space, rank, step }: MemoryOp
     throw new ConfigError(`run.memory() has no figure over '${String(over)}'; it has 'time' and 'ranks'`);
   }
   if (space !== undefined && space !== 'device' && space !== 'both') {
-    throw new ConfigError(
-      `run.memory() has no figure of space '${String(space)}'; it has 'device' and 'both'`,
-    );
+    throw new ConfigError(`run.memory() has no space '${String(space)}'; it has 'device' and 'both'`);
   }
   if (space === 'both' && over === 'ranks') {
     throw new ConfigError("over: 'ranks' shows only the device; with space: 'both', set over: 'time'");

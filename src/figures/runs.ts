@@ -33,7 +33,7 @@ export function extremes<C>([first, ...rest]: Cases<C>, of: (one: C) => number):
   };
 }
 
-/** Returns the finding that a dry run differs from the measurement, which precedes any other; undefined if none differs. */
+/** Says that a dry run differs from the measurement; undefined if none differs. This finding precedes any other. */
 export function missedFinding(
   cases: readonly { readonly name: string; readonly residual: Bytes | null }[],
 ): string | undefined {

@@ -55,7 +55,7 @@ export function niceTicks(range: Range, count: number): number[] {
 
 /**
  * [Note: logarithmic axes] Figures draw log10 of a value on a linear axis whose ticks show the value. On plotly's logarithmic
- * axes, annotations and shapes have different coordinates; and so the static writer needs only one kind of axis.
+ * axes, annotations and shapes have different coordinates; and the static writer needs only one kind of axis.
  */
 export const log10 = Math.log10;
 

@@ -7,7 +7,7 @@ import { textWidth } from './text-width';
 /**
  * [Note: figure grammar] A figure is numbers, a finding and a plot: panels of marks in a frame. A panel is one pair of axes and
  * marks (`marks.ts`) in the units of these axes; `plot` binds marks to axes. Marks in shares of the whole picture (PAPER)
- * are above the panels. An axis's `domain` places its panel: side by side, below each other, or in a grid (`facets`).
+ * are drawn over the panels. An axis's `domain` places its panel: side by side, below each other, or in a grid (`facets`).
  */
 export interface Layer {
   readonly data?: readonly Trace[];

@@ -33,7 +33,7 @@ export interface StackPanel<K extends string> {
   readonly over?: Layer;
 }
 
-/** The order and looks of segments, bottom to top. */
+/** The order of segments, bottom to top, and how they are drawn. */
 export interface StackStyle<K extends string> {
   readonly order: readonly K[];
   fillOf(key: K): Fill;

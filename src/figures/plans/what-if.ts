@@ -53,8 +53,7 @@ export function whatIfFigure(
   { capacityBytes, subtitle }: { readonly capacityBytes: Bytes; readonly subtitle: string },
 ): Figure {
   const settings = knobs.flatMap((one) => one.settings);
-  if (settings.length === 0)
-    throw new ConfigError('no knob to change; pass at least one knob with a setting');
+  if (settings.length === 0) throw new ConfigError('no knob to change; pass at least one with a setting');
   const longest = Math.max(...settings.map(({ seconds }) => seconds.high));
   const largest = Math.max(capacityBytes, ...settings.map(({ memoryBytes }) => memoryBytes.high));
   const [time, bytes] = [timeScale(longest), byteScale(largest)];
