@@ -183,7 +183,7 @@ function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean):
   return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
-/** Says how many bytes a rank receives per step; '' for a single run. */
+/** Says how much a rank receives per step; '' for a single run. */
 function bytesText(cases: Cases<TimelineCase>): string {
   const bytes = cases.map(({ wireBytes }) => wireBytes);
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
