@@ -1,4 +1,4 @@
-/** What a notebook imports: `import * as sl from 'shardlab'`. */
+/** The names that a notebook imports: `import * as sl from 'shardlab'`. */
 import { type Comparison, compareRuns } from './figures/compare';
 import type { Figure } from './figures/figure';
 import { checkExercise, type Verdict } from './job/notebook/exercises';
@@ -57,7 +57,7 @@ export type { StepResult } from './train/step-result';
 /** This installation's version. */
 export const version: string = readVersion();
 
-/** Stores a guess; the next figure with the quantity shows the guess and the answer. NaN means no guess. */
+/** Stores a guess of a quantity; the next figure of that quantity shows guess and answer. NaN means no guess. */
 export function guess(id: string, value?: number, of?: string): Guess {
   return sessionGuesses().guess(id, value, of);
 }

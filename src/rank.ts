@@ -27,28 +27,28 @@ const scope = currentRankScope();
 
 /** This process's index among all ranks, from 0. */
 export const rank = scope.rank;
-/** How many ranks the job has. */
+/** The number of ranks of the job. */
 export const worldSize = scope.worldSize;
 /** The group of all ranks. */
 export const group = scope.group;
 /** All ranks as a mesh of one axis, 'dp'. */
 export const mesh = scope.mesh;
-/** Collectives and groups as torch.distributed has them. */
+/** Collectives and groups, by the names of torch.distributed. */
 export const dist = scope.dist;
 /** Arranges all ranks in axes: `initDeviceMesh([2, 2], ['replicate', 'shard'])`. Throws: MESH. */
 export const initDeviceMesh = scope.initDeviceMesh;
 /** Optimizers, and the clipping of gradients. */
 export const optim = scope.optim;
-/** This rank's engine: its memory, and in what library matmuls run. */
+/** This rank's engine: it reports the rank's memory, and the library that runs its matmuls. */
 export const engine = scope.engine;
 /**
- * Runs a model to its loss with a recording; `.backward()` then leaves the gradients in the parameters or their shards, for
- * `optim` to use. Throws: SHAPE when the loss is not a float32 scalar.
+ * Runs a model up to its loss and records it; `.backward()` then writes the gradients into the parameters or their shards,
+ * where `optim` finds them. Throws: SHAPE when the loss is not a float32 scalar.
  */
 export const gradients = scope.gradients;
 /**
  * Makes a module, or a layer of tfjs, a unit of FSDP in place, and returns it: its parameters are sharded over the mesh,
- * gathered for its forward and backward, and freed after each. Units within are made first, the root last.
+ * gathered for its forward and backward, and freed after each. Call it on inner modules first, and on the root last.
  * Throws: CONFIG for an option that is unknown or has no meaning here. Source: torch.distributed.fsdp.fully_shard.
  * @example
  * const model = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
@@ -58,36 +58,36 @@ export const gradients = scope.gradients;
 export const fullyShard = scope.fullyShard;
 /** Replicates a module and averages its gradients, in buckets. Source: torch.nn.parallel.DistributedDataParallel. */
 export const DDP = scope.DDP;
-/** FSDP1's wrapper, with its strategies, policies and static methods. Source: torch.distributed.fsdp. */
+/** The wrapper of FSDP1, and its strategies, policies and static methods. Source: torch.distributed.fsdp. */
 export const FSDP = scope.FSDP;
-/** As `FSDP`, by its long name. */
+/** The same as `FSDP`. */
 export const FullyShardedDataParallel = scope.FullyShardedDataParallel;
 /**
  * DDP and fullyShard in their simplest form, to read and compare: `naive.DDP(model)`, `naive.fullyShard(model)`. Each returns the
- * module. Throws: CONFIG where a strategy holds the model already.
+ * module. Throws: CONFIG if another strategy was already applied to the model.
  */
 export const naive = scope.naive;
-/** FSDP's arguments from FairScale's names; those without effect are warned of. */
+/** Converts FairScale's arguments to FSDP's, and warns about arguments that have no effect here. */
 export const fromFairScale = scope.fromFairScale;
-/** fully_shard's offload policy: shards lie on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
+/** The offload policy of fully_shard: shards are stored on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export const CPUOffloadPolicy = scope.CPUOffloadPolicy;
 /** Runs a layer's forward again in backward instead of storing its activations; changes the layer in place. */
 export const checkpointWrapper = scope.checkpointWrapper;
-/** Checkpoints layers of a model, by the forms of a config's activationCheckpointing; default all. */
+/** Checkpoints a model's layers, chosen as by a config's `activationCheckpointing`; default: all layers. */
 export const applyActivationCheckpointing = scope.applyActivationCheckpointing;
 /** A learning rate that warms up, then follows a cosine. Source: DeepSpeed's WarmupCosineLR. */
 export const WarmupCosineLR = scope.WarmupCosineLR;
 /** Scales the loss so that float16 gradients do not vanish. Source: torch.amp.GradScaler. */
 export const GradScaler = scope.GradScaler;
-/** Chooses one of several experts for each row. */
+/** A gate that chooses one of several experts for each row. */
 export const TemperatureGating = scope.TemperatureGating;
-/** Saves a model and its optimizer into a folder. Every rank calls it. Throws: IO, COLLECTIVE_MISSING. */
+/** Saves a model and its optimizer into a folder. Every rank must call it. Throws: IO, COLLECTIVE_MISSING. */
 export const saveCheckpoint = scope.saveCheckpoint;
-/** Loads a folder that any world and strategy saved. Every rank calls it. Throws: IO, SHAPE. */
+/** Loads a saved folder; it may come from another world size and strategy. Every rank must call it. Throws: IO, SHAPE. */
 export const loadCheckpoint = scope.loadCheckpoint;
-/** The units of a sharded model as a table, and what their gathers cost on a link. */
+/** Returns a table of a sharded model's units, and of the time that their all-gathers take on a link. */
 export const describe = scope.describe;
-/** Sends each row to the rank named for it; `back` returns them. Every rank calls it. */
+/** Sends each row to the rank that is given for it; `back` of the result returns rows. Every rank must call it. */
 export const sparseAllToAll = scope.sparseAllToAll;
-/** How far 16-bit reductions are from exact means, on made-up gradients. Every rank calls it. */
+/** Measures the error of 16-bit reductions, on synthetic gradients. Every rank must call it. */
 export const reductionError = scope.reductionError;

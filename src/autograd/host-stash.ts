@@ -13,20 +13,20 @@ interface Stashed {
 }
 
 /**
- * Activations that are on the host between forward and backward: those in lists of saved tensors, one array per buffer.
- * The device's buffer is freed when no other tensor uses it.
+ * Stores saved activations on the host between forward and backward, one array per buffer. The buffer on the device is
+ * freed if no other tensor uses it.
  */
 export class HostStash {
   readonly #engine: Engine;
   readonly #stashed: Stashed[] = [];
-  /** A buffer that is on its way back. */
+  /** The buffer on the device to which an array is being copied; freed if that is interrupted. */
   #arriving: tf.Tensor | null = null;
 
   constructor(engine: Engine) {
     this.#engine = engine;
   }
 
-  /** Moves activations to the host; tensors of other causes stay on the device. */
+  /** Moves the activations of these lists to the host; tensors with other causes are not moved. */
   put(lists: readonly tf.Tensor[][]): void {
     const byBuffer = new Map<object, Stashed>();
     for (const tensors of lists) {
@@ -45,7 +45,7 @@ export class HostStash {
     }
   }
 
-  /** Puts all activations back into the lists, in new buffers. */
+  /** Copies all activations back to the device, into new buffers, and puts them into the lists. */
   fetch(): void {
     for (let stashed = this.#stashed.at(-1); stashed !== undefined; stashed = this.#stashed.at(-1)) {
       this.#copyIn(stashed);
@@ -60,7 +60,7 @@ export class HostStash {
   }
 
   #copyOut(tensor: tf.Tensor, tag: Tag): Stashed {
-    // The engine has no other types.
+    // The engine has no other dtypes.
     const dtype = tensor.dtype as DType;
     const array = this.#engine.host.allocate(tensor.size, tag, dtype);
     this.#engine.host.fromDevice(tensor, 0, tensor.size, array, 0);

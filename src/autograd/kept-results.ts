@@ -5,23 +5,23 @@ import * as tf from '../core/tf';
 
 interface Kept {
   readonly kernelName: string;
-  /** Empty once it is known that no operation needs them. */
+  /** The stored results; empty if no operation needs them. */
   readonly outputs: tf.Tensor[];
-  /** Buffers of the outputs. */
+  /** The buffers of the outputs. */
   readonly buffers: readonly object[];
   readonly shapes: readonly number[][];
-  /** Sum of squares of the values that the operation read. */
+  /** The sum of squares of the operation's inputs. */
   readonly sumOfSquares: number;
 }
 
 /**
- * Results of a region's chosen kernels. The first forward stores them; the second forward gets them back in the order
- * of their calls, and does not run these kernels. Source: torch's create_selective_checkpoint_contexts.
+ * The results of a region's chosen kernels. The first forward stores them; the second forward gets them in the order of
+ * the calls, and does not run these kernels. Source: torch's create_selective_checkpoint_contexts.
  *
- * [Note: results that nobody reads] A block's last matmul is read by the addition after it, and no gradient in the
- * block reads that sum, so storing it would be useless. Such results are released at the end of the first forward; the
- * second forward gets NaN in their place, and so do all values that are computed from them. Then the region's own
- * result cannot be compared; the inputs of the chosen kernels are compared instead.
+ * [Note: results that nobody reads] Only an addition reads the result of a block's last matmul, and its gradient does not
+ * need values, so storing that result would be useless. Such results are released at the end of the first forward. In the
+ * second forward, they are NaN, and so are all values that are computed from them. The results of the two forwards then
+ * cannot be compared; instead, the inputs of the chosen kernels are compared.
  */
 export class KeptResults {
   readonly #engine: Engine;
@@ -38,12 +38,12 @@ export class KeptResults {
     this.#endWatch = watchHostReads((buffer) => this.#reads.noteByCode(buffer));
   }
 
-  /** The stored tensors; the caller may replace entries by tensors of the same values. */
+  /** The stored tensors; the caller may replace entries by tensors that have the same values. */
   get slots(): readonly tf.Tensor[][] {
     return this.#kept.map(({ outputs }) => outputs);
   }
 
-  /** Stores an operation's outputs if its kernel is chosen. `saved`: tensors whose values its gradient reads. */
+  /** Stores an operation's outputs if its kernel is chosen. `saved`: the tensors whose values its gradient reads. */
   note(node: TapeNode, inputs: readonly tf.Tensor[], saved: readonly tf.Tensor[]): void {
     const { kernelName, outputs } = node;
     const isKept = this.#kernels.has(kernelName);
@@ -66,12 +66,12 @@ export class KeptResults {
     }
   }
 
-  /** Whether the second forward must give the first one's result. [Note: results that nobody reads] */
+  /** Whether the two forwards must have equal results. [Note: results that nobody reads] */
   get isValueRead(): boolean {
     return this.#isValueRead;
   }
 
-  /** Called with the first forward's result: releases the tensors that no operation will read. */
+  /** Ends the first forward: releases the tensors that no operation will read. `value` is the forward's result. */
   settle(value: tf.Tensor): void {
     this.#endWatch();
     const needed = this.#reads.needed();
@@ -83,8 +83,8 @@ export class KeptResults {
   }
 
   /**
-   * In the second forward: the outputs of a kernel's next call, recorded as if the kernel had run. Throws: ENGINE when
-   * another kernel was next, or when it reads other values.
+   * Returns, in the second forward, the stored outputs of a kernel's next call, and records the call. Throws: ENGINE if the
+   * first forward called another kernel here, or if the kernel's inputs differ.
    */
   readonly giveBack = (
     kernelName: string,
@@ -96,8 +96,8 @@ export class KeptResults {
     if (kept?.kernelName !== kernelName) {
       throw new ShardlabError(
         'ENGINE',
-        `The second forward of a checkpointed module called ${kernelName} where its first called ` +
-          `${kept?.kernelName ?? 'nothing more'}. It must call the same operations both times.`,
+        `The second forward of a checkpointed module called ${kernelName}, but at this point its first forward called ` +
+          `${kept?.kernelName ?? 'nothing more'}. A module must call the same operations both times.`,
       );
     }
     this.#requireSameInputs(kept, inputs);
@@ -112,14 +112,14 @@ export class KeptResults {
     return outputs.length === 1 ? outputs[0] : outputs;
   };
 
-  /** Called at the end of the second forward. Throws: ENGINE when it did not call some of the kernels. */
+  /** Must be called when the second forward ends. Throws: ENGINE if it called fewer chosen kernels than the first forward. */
   requireAllGiven(): void {
     const missing = this.#kept[this.#next];
     if (missing === undefined) return;
     throw new ShardlabError(
       'ENGINE',
-      `The second forward of a checkpointed module ended before ${missing.kernelName}, which its first called. It must ` +
-        'call the same operations both times.',
+      `The second forward of a checkpointed module ended before ${missing.kernelName}, which its first forward called. ` +
+        'A module must call the same operations both times.',
     );
   }
 
@@ -130,12 +130,12 @@ export class KeptResults {
 
   #requireSameInputs({ kernelName, sumOfSquares }: Kept, inputs: tf.NamedTensorMap): void {
     const sum = this.#sumOfSquares(Object.values(inputs));
-    // Also NaN if it is computed from a result that nobody reads.
+    // A sum is also NaN if it is computed from a result that nobody reads.
     if (sum === sumOfSquares || Number.isNaN(sum) || Number.isNaN(sumOfSquares)) return;
     throw new ShardlabError(
       'ENGINE',
       `The second forward of a checkpointed module gave ${kernelName} values with the sum of squares ${sum}, the first ` +
-        `${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
+        `forward ${sumOfSquares}. A checkpointed module must compute the same both times: give its random operations a seed, and ` +
         'let it change no state.',
     );
   }
@@ -148,7 +148,7 @@ export class KeptResults {
   }
 }
 
-/** Runs `work` as a kernel runs: nothing is recorded. */
+/** Runs `work` without recording, as tfjs runs a kernel. */
 function inKernel<T>(work: () => T): T {
   const state = tfjsState();
   state.kernelDepth++;
@@ -160,7 +160,7 @@ function inKernel<T>(work: () => T): T {
 }
 
 /**
- * The tape node that tfjs would make for an operation. Source: tfjs-core 4.22, Engine.getTensorsForGradient and
+ * Makes the same tape node as tfjs would make for an operation. Source: tfjs-core 4.22, Engine.getTensorsForGradient and
  * addTapeNode.
  */
 function nodeOf(
@@ -197,9 +197,9 @@ interface Operation {
 }
 
 /**
- * Which values of a region's first forward are needed again: values that gradients read, inputs of the operations that
- * recompute these values, and values that model code itself read. Values are identified by their buffers, because views
- * share buffers.
+ * Finds the values of a region's first forward that are needed again: values that gradients read, inputs of operations
+ * that recompute such values, and values that model code read (dataSync). Values are identified by their buffers, because
+ * views share buffers.
  */
 class Reads {
   readonly #operations: Operation[] = [];
@@ -208,7 +208,7 @@ class Reads {
   /** `saved`: the saved tensors whose values the operation's gradient reads. */
   note(node: TapeNode, inputs: readonly tf.Tensor[], saved: readonly tf.Tensor[], runsAgain: boolean): void {
     const { kernelName, outputs } = node;
-    // tfjs returns undefined if there is none, as for tf.customGrad, whose gradient may use any tensor.
+    // tfjs returns undefined if a kernel has no gradient, such as tf.customGrad, whose gradient may read any tensor.
     const isKnown = (tf.getGradient(kernelName) as tf.GradConfig | undefined) !== undefined;
     this.#operations.push({
       inputs: buffersOf(inputs),

@@ -9,10 +9,10 @@ export interface Leaf {
   /** Full name of the owning module, for tags. */
   readonly module: string;
   readonly requiresGrad: boolean;
-  /** The unit whose backward takes the gradient; null: the parameter is loose, and its gradient goes to `grad`. */
+  /** The unit whose backward gets the gradient; null: the parameter is loose, and its gradient is added to `grad`. */
   readonly unit: string | null;
   grad: tf.Tensor | null;
-  /** Whether this tensor holds the parameter's values now. */
+  /** Whether this tensor is the parameter's current tensor. */
   isIn(tensor: tf.Tensor): boolean;
 }
 
@@ -22,14 +22,14 @@ interface Marked {
   [LEAF]?: Leaf;
 }
 
-/** Marks a tensor as holding a parameter's values. */
+/** Marks a tensor as the tensor of a parameter. */
 export function markLeaf(tensor: tf.Tensor, leaf: Leaf): void {
   (tensor as Marked)[LEAF] = leaf;
 }
 
 /**
- * The parameter whose values a tensor holds now, if the parameter trains. A trainable tfjs variable counts as a
- * parameter too, until a module takes it over with its gradient.
+ * Returns the parameter whose current tensor this is, if the parameter requires a gradient. A trainable tfjs variable
+ * counts as a parameter too, until a module makes a parameter of it.
  */
 export function leafOf(tensor: tf.Tensor): Leaf | undefined {
   const leaf = (tensor as Marked)[LEAF];
@@ -49,8 +49,8 @@ export function leafOf(tensor: tf.Tensor): Leaf | undefined {
 }
 
 /**
- * Adds a gradient to a parameter's gradient, and takes ownership of it. `declared`: the type to which its values are
- * rounded, if any.
+ * Adds `grad` to a parameter's gradient, and takes ownership of `grad`. `declared`: the 16-bit dtype to which its values
+ * are rounded, if any.
  */
 export function accumulateGrad(
   engine: Engine,

@@ -6,8 +6,8 @@ import { type Forward, recordForward } from './region-call';
 import { backward } from './tape';
 
 /**
- * Runs a part of a model whose saved activations are on the host from the end of its forward to the beginning of its
- * backward. Outside of `gradients` it is inference. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
+ * Runs a part of a model, and stores its saved activations on the host from the end of its forward to the start of its
+ * backward. Outside of `gradients`, it only runs forward. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
  * Throws: ENGINE inside tf.grads.
  */
 export function runOffloaded(
@@ -45,7 +45,7 @@ export function runOffloaded(
   return value;
 }
 
-/** The lists of saved tensors of all operations, including operations within units. */
+/** Returns the lists of saved tensors of all operations, including operations inside units. */
 function savedIn(tape: Recording): tf.Tensor[][] {
   const lists: tf.Tensor[][] = [];
   tape.forEach(({ saved, inner }: RecordedNode) => {

@@ -1,7 +1,7 @@
 import { untracked } from '../backend/tfjs-state';
 import * as tf from '../core/tf';
 
-/** A slot in an operation's saved tensors that belongs to a parameter. */
+/** A slot in an operation's saved tensors whose tensor, a view of a parameter, was disposed. */
 interface Hole {
   readonly saved: tf.Tensor[];
   readonly slot: number;
@@ -10,13 +10,13 @@ interface Hole {
 }
 
 /**
- * A unit's parameters during one forward and backward. Tensors that operations save from them are released at once, so
- * that the unit can free its parameters after forward. Before backward, the slots are filled again from the current
- * parameters.
+ * A unit's parameters during one forward and backward. When an operation saves a parameter, the saved tensor is disposed
+ * at once, so that the unit can free its parameters after forward. Before backward, these slots are filled with views of
+ * the current parameters.
  */
 export class ParameterSet {
   readonly #current: () => readonly tf.Tensor[];
-  /** Parameter indices by tensor id and by buffer, as in forward. */
+  /** The parameters' indices, by the id and by the buffer of their tensors in forward. */
   readonly #byId = new Map<number, number>();
   readonly #byBuffer = new Map<object, number>();
   #holes: Hole[] = [];
@@ -29,18 +29,18 @@ export class ParameterSet {
     });
   }
 
-  /** The parameters' ids in forward. */
+  /** The ids of the parameters' tensors in forward. */
   get ids(): Iterable<number> {
     return this.#byId.keys();
   }
 
-  /** The current tensor of the parameter that had this id in forward; undefined for other tensors. */
+  /** Returns the current tensor of the parameter whose tensor had this id in forward; undefined for other tensors. */
   now(id: number): tf.Tensor | undefined {
     const index = this.#byId.get(id);
     return index === undefined ? undefined : this.#current()[index];
   }
 
-  /** Disposes a saved tensor if it has a parameter's buffer; `fill` puts it back. */
+  /** Disposes a saved tensor if it has a parameter's buffer, and returns whether it did; `fill` puts a view in its place. */
   leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     const index = this.#byBuffer.get(tensor.dataId);
     if (index === undefined) return false;
@@ -62,7 +62,7 @@ export class ParameterSet {
     });
   }
 
-  /** Gradients in the order of the parameters; null for a parameter without one. */
+  /** Returns the gradients in the order of the parameters; null for a parameter without a gradient. */
   pick(gradients: ReadonlyMap<number, tf.Tensor>): (tf.Tensor | null)[] {
     const picked: (tf.Tensor | null)[] = this.#current().map(() => null);
     for (const [id, index] of this.#byId) picked[index] = gradients.get(id) ?? null;

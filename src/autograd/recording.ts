@@ -24,50 +24,50 @@ const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
   'Sum',
 ]);
 
-/** Gradients by tensor id; the code that removes one owns it. */
+/** Gradients by tensor id; code that removes a gradient from the map owns it. */
 export type Gradients = Map<number, tf.Tensor>;
 
-/** A recorded operation; a whole unit or region as one operation can be released without its backward. */
+/** A recorded operation. A whole unit or region is one operation too; `release` frees its tensors without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
   /** The recording of a unit's or region's own operations. */
   readonly inner?: Recording;
-  /** In place of `gradient`: runs backward on the gradients so far, and adds to them. */
+  /** Runs backward in place of `gradient`, on the map of all gradients so far, to which it adds. */
   resume?(dys: readonly (tf.Tensor | null)[], gradients: Gradients): void;
 }
 
 /**
- * How operations are recorded. keep: their backward follows. A sieve: forward will run again before its backward, so
- * only the inputs of that second forward are noted. replay: that second forward; parameters of enclosing units are
- * whole.
+ * How operations are recorded. 'keep': for their backward. A sieve: forward will run again before backward, so only the
+ * tensors that this second forward needs are noted. 'replay': this is the second forward; parameters of enclosing units
+ * are whole.
  */
 export type RecordingMode = 'keep' | 'replay' | Sieve;
 
-/** Shared by the recordings of one pass: the owner of each parameter's tensor. */
+/** The unit that owns each parameter, by the id of its tensor; the recordings of one pass share this map. */
 export type Owners = Map<number, string>;
 
 /**
- * The operations of one forward through which a gradient flows. The tfjs engine pushes its nodes here instead of on its
- * own tape. Saved tensors become activations; saved tensors that alias a unit's parameter become holes.
+ * The operations of one forward through which a gradient flows. The tfjs engine pushes its nodes here in place of its own
+ * tape. Saved tensors get the cause 'activation'; saved views of a unit's parameter are disposed (see `ParameterSet`).
  */
 export class Recording extends Array<RecordedNode> {
   readonly engine: Engine;
   readonly parent: Recording | null;
   readonly owners: Owners;
   readonly parameters: ParameterSet | null;
-  /** null: operations are recorded. */
+  /** The notes, if forward will run again; null: operations are recorded. */
   readonly sieve: Sieve | null;
   /** Whether this is part of a second forward. */
   readonly isReplayed: boolean;
-  /** In the outermost recording: the loose parameters that were used, by their tensors' ids. */
+  /** The loose parameters that were used, by their tensors' ids; only in the outermost recording. */
   readonly loose = new Map<number, Leaf>();
-  /** Tensors of enclosing recordings that were used here, by id. */
+  /** Tensors of enclosing recordings that operations here used, by id. */
   readonly captured = new Map<number, tf.Tensor>();
   /** The number of open tidy scopes when the recording began. */
   scopeDepth = 0;
-  /** The gradients of a backward in progress; released if it is cut off. */
+  /** The gradients of a backward in progress; released if it is interrupted. */
   inFlight: Gradients | null = null;
-  /** Other things to release if work in progress is cut off, because `finally` does not run then. */
+  /** Other objects to release if work in progress is interrupted, because `finally` does not run then. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
   readonly #leaves = new Set<number>();
@@ -101,12 +101,12 @@ export class Recording extends Array<RecordedNode> {
     this.#flowing.add(tensor.id);
   }
 
-  /** True when the tensor came from outside, not from a recorded operation. */
+  /** Whether gradients are needed for the tensor but no operation of this recording made it. */
   isLeaf(tensor: tf.Tensor): boolean {
     return this.#leaves.has(tensor.id) || this.captured.has(tensor.id);
   }
 
-  /** True when a gradient with respect to the tensor is needed. */
+  /** Whether a gradient with respect to the tensor is needed. */
   flows(tensor: tf.Tensor): boolean {
     if (this.#flowing.has(tensor.id)) return true;
     if (this.parent === null) return this.#isLoose(tensor);
@@ -124,30 +124,30 @@ export class Recording extends Array<RecordedNode> {
     return this.length;
   }
 
-  /** Adds an operation that is not tfjs's: a whole unit or region. */
+  /** Adds a whole unit or region as one operation. */
   addUnit(node: RecordedNode): void {
     for (const output of node.outputs) this.#flowing.add(output.id);
     super.push(node);
   }
 
-  /** For a sieve: adds a unit whose forward, also a sieve, has ended. */
+  /** Adds the notes of a unit inside, when its forward has ended; both recordings have a sieve. */
   absorb(unit: Recording, value: tf.Tensor): void {
     if (unit.flows(value)) this.#flowing.add(value.id);
     if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, value);
     unit.release();
   }
 
-  /** The depth at which the tidy scopes of this pass, or of this second forward, begin. */
+  /** The number of tidy scopes that were open when this pass, or this second forward, began. */
   get firstScope(): number {
     return this.#isReplay || this.parent === null ? this.scopeDepth : this.parent.firstScope;
   }
 
-  /** The current tensor of an enclosing unit's parameter, by its id in forward; undefined for other tensors. */
+  /** Returns the current tensor of an enclosing unit's parameter, by its id in forward; undefined for other tensors. */
   parameterNow(id: number): tf.Tensor | undefined {
     return this.parameters?.now(id) ?? this.parent?.parameterNow(id);
   }
 
-  /** Same as `release`. */
+  /** Does the same as `release`. */
   dispose(): void {
     this.release();
   }
@@ -166,7 +166,7 @@ export class Recording extends Array<RecordedNode> {
 
   #add(node: RecordedNode, isInner: boolean): void {
     const inputs = Object.values(node.inputs).filter((input) => input != null);
-    // Checks every input, so that all captures are noted.
+    // All inputs are checked (`some` would stop early), so that all captures are noted.
     const isNeeded = inputs.map((input) => this.#asks(input, node)).includes(true);
     if (isNeeded)
       for (const output of node.outputs) if (output.dtype === 'float32') this.#flowing.add(output.id);
@@ -178,7 +178,7 @@ export class Recording extends Array<RecordedNode> {
     super.push(node);
   }
 
-  /** Notes an operation that is not recorded. */
+  /** Disposes an operation's saved tensors, and notes the operation in the sieve, if there is one. */
   #sift(node: RecordedNode, inputs: readonly tf.Tensor[], isNeeded: boolean): void {
     const { saved = [] } = node;
     const read = !isNeeded || SAVED_FOR_SHAPE.has(node.kernelName) ? [] : saved;
@@ -195,18 +195,18 @@ export class Recording extends Array<RecordedNode> {
     for (const tensor of saved ?? []) tensor.dispose();
     throw new ShardlabError(
       'ENGINE',
-      `A parameter of unit '${owner}' is used outside of it, where its gradient would be lost. Make it a parameter of ` +
+      `A parameter of unit '${owner}' is used outside of this unit, so its gradient would be lost. Make it a parameter of ` +
         `a unit around all of its uses (leave it out of '${owner}').`,
     );
   }
 
-  /** A parameter without a unit is a leaf of the pass. */
+  /** Whether a tensor is a loose parameter; makes it a leaf of the pass. */
   #isLoose(tensor: tf.Tensor): boolean {
     const leaf = leafOf(tensor);
     if (leaf === undefined || leaf.unit !== null) return false;
     this.loose.set(tensor.id, leaf);
     this.addLeaf(tensor);
-    // The tensor was made in a cell, or here when it was first read.
+    // The tensor has another tag if a cell made it, or if its first read made it just now.
     if (this.engine.tagOf(tensor).cause !== 'param.full')
       this.engine.retag(tensor, { cause: 'param.full', module: leaf.module });
     return true;
@@ -229,14 +229,14 @@ export class Recording extends Array<RecordedNode> {
   #leaveHole(saved: tf.Tensor[], slot: number, tensor: tf.Tensor): boolean {
     for (let recording: Recording | null = this; recording !== null; recording = recording.parent) {
       if (recording.parameters?.leaveHole(saved, slot, tensor)) return true;
-      // The holes of units around a second forward were filled before that forward.
+      // Parameters of units around a second forward are whole until their backward ends, so their views may be saved.
       if (recording.#isReplay) return false;
     }
     return false;
   }
 }
 
-/** The active recording, or null if no gradient is needed. Throws: ENGINE inside tf.grads and similar functions. */
+/** Returns the active recording; null if no gradient is needed. Throws: ENGINE inside tf.grads and similar functions. */
 export function currentRecording(what: string): Recording | null {
   const { activeTape, gradientDepth, kernelDepth } = tfjsState();
   if (gradientDepth === 0 || kernelDepth > 0) return null;

@@ -5,11 +5,11 @@ import type { Recording } from './recording';
 import type { Meter } from './sieve';
 import { ownResult, record } from './tape';
 
-/** A part of a model whose forward runs again in backward, so its operations need not save tensors. */
+/** A part of a model whose forward runs again in backward, so that its operations need not save tensors. */
 export interface Region {
   /** The module's full name, for tags. */
   readonly module: string;
-  /** Kernels whose results are stored, and which do not run again. Default: none. */
+  /** Kernels that do not run again, because their results are stored. Default: none. */
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
   /** Whether the stored tensors are on the host between the two forwards. Default false. */
   readonly offload?: boolean | undefined;
@@ -28,11 +28,11 @@ export interface RegionCall {
   readonly outer: Recording;
   readonly forward: Forward;
   readonly inputs: readonly tf.Tensor[];
-  /** The tag of tensors made in the second forward and in backward. */
+  /** The tag of tensors that the second forward and backward make. */
   readonly tag: Tag;
 }
 
-/** Runs a region's forward on a tape, with `leaves` among its inputs: by default those through which gradients flow. */
+/** Runs forward on a tape. `leaves` are the inputs that need gradients; default: those through which gradients flow. */
 export function recordForward(
   tape: Recording,
   forward: Forward,

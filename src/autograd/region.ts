@@ -7,16 +7,16 @@ import { HeldInputs, SecondForward } from './second-forward';
 import { Sieve } from './sieve';
 
 /**
- * Runs a region. In `gradients` it stores its inputs and the results of chosen kernels; elsewhere it is inference.
- * `forward` must be the same computation both times. Source: torch.utils.checkpoint, use_reentrant=False.
+ * Runs a region. Inside `gradients`, it stores its inputs and the results of chosen kernels; elsewhere, it only runs
+ * forward. `forward` must compute the same both times. Source: torch.utils.checkpoint, use_reentrant=False.
  *
- * [Note: checkpointed regions] The first forward runs on a sieve: a recording that finds the tensors on which the
- * region depends, and stores nothing. In backward, the forward is replayed on an inner recording, and backward runs
- * through it at once, on the same gradients. So sums are added in the same order as without regions, and gradients are
- * equal to the bit. Between the two forwards, parameters of an enclosing unit may have been freed and gathered into
- * other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region runs its
- * hooks again with the phase 'recompute'. A region inside a region is a plain part of it until the outer region
- * replays. Throws: ENGINE inside tf.grads; in backward, when the second forward differs from the first.
+ * [Note: checkpointed regions] The first forward runs on a recording with a sieve, which saves no operations; it only
+ * finds the tensors on which the region depends. In backward, forward runs again on an inner recording, and backward runs
+ * through this recording at once. It adds to the gradients so far, so sums are added in the same order as without
+ * regions, and gradients are equal to the bit. Between the two forwards, an enclosing unit may free its parameters and
+ * gather them into other tensors, so gradients are assigned by the parameter's index in its unit. A unit inside the region
+ * runs its hooks again with the phase 'recompute'. A region inside a region has no effect in the outer region's first
+ * forward. Throws: ENGINE inside tf.grads; in backward, if the second forward differs from the first.
  */
 export function runRegion(
   engine: Engine,
@@ -36,7 +36,7 @@ export function runRegion(
     results?.settle(value);
     if (tape.flows(value)) {
       outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
-      // From here on the node owns everything.
+      // The node owns the stored tensors now.
       tape.unfinished.clear();
     }
     return value;

@@ -8,17 +8,18 @@ import { type RegionCall, recordForward } from './region-call';
 import type { Surroundings } from './sieve';
 import { backward } from './tape';
 
-/** The tensors that a region keeps between its two forwards. */
+/** The tensors that a region stores between its two forwards. */
 export class HeldInputs {
   readonly results: KeptResults | null;
   readonly #call: RegionCall;
   readonly #stash: HostStash | null;
   readonly #ids: number[] = [];
   /**
-   * Views of inputs, because callers may dispose the inputs; but not views of units' parameters, which must be freed.
+   * Views of inputs, because callers may dispose the inputs. There are no views of units' parameters, because a view would
+   * prevent that their buffers are freed.
    */
   readonly #views: tf.Tensor[] = [];
-  /** Tensors that forward read and that tidy scopes would dispose before backward. */
+  /** Tensors that forward read and that a tidy scope would otherwise dispose before backward. */
   readonly #lent: tf.Tensor[] = [];
 
   constructor(call: RegionCall, results: KeptResults | null) {
@@ -27,7 +28,7 @@ export class HeldInputs {
     this.#stash = call.region.offload === true ? new HostStash(call.engine) : null;
   }
 
-  /** Called at the end of the first forward. */
+  /** Stores the tensors, at the end of the first forward. */
   hold(surroundings: Surroundings): void {
     const { engine, region, outer, inputs } = this.#call;
     for (const input of inputs) {
@@ -47,12 +48,12 @@ export class HeldInputs {
     this.#stash?.put([this.#views, ...(this.results?.slots ?? [])]);
   }
 
-  /** Called at the start of the second forward: tensors on the host return to the device. */
+  /** Copies tensors on the host back to the device, at the start of the second forward. */
   fetch(): void {
     this.#stash?.fetch();
   }
 
-  /** The current tensor of an input: a parameter's new tensor, or the view of a disposed input. */
+  /** Returns the current tensor of an input: a parameter's new tensor, or the view of a disposed input. */
   now(input: tf.Tensor): tf.Tensor {
     const tensor = this.#call.outer.parameterNow(input.id) ?? input;
     return tensor.isDisposed ? (this.#views[this.#ids.indexOf(input.id)] ?? tensor) : tensor;
@@ -69,12 +70,12 @@ export class HeldInputs {
 export interface FirstForward {
   /** Ids of the tensors with respect to which gradients are computed. */
   readonly sources: readonly number[];
-  /** Shape of the result. */
+  /** The shape of the result. */
   readonly shape: readonly number[];
   readonly sumOfSquares: number;
 }
 
-/** A region's second forward, and backward through it; once. See [Note: checkpointed regions]. */
+/** A region's second forward, and backward through it; both run only once. See [Note: checkpointed regions]. */
 export class SecondForward {
   readonly #call: RegionCall;
   readonly #held: HeldInputs;
@@ -88,7 +89,7 @@ export class SecondForward {
     this.#first = first;
   }
 
-  /** Adds the region's gradients to those so far; `dy` is consumed. */
+  /** Runs forward again, then backward, and adds the region's gradients to `gradients`; takes ownership of `dy`. */
   resume(dy: tf.Tensor, gradients: Gradients): void {
     const { engine, outer, region, tag } = this.#call;
     const tape = new Recording(engine, outer, outer.owners, null, 'replay');
@@ -106,7 +107,7 @@ export class SecondForward {
     for (const [before, now] of names) move(inner, gradients, [[now, before]]);
   }
 
-  /** Releases all stored tensors, whether backward ran, failed, or was cut off. */
+  /** Releases all stored tensors, even if backward failed, was interrupted or did not run. */
   release(): void {
     this.#restore();
     this.#tape?.release();
@@ -114,7 +115,7 @@ export class SecondForward {
     this.#held.dispose();
   }
 
-  /** The ids that sources have now, by their ids in forward. */
+  /** Returns the current ids of the sources, by their ids in the first forward. */
   #names(): Map<number, number> {
     const { outer, inputs } = this.#call;
     const given = new Map(inputs.map((input) => [input.id, this.#held.now(input)]));
@@ -123,7 +124,7 @@ export class SecondForward {
     );
   }
 
-  /** Runs forward on `tape`; gives the id of its result. */
+  /** Runs forward on `tape`; returns the id of its result. */
   #forward(tape: Recording, names: ReadonlyMap<number, number>): number {
     const { forward, inputs } = this.#call;
     const given = inputs.map((input) => this.#held.now(input));
@@ -132,13 +133,13 @@ export class SecondForward {
     const known = new Set(names.values());
     const isKnown = [...tape.captured.keys()].every((id) => known.has(id));
     this.#requireEqual(value, isKnown && tape.flows(value));
-    // Operations have saved what they need of these tensors.
+    // The operations have saved the tensors that they need.
     value.dispose();
     this.#held.dispose();
     return value.id;
   }
 
-  /** Adds to an error of model code that this was the second forward. */
+  /** Runs `work`; if model code throws, the new error says that this was the second forward. */
   #explained(work: () => tf.Tensor): tf.Tensor {
     const { results } = this.#held;
     if (results !== null) this.#restore = interceptKernels(results.giveBack);
@@ -172,14 +173,14 @@ export class SecondForward {
       'ENGINE',
       `The second forward of the checkpointed module '${this.#call.region.module}' ` +
         (dependsOnTheSame
-          ? `gave [${value.shape}] with the sum of squares ${sum}, the first [${shape}] with ${sumOfSquares}. `
-          : 'read other tensors than the first. ') +
+          ? `gave [${value.shape}] with the sum of squares ${sum}, the first forward [${shape}] with ${sumOfSquares}. `
+          : 'read other tensors than the first forward. ') +
         'A checkpointed module must compute the same both times: give its random operations a seed, and let it change no state.',
     );
   }
 }
 
-/** Moves gradients from one map to another under other ids. */
+/** Moves gradients from one map to another; `names` are pairs of the old and the new id. */
 function move(from: Gradients, to: Gradients, names: readonly (readonly [number, number])[]): void {
   for (const [before, after] of names) {
     const gradient = from.get(before);

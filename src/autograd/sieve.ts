@@ -2,10 +2,10 @@ import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import type * as tf from '../core/tf';
 import type { KeptResults } from './kept-results';
 
-/** Called for every operation whose backward would follow, with the tensors that it would have saved. */
+/** Gets each operation of a first forward that has a backward, and the tensors that it would save without checkpointing. */
 export type Meter = (node: TapeNode, saved: readonly tf.Tensor[]) => void;
 
-/** The notes on a forward that will run again. */
+/** The notes about a forward that will run again. */
 export class Sieve {
   readonly surroundings = new Surroundings();
   readonly results: KeptResults | null;
@@ -16,13 +16,13 @@ export class Sieve {
     this.meter = meter;
   }
 
-  /** A sieve for a unit inside. */
+  /** Makes a sieve for a unit inside. */
   within(): Sieve {
     return new Sieve(this.results, this.meter);
   }
 }
 
-/** Tensors that operations read but did not make. */
+/** The tensors that operations read but did not make. */
 export class Surroundings {
   readonly #made = new Set<number>();
   readonly #read = new Map<number, tf.Tensor>();
@@ -32,12 +32,12 @@ export class Surroundings {
     for (const output of outputs) this.#made.add(output.id);
   }
 
-  /** Adds the tensors of a part; `output` is the part's result. */
+  /** Adds the tensors that a part read; `output` is the part's result. */
   absorb(part: Surroundings, output: tf.Tensor): void {
     this.note([...part.#read.values()], [output]);
   }
 
-  /** Tensors that were read and that a tidy scope from `depth` on would dispose. */
+  /** Returns the tensors that were read and that the tidy scopes from index `depth` on would dispose. */
   shortLived(depth: number): tf.Tensor[] {
     const scopes = new Set(
       tfjsState()

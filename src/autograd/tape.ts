@@ -5,7 +5,7 @@ import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
-/** Runs `work` with `tape` as tfjs's tape; disposes tensors that `work` does not return and no operation saved. */
+/** Runs `work` with `tape` as tfjs's tape; disposes tensors unless `work` returns them or an operation saved them. */
 export function record<T extends tf.TensorContainer>(tape: Recording, work: () => T): T {
   const state = tfjsState();
   const { activeTape, gradientDepth, kernelDepth } = state;
@@ -24,22 +24,21 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   }
 }
 
-/** A recorded forward's result, as a different tensor than any input, because its gradient is different. */
+/** Returns a forward's result; if that is one of its inputs, returns a clone, because its gradient differs from the input's. */
 export function ownResult(tape: Recording, result: tf.Tensor): tf.Tensor {
   return tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result;
 }
 
 /**
- * Runs a tape backward from `seeds`, which it consumes. Each operation's saved tensors and the gradients of its outputs
- * are freed as soon as its own gradient ran. Returns the gradients of the tape's leaves and captures.
- * Throws: ENGINE when an operation has no gradient.
+ * Runs backward on a tape from the gradients `seeds`, and takes ownership of them. Each operation's saved tensors, and the
+ * gradients of its outputs, are freed as soon as its own backward has run. Returns the gradients of the tape's leaves and
+ * captures. Throws: ENGINE if an operation has no gradient.
  */
 export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gradients {
   const gradients = seeds;
   tape.inFlight = gradients;
   try {
-    // An operation stays on the tape until its gradient has run, so an operation that is cut off is released with the
-    // tape.
+    // An operation is on the tape until its backward has run, so an interrupted operation is released with the tape.
     for (let node = tape.at(-1); node !== undefined; node = tape.at(-1)) {
       const dys = node.outputs.map((output) => gradients.get(output.id) ?? null);
       try {
@@ -64,7 +63,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gra
   return gradients;
 }
 
-/** This is the last use of the gradients and the saved tensors, so a kernel may overwrite them with its result. */
+/** Allows a kernel to overwrite gradients and saved tensors with its result, because this is their last use. */
 function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] = []): void {
   for (const tensor of [...dys, ...saved]) if (tensor !== null) markConsumable(tensor);
 }
@@ -85,16 +84,16 @@ function differentiate(
   }
   const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {
-    // tfjs makes zeros of null gradients itself; its types do not say so. If a gradient does not read them, any value
-    // will do, and no zeros are made.
+    // tfjs replaces null by zeros; its types do not say so. If the gradient function does not read these gradients, the
+    // outputs are passed in their place, so that no zeros are made.
     const isUnread = readsFirstGradientOnly(node.kernelName);
     const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
     const taken = new Set<tf.Tensor>();
-    // A unit omits the inputs that its output does not depend on.
+    // A unit has no gradients for inputs on which its output does not depend.
     const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);
     return present.map((name) => {
       const result = tf.tidy(() => resultOf(node, name, thunks[name]));
-      // A result that was not made here, or was returned before, is an alias of a tensor that other code disposes.
+      // A result that was not made in this scope, or was returned twice, belongs to other code, so it is cloned.
       const isNew = result.scopeId === tfjsState().activeScope.id && !taken.has(result);
       taken.add(result);
       return { id: inputs[name]?.id ?? 0, result: isNew ? result : tf.clone(result) };
@@ -110,7 +109,9 @@ function resultOf(node: RecordedNode, name: string, thunk: (() => tf.Tensor) | u
     throw new ShardlabError(
       'ENGINE',
       `The gradient of ${node.kernelName} for its input '${name}' [${input?.shape}] ` +
-        (result === undefined ? 'is missing.' : `has the shape [${result.shape}]; it must have the input's.`),
+        (result === undefined
+          ? 'is missing.'
+          : `has the shape [${result.shape}]; it must have the input's shape.`),
     );
   }
   return result;
@@ -130,7 +131,7 @@ function accumulate(engine: Engine, gradients: Gradients, id: number, gradient: 
   }
 }
 
-/** True when no other tensor is a view of the same buffer. */
+/** Whether no other tensor is a view of the same buffer. */
 export function isSoleOwner(tensor: tf.Tensor): boolean {
   return tf.backend().refCount(tensor.dataId) === 1;
 }

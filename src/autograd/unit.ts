@@ -8,12 +8,12 @@ import { ParameterSet } from './parameter-set';
 import { currentRecording, type Gradients, type RecordedNode, Recording } from './recording';
 import { backward, isSoleOwner, ownResult, record } from './tape';
 
-/** Whether a forward is the first one, or the one that runs again in a checkpointed region just before its backward. */
+/** 'forward': the first forward; 'recompute': the second forward of a checkpointed region, directly before its backward. */
 export type ForwardPhase = 'forward' | 'recompute';
 
 /**
- * The calls around a unit's forward and backward. Hooks run outside all tapes and tidy scopes: a tensor that a hook
- * makes lives until the hook's owner disposes it.
+ * Functions that are called before and after a unit's forward and backward. Hooks run outside all tapes and tidy scopes,
+ * so a hook must dispose the tensors that it makes.
  */
 export interface UnitHooks {
   /** Makes the parameters whole. */
@@ -22,46 +22,46 @@ export interface UnitHooks {
   postForward(phase: ForwardPhase): void;
   /** Makes the parameters whole again, in the same or in new tensors. */
   preBackward(): void;
-  /** Takes over the gradients, one per parameter; null if the unit's output does not depend on that parameter. */
+  /** Takes ownership of the gradients, one per parameter; null if the unit's output does not depend on the parameter. */
   postBackward(gradients: readonly (tf.Tensor | null)[]): void;
 }
 
 /** A part of a model whose parameters are gathered and freed together. */
 export interface Unit {
   readonly hooks: UnitHooks;
-  /** The current tensors of the parameters. A parameter keeps its index while its tensor changes. */
+  /** Returns the current tensors of the parameters. A parameter always has the same index, but its tensor may change. */
   readonly parameters: () => readonly tf.Tensor[];
-  /** The first `numTrained` parameters have gradients, the rest are frozen; default: all have gradients. */
+  /** The number of parameters that have gradients; they come first, the others are frozen. Default: all. */
   readonly numTrained?: number | undefined;
   /** The module's full name, for tags. */
   readonly module: string;
-  /** For tags: the type in which a GPU would compute the unit. */
+  /** The dtype in which a GPU would compute the unit, for tags. */
   readonly declared?: HalfDType | undefined;
 }
 
 /** A finished forward whose backward can run once. */
 export interface Pass {
-  /** The caller owns it, like any result of tfjs operations. */
+  /** The loss; the caller owns the tensor. */
   readonly loss: tf.Tensor;
   /**
-   * Runs backward from `seed` (default 1). Each unit's gradients go to its hooks as soon as its own backward has run.
-   * At the end, the gradients of loose parameters are added to their `grad`, without a reduction over ranks. Throws: CONFIG on a second
-   * call, and if the loss depends on no trainable parameter.
+   * Runs backward; `seed` (default 1) is the gradient of the loss. Each unit's hook gets the unit's gradients as soon as its
+   * backward has run. At the end, gradients of loose parameters are added to their `grad`, without a reduction over ranks.
+   * Throws: CONFIG on a second call, and if the loss depends on no trainable parameter.
    */
   backward(seed?: number): void;
   /** Releases the tensors that forward saved, without backward. */
   dispose(): void;
 }
 
-/** The parts that a pass trained: loose parameters, and the names of units that ran. */
+/** The loose parameters that a pass used, and the names of the units that ran in it. */
 export interface TrainedParts {
   readonly loose: readonly Leaf[];
   readonly units: readonly string[];
 }
 
 /**
- * Runs `root` to a scalar loss and records the operations. Gradients go to the units that run inside, and to loose
- * parameters. After backward, `trained` is called with the loose parameters and the units' names. Throws: SHAPE when the loss is not a float32 scalar.
+ * Runs `root`, which returns a scalar loss, and records its operations. In backward, the units that ran and the loose
+ * parameters get gradients. After backward, `trained` is called. Throws: SHAPE if the loss is not a float32 scalar.
  */
 export function gradients(
   engine: Engine,
@@ -102,8 +102,8 @@ export function gradients(
 }
 
 /**
- * Runs a unit: hooks, then forward on its own recording. Inside `gradients`, the unit's backward runs later; elsewhere, the call is
- * only inference. Throws: ENGINE inside tf.grads and similar functions, because their tape refers to parameters that the unit frees.
+ * Runs a unit's hooks and its forward, which has its own recording. Outside of `gradients`, no backward follows.
+ * Throws: ENGINE inside tf.grads and similar functions, because their tape refers to parameters that the unit frees.
  */
 export function runUnit(
   engine: Engine,
@@ -177,7 +177,7 @@ function unitNode(
   };
 }
 
-/** Backward of one unit. Gives the parameters' gradients to the hook, and returns the gradients of inputs and of captured tensors. */
+/** Runs a unit's backward. Its hook gets the parameters' gradients; returns the gradients of inputs and captured tensors. */
 function backwardUnit(
   engine: Engine,
   unit: Unit,
@@ -189,7 +189,7 @@ function backwardUnit(
   const { hooks, module, declared } = unit;
   untracked(() => hooks.preBackward());
   parameters.fill();
-  // A region inside the unit that runs its forward again uses the parameters' current tensors.
+  // A checkpointed region inside the unit runs its second forward on the parameters' current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module, declared }, () => {
     // The outer tape does not need `dy` any more, so the first operations here may overwrite `dy`, and it is freed early.
@@ -197,7 +197,7 @@ function backwardUnit(
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
-    // A hook waits for other ranks and may be interrupted; the tape then disposes these gradients.
+    // The hook waits for other ranks, so it may be interrupted; then the tape disposes these gradients.
     for (const gradient of own) if (gradient !== null) tape.unfinished.add(gradient);
     try {
       untracked(() => hooks.postBackward(own));
@@ -209,7 +209,7 @@ function backwardUnit(
   });
 }
 
-/** Gives loose parameters their gradients; other gradients are not needed. */
+/** Adds gradients to loose parameters, and frees all other gradients. */
 function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   // If this function is interrupted, the tape releases these gradients.
   tape.inFlight = found;
@@ -223,12 +223,12 @@ function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   tape.inFlight = null;
 }
 
-/** Marks a temporary that leaves its unit. See [Note: pool and ring]. */
+/** Tags a temporary that is passed to another unit. See [Note: pool and ring]. */
 function asRing(engine: Engine, tensor: tf.Tensor, module: string): void {
   if (engine.tagOf(tensor).cause === 'temp') engine.retag(tensor, { cause: 'temp', module, part: 'ring' });
 }
 
-/** The gradient in its own buffer, which outlives the enclosing scopes. */
+/** Returns the gradient in a buffer of its own that no tidy scope disposes. */
 function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Tensor {
   const tag = { cause: 'grad.full', module } as const;
   if (isSoleOwner(gradient)) {
@@ -249,7 +249,7 @@ function requireFunction(root: unknown): void {
   );
 }
 
-/** The single tensor through which gradients flow. Throws: SHAPE for no value, a promise, or several tensors. */
+/** Returns the value if it is a single tensor. Throws: SHAPE for no value, a promise, or several tensors. */
 function oneTensor(value: unknown, what: string): tf.Tensor {
   if (value instanceof tf.Tensor) return value;
   const why =

@@ -4,26 +4,27 @@ import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { Module } from './module';
 
-// B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
+// B sequences, T queries, S keys, H heads of queries, G heads of keys and values, D values per head.
 
 /** Options of `attention`. */
 export interface AttentionOptions {
-  /** Whether query i sees only keys up to i + S - T. */
+  /** Whether query i attends only to keys up to index i + S - T. */
   readonly causal: boolean;
-  /** Default 'eager', which stores all weights for backward; 'flash' never stores them. */
+  /** Default 'eager', which saves all attention weights for backward; 'flash' does not. */
   readonly kind?: AttentionKind | undefined;
-  /** Factor on scores. Default 1/sqrt(D). */
+  /** The factor of scores. Default 1/sqrt(D). */
   readonly scale?: number | undefined;
   /**
-   * Added to scaled scores: [H, T, S], or a shape that broadcasts to [B, H, T, S]. Not with `causal`, not with 'flash'.
+   * A tensor that is added to the scaled scores: [H, T, S], or a shape that broadcasts to [B, H, T, S]. It cannot be used
+   * with `causal` or 'flash'.
    */
   readonly bias?: tf.Tensor | undefined;
 }
 
 /**
- * softmax(scale q kᵀ + bias) v in every head. H / G consecutive heads of queries share one head of keys and values.
+ * Returns softmax(scale q kᵀ + bias) v for each head. H / G consecutive heads of queries share one head of keys and values.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D] → [B, T, H, D].
- * Source: Vaswani et al. 2017, section 3.2.1; Ainslie et al. 2023 (groups); flash_attn_func's layout.
+ * Source: Vaswani et al. 2017, section 3.2.1; Ainslie et al. 2023 (groups); flash_attn_func (layout).
  * Throws: SHAPE when the shapes do not match.
  */
 export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: AttentionOptions): tf.Tensor {
@@ -37,7 +38,7 @@ function flash(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, scale }: Atte
   return out;
 }
 
-/** Heads of a group are rows of one matmul, so keys and values are not repeated. */
+/** Computes attention with all weights; the heads of a group are rows of one matmul, so keys and values are not repeated. */
 function eager(
   q_BTHD: tf.Tensor,
   k_BSGD: tf.Tensor,
@@ -85,14 +86,14 @@ function requireFit(
   );
 }
 
-/** The same values by head. Shapes: x [B, T, H·D] → [B, T, H, D]. */
+/** Divides the last dim into heads. Shapes: x [B, T, H·D] → [B, T, H, D]. */
 export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
   const [batch = 0, positions = 0, width = 0] = x.shape;
   return tf.reshape(x, [batch, positions, heads, width / heads]);
 }
 
 /**
- * Attention of every position to itself and earlier positions, in several heads; it has no parameters.
+ * Multi-head attention of each position to itself and earlier positions; the module has no parameters.
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  */
 export class CausalSelfAttention extends Module {

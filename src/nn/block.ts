@@ -7,17 +7,17 @@ import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';
 import { LayerNorm } from './norms';
 
-/** The size of a block. */
+/** The sizes and the attention of a block. */
 export interface BlockShape {
   readonly dim: number;
   readonly heads: number;
-  /** Width between the matrices of the feed-forward layer. Default 4 · dim. */
+  /** The inner width of the feed-forward layer. Default 4 · dim. */
   readonly ffn?: number | undefined;
   /** Default 'eager'. */
   readonly attention?: AttentionKind | undefined;
 }
 
-/** A pre-norm transformer block without dropout, whose feed-forward layer `feed` is a subclass's. Shapes: x [B, T, d] → the same. */
+/** A pre-norm transformer block without dropout; subclasses define the feed-forward layer. Shapes: x [B, T, d] → the same. */
 export abstract class AttentionBlock extends Module {
   readonly ln1: LayerNorm;
   readonly ln2: LayerNorm;
@@ -44,7 +44,7 @@ export abstract class AttentionBlock extends Module {
   }
 }
 
-/** A block with two linear layers and a GELU between. */
+/** A block whose feed-forward layer is a linear layer, GELU and another linear layer. */
 export class Block extends AttentionBlock {
   readonly fc1: Linear;
   readonly fc2: Linear;

@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Module } from './module';
 
-/** Modules in order, named '0', '1', …; it has no forward. Source: torch.nn.ModuleList. */
+/** A list of modules, which are named '0', '1', …; the list has no forward. Source: torch.nn.ModuleList. */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
   readonly #items: M[] = [];
 
@@ -26,13 +26,13 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
   }
 
   /**
-   * Replaces the module at an index, under the same name, for example by a wrapper around it. Throws: CONFIG outside of
-   * the list.
+   * Replaces the module at an index, for example by a wrapper around it; the name does not change. Throws: CONFIG for an
+   * index outside of the list.
    */
   set(index: number, item: M): void {
     if (this.#items[index] === undefined) {
       throw new ConfigError(
-        `the list "${this.path}" has ${this.#items.length} modules, from 0 on; there is none at index ${index} to replace`,
+        `the list "${this.path}" has ${this.#items.length} modules; there is no module at index ${index} to replace`,
       );
     }
     this.#items[index] = item;
@@ -49,8 +49,8 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
 }
 
 /**
- * Modules by name, as `new nn.ModuleDict({ image: new nn.Linear(7, 13) })`; it has no forward. Source:
- * torch.nn.ModuleDict.
+ * Modules by name, such as `new nn.ModuleDict({ image: new nn.Linear(7, 13) })`; the dictionary has no forward.
+ * Source: torch.nn.ModuleDict.
  */
 export class ModuleDict<M extends Module = Module> extends Module implements Iterable<[string, M]> {
   readonly #items = new Map<string, M>();
@@ -85,7 +85,7 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
 export type Step = Module | ((x: tf.Tensor) => tf.Tensor);
 
 /**
- * Modules and functions one after another; modules are named by their index among both. Source: torch.nn.Sequential.
+ * Runs modules and functions one after another; a module's name is its index in the list. Source: torch.nn.Sequential.
  */
 export class Sequential extends Module {
   readonly #steps: readonly Step[];
@@ -105,18 +105,18 @@ export class Sequential extends Module {
   }
 }
 
-/** The output of blocks one after another; each also gets `others`. */
+/** Runs blocks one after another and returns the last output; each block also gets `others`. */
 export function applyInTurn(blocks: Iterable<Module>, x: tf.Tensor, ...others: tf.Tensor[]): tf.Tensor {
   let output = x;
   for (const block of blocks) {
     const input = output;
     output = block.apply(input, ...others);
-    // Backward has saved what it needs; an offloaded copy must not stay on the device.
+    // Forward has saved what backward needs; if that is on the host, the tensor on the device must be freed.
     if (output !== input) input.dispose();
   }
   return output;
 }
 
 function notCalled(name: string): ConfigError {
-  return new ConfigError(`a ${name} is not called itself; call its modules in turn`);
+  return new ConfigError(`a ${name} has no forward; call its modules one after another`);
 }

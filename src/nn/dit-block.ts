@@ -10,16 +10,16 @@ import { LayerNorm, RMSNorm } from './norms';
 import { Parameter } from './parameter';
 import { type Angles, rotated } from './rotary';
 
-/** Sizes and choices of a `DitBlock`. */
+/** The sizes and the attention of a `DitBlock`. */
 export type DitBlockShape = Pick<DitConfig, 'dim' | 'heads' | 'ffn' | 'normEps' | 'attention'>;
 
-/** First values of Wan2.2's linear layers. */
+/** Initial values of Wan2.2's linear layers. */
 export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as const;
 
 /**
- * Self-attention, cross-attention to the text, and a feed-forward layer; the first and the last are shifted, scaled and
- * gated by the timestep. Shapes: x [B, N, d], time [B, 6, d], text [B, L, d], cos and sin [N, P] → [B, N, d].
- * Source: Wan2.2's WanAttentionBlock, its names too; Peebles and Xie 2023 (modulation).
+ * A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep shifts, scales and gates
+ * the first and the last of them. Shapes: x [B, N, d], time [B, 6, d], text [B, L, d], cos and sin [N, P] → [B, N, d].
+ * Source: Wan2.2's WanAttentionBlock (names too); Peebles and Xie 2023 (modulation).
  */
 export class DitBlock extends Module {
   readonly self_attn: DitAttention;
@@ -41,8 +41,8 @@ export class DitBlock extends Module {
   }
 
   forward(x: tf.Tensor, time: tf.Tensor, text: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-    // Shift, scale and gate of self-attention, then of the feed-forward layer: [B, 1, d] each.
-    const parts = tf.split(tf.add(this.modulation.tensor, time), 6, 1) as [Row, Row, Row, Row, Row, Row]; // six of them
+    // Shift, scale and gate of self-attention, then of the feed-forward layer; each is [B, 1, d].
+    const parts = tf.split(tf.add(this.modulation.tensor, time), 6, 1) as [Row, Row, Row, Row, Row, Row]; // split into six
     const [shift, scale, gate, shift2, scale2, gate2] = parts;
     const attended = this.self_attn.apply(modulated(x, shift, scale, this.#eps), cos, sin);
     const first = tf.add(x, tf.mul(attended, gate));
@@ -54,7 +54,7 @@ export class DitBlock extends Module {
 
 type Row = tf.Tensor;
 
-/** Normalized rows, scaled and shifted. Shapes: x [B, N, d], shift and scale [B, 1, d]. */
+/** Normalizes rows, then scales and shifts them. Shapes: x [B, N, d], shift and scale [B, 1, d]. */
 export function modulated(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, eps: number): tf.Tensor {
   const width = x.shape.at(-1) ?? 1;
   const normalized = layerNorm(x, tf.ones([width]), tf.zeros([width]), eps);
@@ -62,8 +62,8 @@ export function modulated(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, eps:
 }
 
 /**
- * Attention whose queries and keys go through RMSNorm: of a video to itself, with rotary positions, or to a text.
- * Shapes: x [B, N, d], then cos and sin [N, P], or text [B, L, d] → [B, N, d]. Source: Wan2.2's WanSelfAttention, WanCrossAttention.
+ * Attention of a video to itself, with rotary positions, or to a text. RMSNorm normalizes queries and keys. Shapes:
+ * x [B, N, d], then cos and sin [N, P], or text [B, L, d] → [B, N, d]. Source: Wan2.2's WanSelfAttention, WanCrossAttention.
  */
 export class DitAttention extends Module {
   readonly q: Linear;

@@ -7,13 +7,13 @@ import { requireExtents } from './require-extents';
 
 /** Options of an `Embedding`. */
 export interface EmbeddingOptions {
-  /** First values; default standard normal. */
+  /** Initial values; default standard normal. */
   readonly init?: { readonly weight?: FirstValues };
 }
 
 /**
- * A table's rows by index. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding, including
- * its first values. Throws: CONFIG for sizes that are not whole numbers from 1.
+ * Returns the weight's row for each id. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding,
+ * including its initial values. Throws: CONFIG for sizes that are not positive integers.
  */
 export class Embedding extends Module {
   readonly weight: Parameter;

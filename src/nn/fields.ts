@@ -1,10 +1,9 @@
 /**
- * An object that notices every field that is set on it, also class fields of a subclass.
+ * An object that notices when a field is set or deleted, also the class fields of a subclass.
  *
- * [Note: fields register] Class fields of a subclass are set after the constructors above it have run, so a base class
- * has no later moment to register them. Hence the object is a proxy from the beginning: its `defineProperty` sees here
- * what `torch.nn.Module.__setattr__` sees in Python, at once and in order. Private `#fields` are not properties, so the
- * proxy does not see them.
+ * [Note: fields register] Class fields of a subclass are set after the base class's constructor has run, so this
+ * constructor cannot register them. Instead, it returns a proxy whose `defineProperty` is called for each field, in order,
+ * as `torch.nn.Module.__setattr__` is in Python. Private `#fields` are not properties, so the proxy does not see them.
  */
 export abstract class NoticesFields {
   constructor() {
@@ -22,6 +21,6 @@ export abstract class NoticesFields {
     return noticed;
   }
 
-  /** Called before a field gets its new value. */
+  /** Called before a field gets its new value (undefined if it is deleted). */
   protected abstract fieldChanged(name: string, value: unknown): void;
 }

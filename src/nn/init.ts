@@ -1,15 +1,15 @@
 import { type Random, seeded } from '../core/random';
 
-/** The source of a parameter's first values: any range can be read, any number of times. */
+/** The source of a parameter's values: any range can be read, any number of times. */
 export interface ValueSource {
   /**
-   * Writes the values from element `start` on into all of `target`, which may be in the engine's memory, so this makes
-   * no tensor.
+   * Fills `target` with the values from element `start` on. `target` may be in the engine's memory, so implementations
+   * must not allocate tensors.
    */
   fill(start: number, target: Float32Array): void;
 }
 
-/** The parameter that gets its first values. */
+/** The parameter that gets its initial values. */
 export interface ParameterPlace {
   /** The model's seed. */
   readonly seed: number;
@@ -19,16 +19,16 @@ export interface ParameterPlace {
 }
 
 /**
- * How a parameter gets its first values. They follow from the model's seed and the parameter's full name: so every rank has
- * the same, and no two layers of a model have.
+ * Makes the source of a parameter's initial values. They depend on the model's seed and the parameter's full name, so they
+ * are equal on all ranks and differ between layers.
  *
- * [Note: deferred values] A parameter is made without its values: it knows how any range of them is produced. Who needs them
- * whole gets them when they are first asked for; a unit in shards lets each rank write its own chunk, straight to its place.
- * So no rank holds a model whole while it is built. Source: torch's meta device with fully_shard.
+ * [Note: deferred values] A parameter is made without values; it stores only a function that computes any range of them.
+ * The first read of its whole tensor computes all values. A sharded unit computes only each rank's own chunk, directly in
+ * the shard, so no rank needs memory for the whole model. Source: torch's meta device with fully_shard.
  */
 export type FirstValues = (place: ParameterPlace) => ValueSource;
 
-/** Normal values around 0. Source: torch.nn.init.normal_. */
+/** Normal values with mean 0. Source: torch.nn.init.normal_. */
 export function normal(std = 1): FirstValues {
   return drawn(2, () => (random) => random.normal() * std);
 }
@@ -38,7 +38,7 @@ export function uniform(bound: number): FirstValues {
   return drawn(1, () => (random) => (2 * random.uniform() - 1) * bound);
 }
 
-/** Uniform values in ±sqrt(6 / (inputs + outputs)). Shapes: [outputs, inputs, …]. Source: Glorot and Bengio 2010; torch.nn.init.xavier_uniform_. */
+/** Uniform in ±sqrt(6 / (inputs + outputs)). Shapes: [outputs, inputs, …]. Source: torch.nn.init.xavier_uniform_, Glorot 2010. */
 export function xavierUniform(): FirstValues {
   return drawn(1, ([outputs = 1, ...inputs]) => {
     const bound = Math.sqrt(6 / (inputs.reduce((product, extent) => product * extent, 1) + outputs));
@@ -46,14 +46,14 @@ export function xavierUniform(): FirstValues {
   });
 }
 
-/** The same value everywhere. Source: torch.nn.init.constant_. */
+/** The same value in all elements. Source: torch.nn.init.constant_. */
 export function constant(value: number): FirstValues {
   return () => ({ fill: (_start, target) => void target.fill(value) });
 }
 
 /**
- * Values in the order of drawing; `draws`: uniform numbers per value. Values before a range are drawn and skipped;
- * consecutive ranges continue where the last one ended.
+ * Random values in order; each value uses `draws` uniform numbers. Numbers before a range are skipped; a range that
+ * follows the last one continues its random sequence.
  */
 function drawn(
   draws: number,
@@ -74,7 +74,7 @@ function drawn(
   };
 }
 
-/** Values that are in memory. */
+/** Makes a source of values that are in memory. */
 export function valuesOf(values: Float32Array | Int32Array): ValueSource {
   return { fill: (start, target) => target.set(values.subarray(start, start + target.length)) };
 }

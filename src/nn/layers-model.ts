@@ -4,7 +4,7 @@ import * as tf from '../core/tf';
 import { Module } from './module';
 import { Parameter } from './parameter';
 
-/** A tfjs layer or model; accepted wherever a module is. */
+/** A tfjs layer or model; strategies and optimizers accept it in place of a module. */
 export type Layer = tf.layers.Layer;
 
 type Variable = Layer['weights'][number];
@@ -16,16 +16,16 @@ interface WithModule extends Layer {
   [MODULE]?: Module;
 }
 
-/** True for a tfjs layer or model. */
+/** Whether a value is a tfjs layer or model. */
 export function isLayer(value: unknown): value is Layer {
   return value instanceof tf.layers.Layer;
 }
 
 /**
- * The module of a tfjs layer or model, always the same one. From now on its trained weights are the module's
- * parameters, and its calls run through the module and all its wrappers; a model's layers with weights are its
- * children, under their own names. Weights that are not trained by gradients (batch norm's moving averages) stay in the
- * layer: whole on every rank, and not synchronised, as buffers under torch's FSDP.
+ * Returns the module of a tfjs layer or model; the first call makes it. From then on, the layer's trainable weights are
+ * parameters of the module, and calls of the layer run the module and its wrappers. A model's layers that have weights
+ * are child modules with their own names. Weights that gradients do not train (moving averages of batch norm) stay in the
+ * layer: they are whole on every rank and not synchronised, like buffers under torch's FSDP.
  * Throws: CONFIG for a model that is not built, and for stateful layers.
  */
 export function moduleOf(layer: Layer): Module {
@@ -39,7 +39,7 @@ export function moduleOf(layer: Layer): Module {
   }
   if (layer.stateful) {
     throw new ConfigError(
-      `${layer.name} is stateful: it stores activations between batches, which no strategy shards; make it with stateful: false`,
+      `${layer.name} is stateful: it stores activations between batches, and no strategy can shard these; make it with stateful: false`,
     );
   }
   const module = new LayerModule(layer);
@@ -48,8 +48,8 @@ export function moduleOf(layer: Layer): Module {
 }
 
 /**
- * Converts a value to a module: a module itself, or the module of a tfjs layer or model. `what` is the caller's name,
- * as 'fullyShard'.
+ * Returns the value itself if it is a module, or the module of a tfjs layer or model. `what` is the caller's name, such
+ * as 'fullyShard', for the message.
  * Throws: CONFIG for anything else.
  */
 export function asModule(value: unknown, what: string): Module {
@@ -64,7 +64,7 @@ function described(value: unknown): string {
   return `${classOf(value)}${instead(value)}`;
 }
 
-/** What to give instead of the wrong value. */
+/** Returns a hint: what to pass in place of the wrong value. */
 function instead(value: unknown): string {
   if (typeof value !== 'object' || value === null) return '';
   if ('module' in value && value.module instanceof Module) return '; give its .module';
@@ -73,11 +73,11 @@ function instead(value: unknown): string {
   return isOfParameters ? '; give the module that has them, and freeze what is not to train (nn.freeze)' : '';
 }
 
-/** A tfjs layer or model as a module. Shapes: those of the layer. */
+/** The module of a tfjs layer or model. Shapes: as the layer's. */
 class LayerModule extends Module {
   readonly #layer: Layer;
   readonly #call: Layer['call'];
-  /** The arguments of the last call, for forward and for running it again. */
+  /** The layer's arguments in its last call; forward uses them, also when it runs again. */
   #arguments: Arguments = {};
 
   constructor(layer: Layer) {
@@ -106,13 +106,13 @@ class LayerModule extends Module {
     );
   }
 
-  /** The variable's values become a parameter, which the layer reads and the module disposes. */
+  /** Makes a parameter of a variable's values; then the layer reads the parameter, and the module disposes it. */
   #adopt(variable: Variable): void {
     if (!variable.trainable) return;
     const requiresGrad = this.#layer.trainable;
     const value = variable.read();
     const parameter = new Parameter(tf.clone(value), { requiresGrad });
-    // Of an earlier backward.
+    // The gradient is of an earlier backward.
     parameter.grad = leafOf(value)?.grad ?? null;
     value.dispose();
     this.addParameter(this.#nameFor(variable), parameter);
@@ -125,7 +125,7 @@ class LayerModule extends Module {
     };
   }
 
-  /** 'dense_Dense1/kernel' becomes 'kernel'; a second weight of the same name gets a number. */
+  /** Returns 'kernel' for 'dense_Dense1/kernel'; a second weight of the same name gets a number. */
   #nameFor({ originalName }: Variable): string {
     const name = (originalName.split('/').at(-1) ?? originalName).replaceAll('.', '_');
     let free = name;
@@ -134,15 +134,15 @@ class LayerModule extends Module {
   }
 }
 
-/** The layers of a model; a single layer, and a wrapper (bidirectional, time distributed), has none. */
+/** Returns the layers of a model; empty for a single layer, also for a wrapper (bidirectional, time distributed). */
 function partsOf(layer: Layer): readonly Layer[] {
   return layer instanceof tf.LayersModel ? layer.layers : [];
 }
 
-/** Refuses tfjs's own training and prediction: they bypass the model's call and would miss sharded parameters. */
+/** Makes tfjs's own training throw, and replaces `predict`, because they bypass the model's call and cannot see shards. */
 function refuseOwnTraining(model: tf.LayersModel): void {
   const refuse = (name: string, instead: string) => (): never => {
-    throw new ConfigError(`model.${name} knows no other ranks; ${instead}`);
+    throw new ConfigError(`model.${name} does not communicate with other ranks; ${instead}`);
   };
   const train = 'train with gradients(() => loss).backward() and an optimizer of optim';
   model.fit = refuse('fit', train);

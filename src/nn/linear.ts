@@ -9,20 +9,20 @@ import { requireExtents } from './require-extents';
 export interface LinearOptions<HasBias extends boolean = boolean> {
   /** Whether a bias is added. Default true. */
   readonly bias?: HasBias;
-  /** First values; default for both: uniform in ±1/sqrt(inputs). */
+  /** Initial values; default for both: uniform in ±1/sqrt(inputs). */
   readonly init?: { readonly weight?: FirstValues; readonly bias?: FirstValues };
 }
 
 /**
- * GPT-2's first values of matrices, which Llama and T5 also use: normal with a standard deviation of 0.02.
+ * The initial values of GPT-2's matrices, which Llama and T5 also use: normal with a standard deviation of 0.02.
  * Source: Radford et al. 2019, section 2.3 and its published code.
  */
 export const GPT2 = { init: { weight: normal(0.02) } } as const;
 
 /**
- * y = x Wᵀ + b.
+ * Returns y = x Wᵀ + b.
  * Shapes: weight [outputs, inputs], bias [outputs]; x […, inputs] → […, outputs].
- * Source: torch.nn.Linear, including its first values. Throws: CONFIG for sizes that are not whole numbers from 1.
+ * Source: torch.nn.Linear, including its initial values. Throws: CONFIG for sizes that are not positive integers.
  */
 export class Linear<HasBias extends boolean = true> extends Module {
   readonly weight: Parameter;
@@ -36,7 +36,7 @@ export class Linear<HasBias extends boolean = true> extends Module {
     const within = uniform(1 / Math.sqrt(inputs));
     this.weight = Parameter.deferred([outputs, inputs], init.weight ?? within);
     const added = bias ? Parameter.deferred([outputs], init.bias ?? within) : null;
-    this.bias = added as typeof this.bias; // the type says what `bias` was
+    this.bias = added as typeof this.bias; // the class's type parameter says which of both
   }
 
   forward(x: tf.Tensor): tf.Tensor {

@@ -11,16 +11,16 @@ import { type Angles, rotated } from './rotary';
 const NO_BIAS = { ...GPT2, bias: false } as const;
 const QKV = { init: { ...GPT2.init, bias: constant(0) } } as const;
 
-/** Sizes and choices of a `LlamaBlock`. */
+/** The sizes and options of a `LlamaBlock`. */
 export interface LlamaBlockShape {
   readonly dim: number;
   readonly heads: number;
   readonly kvHeads: number;
-  /** Width between the matrices of the feed-forward layer. */
+  /** The inner width of the feed-forward layer. */
   readonly ffn: number;
   /** Whether queries, keys and values have a bias. */
   readonly qkvBias: boolean;
-  /** Of RMSNorm. */
+  /** The eps of RMSNorm. */
   readonly eps: number;
   readonly attention: AttentionKind;
 }
@@ -80,7 +80,7 @@ export class LlamaAttention extends Module {
   }
 }
 
-/** down(silu(gate(x)) · up(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
+/** Returns down(silu(gate(x)) · up(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
 export class SwiGLU extends Module {
   readonly gate_proj: Linear<false>;
   readonly up_proj: Linear<false>;

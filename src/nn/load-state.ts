@@ -4,19 +4,19 @@ import * as tf from '../core/tf';
 import { type ValueSource, valuesOf } from './init';
 import type { Module } from './module';
 
-/** A tensor's values: in memory, or readable range by range. */
+/** A tensor's shape and values; values are in memory, or a source from which ranges are read. */
 export type StateEntry = { readonly shape: readonly number[] } & (
   | { readonly values: Float32Array | Int32Array }
   | { readonly source: ValueSource }
 );
 
-/** Values by full parameter name; for a file also the names that cannot be read, with the reason. */
+/** Values by full parameter name. `unread`: for a file, the reason for each name that cannot be read. */
 export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
 /**
- * Puts values into a model's parameters; names and shapes must match exactly. Deferred parameters only store their new
+ * Loads values into a model's parameters; names and shapes must match exactly. A deferred parameter only stores its new
  * source, so `state` must stay readable and unchanged until the model is sharded or used.
- * Throws: SHAPE naming every parameter that is missing, unknown or of another shape.
+ * Throws: SHAPE; the error names all parameters that are missing, unknown or have another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {
   const parameters = model.namedParameters();

@@ -15,8 +15,8 @@ export interface MixtureOptions {
 }
 
 /**
- * Feed-forward layers; a gate chooses one of them per row. Rows of an expert are gathered, processed together, and put
- * back. The gate learns only from the chosen expert, because the other outputs are not computed.
+ * Several feed-forward layers, of which a gate chooses one per row. The rows of an expert are gathered, processed
+ * together, and put back. The gate gets a gradient only for the chosen expert, because the others compute no output.
  * Shapes: x [B, T, d] → the same. Source: Fedus et al. 2021 (top-1 routing).
  */
 export class MixtureOfExperts extends Module {
@@ -46,13 +46,13 @@ export class MixtureOfExperts extends Module {
       rows.push(...(own.length > 0 ? own : taken.map(() => -1)));
     });
     const y_ND = embedding(tf.concat(outputs, 0), tf.tensor1d(placesOf(rows), 'int32'));
-    // A factor of 1 per row: it changes no value, but carries the gradient to the chosen gate.
+    // The factor is 1 for each row: it does not change values, but passes the gradient to the chosen gate.
     const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHotOf(gates_NE)), -1, true);
     return tf.reshape(tf.mul(y_ND, chosen_N1), x_BTD.shape);
   }
 }
 
-/** Two linear layers with a GELU between: an expert. Shapes: x [rows, d] → the same; 4 d between. */
+/** An expert: a linear layer, GELU and another linear layer; the inner width is 4 d. Shapes: x [rows, d] → the same. */
 export class FeedForward extends Module {
   readonly fc1: Linear;
   readonly fc2: Linear;
@@ -68,7 +68,7 @@ export class FeedForward extends Module {
   }
 }
 
-/** Rows by expert, ascending. */
+/** Returns the indices of each expert's rows, ascending. */
 function routesOf(gates_NE: tf.Tensor): number[][] {
   const [rows = 0, experts = 0] = gates_NE.shape;
   const gates = readValues(gates_NE, () => evenGates(rows, experts));
@@ -80,8 +80,8 @@ function routesOf(gates_NE: tf.Tensor): number[][] {
 }
 
 /**
- * The rows of an expert without routed rows: none, or one unused row if the expert is a separate unit. A unit's gathers
- * and reductions are collectives, which every rank must call.
+ * Returns the rows for an expert to which the gate sends no row: none, or row 0 if the expert is a separate unit, because
+ * every rank must call the collectives of a unit. The output of that row is not used.
  */
 function spareRows(expert: Module): number[] {
   const isUnit = expert.parameters().some(({ isAdopted, state }) => {
@@ -90,16 +90,16 @@ function spareRows(expert: Module): number[] {
   return isUnit ? [0] : [];
 }
 
-/** The index of each row's output. */
+/** Returns, for each row, the index of its output. */
 function placesOf(rows: readonly number[]): number[] {
   const places: number[] = [];
-  rows.forEach((row, place) => {
-    if (row >= 0) places[row] = place;
+  rows.forEach((row, i) => {
+    if (row >= 0) places[row] = i;
   });
   return places;
 }
 
-/** The gates' values, as a tensor without a gradient. */
+/** Copies the gates' values into a tensor through which no gradient flows. */
 function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
   const [rows = 0, experts = 0] = gates_NE.shape;
   return tf.tensor(
@@ -109,7 +109,7 @@ function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
   );
 }
 
-/** The assumption of a dry run: rows are distributed to experts in turn. [Note: values in a dry run] */
+/** Returns the gates that a dry run assumes: row i goes to expert i modulo `experts`. [Note: values in a dry run] */
 function evenGates(rows: number, experts: number): Float32Array {
   const gates = new Float32Array(rows * experts);
   for (let row = 0; row < rows; row++) gates[row * experts + (row % experts)] = 1;

@@ -1,12 +1,12 @@
-/** What is printed of a module. */
+/** The parts of a module that are printed. */
 interface Printed {
   readonly ownParameters: ReadonlyMap<string, { readonly shape: readonly number[] }>;
   readonly children: ReadonlyMap<string, Printed>;
 }
 
 /**
- * A module and all modules inside it, one per line; equal neighbours share one line. Source: torch.nn.Module's
- * representation.
+ * Prints a module and all modules inside it, one per line; equal neighbours share one line. Source: the representation
+ * of torch.nn.Module.
  */
 export function moduleText(module: Printed): string {
   const parameters = [...module.ownParameters].map(([name, { shape }]) => `${name} [${shape.join(', ')}]`);
@@ -27,7 +27,7 @@ interface Alike {
   readonly text: string;
 }
 
-/** Groups neighbours with the same text, which a list numbers. */
+/** Groups neighbours that have the same text, if their names are numbers (items of a list). */
 function alike(children: readonly { readonly name: string; readonly text: string }[]): Alike[] {
   const groups: Alike[] = [];
   for (const { name, text } of children) {

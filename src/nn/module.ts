@@ -5,15 +5,16 @@ import { NoticesFields } from './fields';
 import { moduleText } from './module-text';
 import { Parameter, type StateBuffer, stateBuffers } from './parameter';
 
-/** The function that a wrapper calls to continue: the next wrapper, finally the module's forward. */
+/** The function that a wrapper calls to continue: it runs the next inner wrapper, or the module's forward. */
 export type Next = (...inputs: tf.Tensor[]) => tf.Tensor;
 
-/** Runs around a module's forward: sharding, tags, timing. */
+/** A function that runs around a module's forward, such as for sharding, tags or timing. */
 export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
 
 /**
- * A part of a model: named parameters, children, and a forward on tfjs tensors. To run a module, call `apply` (torch's `__call__`); subclasses define
- * `forward`. Modules and parameters in its fields are its children and parameters, in the order in which they were set:
+ * A part of a model: it has named parameters, child modules, and a forward on tfjs tensors. Subclasses define `forward`;
+ * to run a module, call `apply` (torch's `__call__`). Modules and parameters that are assigned to its fields become its
+ * children and parameters, in this order:
  *
  * ```ts
  * class Net extends nn.Module {
@@ -25,9 +26,9 @@ export type Wrapper = (inputs: tf.Tensor[], next: Next) => tf.Tensor;
  * }
  * ```
  *
- * Names are as in torch: 'a.weight', in a ModuleList 'blocks.0.qkv.weight'. Put several modules into an `nn.ModuleList` or `nn.ModuleDict`,
- * not into a plain array. Private `#fields` are not registered, so modules in them do not train. See [Note: fields
- * register].
+ * Names are as in torch: 'a.weight', or 'blocks.0.qkv.weight' in a ModuleList. Put several modules into an `nn.ModuleList`
+ * or `nn.ModuleDict`, not into a plain array. Modules in private `#fields` are not registered and do not train. See
+ * [Note: fields register].
  */
 export abstract class Module extends NoticesFields {
   readonly #parameters = new Map<string, Parameter>();
@@ -38,16 +39,16 @@ export abstract class Module extends NoticesFields {
   #path = '';
   #seed: number | null = null;
   /**
-   * Whether a step may skip the module on all ranks (as in a model that picks one expert per diffusion timestep). It is
-   * always its own unit, whatever a policy says; in a step that skips it, its parameters have no gradients (not zero
-   * gradients).
+   * Whether a step may skip the module on all ranks (as in a model that chooses one expert per diffusion timestep). An
+   * optional module is always a separate unit, even if a policy does not choose it. In a step that skips it, its parameters
+   * have no gradients (not zero gradients).
    */
   isOptional = false;
 
-  /** The module's computation on whole parameters. */
+  /** Computes the module's output; its parameters are whole. */
   abstract forward(...inputs: tf.Tensor[]): tf.Tensor;
 
-  /** Runs the module with all its wrappers. */
+  /** Runs the module and all its wrappers. */
   apply(...inputs: tf.Tensor[]): tf.Tensor {
     return this.#run(this.#wrappers.length, inputs);
   }
@@ -57,7 +58,7 @@ export abstract class Module extends NoticesFields {
     return this.#path;
   }
 
-  /** The module that holds all others of its tree. */
+  /** The outermost module, which contains this module; the module itself if it is in no other. */
   get root(): Module {
     return this.#parent?.root ?? this;
   }
@@ -66,7 +67,7 @@ export abstract class Module extends NoticesFields {
     return this.#children;
   }
 
-  /** Own parameters, without the children's. */
+  /** The module's own parameters, without its children's. */
   get ownParameters(): ReadonlyMap<string, Parameter> {
     return this.#parameters;
   }
@@ -78,7 +79,7 @@ export abstract class Module extends NoticesFields {
 
   /**
    * Sets the seed of the initial values of this module and all modules inside it; returns the module. Throws: CONFIG if
-   * all values are made already, by the first use or by sharding. Unlike torch.manual_seed, it is not global.
+   * the first use or sharding has already made all values. Unlike torch.manual_seed, it is not global.
    */
   manualSeed(seed: number): this {
     if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not an integer`);
@@ -99,19 +100,19 @@ export abstract class Module extends NoticesFields {
     this.#wrappers.push(wrapper);
   }
 
-  /** As `wrap`, but at most once for each key. */
+  /** Does the same as `wrap`, but at most once per key. */
   wrapOnce(key: symbol, wrapper: Wrapper): void {
     if (this.#keys.has(key)) return;
     this.#keys.add(key);
     this.wrap(wrapper);
   }
 
-  /** This module and all modules inside it, parents first; a module that is used twice appears once. */
+  /** Returns this module and all modules inside it, parents first; a module that is used twice appears once. */
   modules(): Module[] {
     return [...this.#names('').keys()];
   }
 
-  /** Parameters of this module and of modules inside it, by full name; a tied one appears once, under its first name. */
+  /** Returns all parameters (also of modules inside) by their names; a tied parameter appears once, under its first name. */
   namedParameters(): Map<string, Parameter> {
     const found = new Map<Parameter, string>();
     for (const [module, path] of this.#names('')) {
@@ -122,17 +123,17 @@ export abstract class Module extends NoticesFields {
     return new Map([...found].map(([parameter, name]) => [name, parameter]));
   }
 
-  /** This module's parameters and those inside it; a tied parameter appears once. */
+  /** Returns the parameters of this module and of modules inside it; a tied parameter appears once. */
   parameters(): Parameter[] {
     return [...this.namedParameters().values()];
   }
 
-  /** The parameter elements that an optimizer updates, as state buffers; not the optimizer's states. */
+  /** Returns the state buffers of the trainable parameters; they do not contain the optimizer's states. */
   states(): StateBuffer[] {
     return stateBuffers(this.parameters());
   }
 
-  /** Number of elements of all parameters; tied ones count once. */
+  /** Returns the number of elements of all parameters; a tied parameter counts once. */
   numParams(): number {
     return this.parameters().reduce((sum, parameter) => sum + parameter.size, 0);
   }
@@ -150,19 +151,19 @@ export abstract class Module extends NoticesFields {
     }
   }
 
-  /** The text that `print` and template strings show. */
+  /** Returns the text that `print` and template strings show. */
   override toString(): string {
     return moduleText(this);
   }
 
-  /** Its text in consoles and notebooks. */
+  /** Returns the text that consoles and notebooks show. */
   [inspect.custom](): string {
     return moduleText(this);
   }
 
   /**
-   * Registers a field's new value, and forgets the old one. Throws: CONFIG if the field of a parameter or module gets
-   * another kind of value, which would not train. Source: torch's 'cannot assign as parameter'.
+   * Registers a field's new value in place of the old one. Throws: CONFIG if a field that has a parameter or module gets
+   * another kind of value, because that would not train. Source: torch's 'cannot assign as parameter'.
    */
   protected override fieldChanged(name: string, value: unknown): void {
     if (value instanceof Module && value === this.#children.get(INNER)) return;
@@ -180,8 +181,8 @@ export abstract class Module extends NoticesFields {
   }
 
   /**
-   * Declares that this module's forward reads a parameter of another module, as a tied head does: both belong in one
-   * unit, which no policy divides.
+   * Declares that this module's forward reads a parameter of another module, as a tied head does. No policy then puts the
+   * two modules into different units.
    */
   protected sharesParameter(parameter: Parameter): void {
     parameter.usedBy(this);
@@ -193,7 +194,7 @@ export abstract class Module extends NoticesFields {
     return child;
   }
 
-  /** Adds the module inside a wrapper: both have the same name. */
+  /** Registers the module inside a wrapper; both have the same name. */
   protected addInner<M extends Module>(child: M): M {
     this.#path = child.#path;
     this.#seed = child.seed;
@@ -245,7 +246,7 @@ export abstract class Module extends NoticesFields {
     this.#placeAll();
   }
 
-  /** Forgets the value with this name; keeps its position for the new value. */
+  /** Removes the value with this name; a new value of the same kind gets its position. */
   #forget(name: string, next: unknown): void {
     const child = this.#children.get(name);
     if (child !== undefined && child.#parent === this) child.#parent = null;
@@ -256,7 +257,7 @@ export abstract class Module extends NoticesFields {
     if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
   }
 
-  /** All modules from this one down, parents first, with their names; a module that is used twice has its first name. */
+  /** Returns this module and all inside it, parents first, with their names; a module that is used twice has its first name. */
   #names(path: string, names = new Map<Module, string>()): Map<Module, string> {
     if (names.has(this)) return names;
     names.set(this, path);
@@ -265,7 +266,7 @@ export abstract class Module extends NoticesFields {
     return names;
   }
 
-  /** Gives all modules of the tree, and their parameters, their full names. */
+  /** Sets the full names of all modules of the tree, and of their parameters. */
   #placeAll(): void {
     const { root } = this;
     const placed = new Set<Parameter>();

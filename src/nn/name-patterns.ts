@@ -3,15 +3,15 @@ import { ConfigError, classOf } from '../core/errors';
 import type { Module } from './module';
 import type { Parameter } from './parameter';
 
-/** Whether a full name fits a pattern in which '*' stands for one part: 'blocks.*.fc1'. */
+/** Whether a full name matches a pattern in which '*' stands for one part of the name, such as 'blocks.*.fc1'. */
 export function fitsPattern(name: string, pattern: string): boolean {
   const [parts, wanted] = [name.split('.'), pattern.split('.')];
   return parts.length === wanted.length && wanted.every((part, i) => part === '*' || part === parts[i]);
 }
 
 /**
- * The modules of a model whose names fit a pattern; '' is the model itself. `setting` is only for the message.
- * Throws: CONFIG if none does, naming the most similar module.
+ * Returns the modules of a model whose names match a pattern; '' is the model itself. `setting` is only for the message.
+ * Throws: CONFIG if no name matches; the error names the most similar module.
  */
 export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
   const modules = model.modules();
@@ -22,7 +22,7 @@ export function modulesMatching(model: Module, pattern: string, setting: string)
 }
 
 /**
- * The parameters that patterns name, each by its own name or by that of a module around it.
+ * Returns the parameters whose own names match a pattern; if there are none, all parameters of the modules that match.
  * Throws: CONFIG for a pattern without a match.
  */
 export function parametersMatching(model: Module, pattern: string, setting: string): Parameter[] {
@@ -39,8 +39,8 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
 }
 
 /**
- * From now on the named parameters are not trained. Patterns are names of modules or parameters, '*' for one part.
- * Throws: CONFIG for a name without a match, if nothing would train, and after sharding.
+ * Excludes parameters from training. Patterns are names of modules or parameters, with '*' for one part of the name.
+ * Throws: CONFIG for a pattern without a match, if nothing would train, and after sharding.
  */
 export function freeze(model: Module, patterns: readonly string[]): void {
   if (!Array.isArray(patterns))
@@ -68,7 +68,7 @@ function unmatched(pattern: string, setting: string, names: readonly string[]): 
   });
 }
 
-/** 'blocks.3.fc1' as 'blocks.*.fc1'. */
+/** Returns 'blocks.*.fc1' for 'blocks.3.fc1'. */
 function generalized(name: string): string {
   return name.replaceAll(/(?<=\.|^)\d+(?=\.|$)/g, '*');
 }

@@ -9,14 +9,14 @@ import { requireExtents } from './require-extents';
 export interface LayerNormOptions<HasBias extends boolean = boolean> {
   /** Default 1e-5. */
   readonly eps?: number;
-  /** Whether rows are shifted. Default true. */
+  /** Whether a bias is added to rows. Default true. */
   readonly bias?: HasBias;
 }
 
 /**
  * Normalizes rows, then scales and shifts them. Shapes: x […, dim] → the same; weight and bias [dim], initially 1 and
  * 0.
- * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a whole number from 1.
+ * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class LayerNorm<HasBias extends boolean = true> extends Module {
   readonly weight: Parameter;
@@ -30,7 +30,7 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
     this.#eps = eps;
     this.weight = Parameter.deferred([dim], constant(1));
     const added = bias === false ? null : Parameter.deferred([dim], constant(0));
-    this.bias = added as typeof this.bias; // the type says what `bias` was
+    this.bias = added as typeof this.bias; // the class's type parameter says which of both
   }
 
   forward(x: tf.Tensor): tf.Tensor {
@@ -41,13 +41,13 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
 
 /** Options of an `RMSNorm`, with torch's defaults. */
 export interface RMSNormOptions {
-  /** Default 2^-23, the step of float32 at 1. */
+  /** Default 2^-23, the machine epsilon of float32. */
   readonly eps?: number;
 }
 
 /**
  * Divides rows by their root mean square, then scales them. Shapes: x […, dim]; weight [dim], initially 1.
- * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a whole number from 1.
+ * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class RMSNorm extends Module {
   readonly weight: Parameter;

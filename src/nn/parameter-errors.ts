@@ -3,8 +3,8 @@ import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 
 /**
- * Throws: CONFIG for a value that is not a tensor, a trainable tensor of a type without gradients, or a tensor with
- * another parameter's values.
+ * Throws: CONFIG for a value that is not a tensor, for a trainable tensor that is not float32, and for the tensor of another
+ * parameter.
  */
 export function requireOwnValues(tensor: { readonly shape: readonly number[] }, trains: boolean): void {
   if (!Array.isArray(tensor?.shape)) {
@@ -25,7 +25,7 @@ export function requireOwnValues(tensor: { readonly shape: readonly number[] }, 
   }
 }
 
-/** The error for a parameter whose whole tensor is requested but does not exist. */
+/** Makes the error for a parameter whose whole tensor is read but does not exist. */
 export function noWholeTensor(parameter: {
   readonly name: string;
   readonly shape: readonly number[];

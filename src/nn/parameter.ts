@@ -6,97 +6,97 @@ import type { ProcessGroup } from '../dist/types';
 import type { FirstValues, ValueSource } from './init';
 import { noWholeTensor, requireOwnValues } from './parameter-errors';
 
-/** Elements of a tensor, from `offset` on. */
+/** A position in a tensor: the elements from index `offset` on. */
 export interface TensorSpan {
   readonly tensor: tf.Tensor;
   readonly offset: number;
 }
 
-/** Elements of an array on the host, from `offset` on. */
+/** A position in an array on the host: the elements from index `offset` on. */
 export interface HostSpan {
   readonly host: HostArray;
   readonly offset: number;
 }
 
-/** The memory of some elements. */
+/** Where elements start, on the device or on the host. */
 export type Span = TensorSpan | HostSpan;
 
-/** Whether elements are on the host. */
+/** Whether a span is on the host. */
 export function isOnHost(span: Span): span is HostSpan {
   return 'host' in span;
 }
 
-/** A range of a state buffer whose values are in one tensor or host array, and whose gradients are in one. */
+/** A range of a state buffer; its values are contiguous in memory, and its gradients too. */
 export interface StateSegment {
-  /** First element within the buffer. */
+  /** The index of the first element in the buffer. */
   readonly offset: number;
   readonly length: number;
   readonly values: Span;
-  /** null while there is no gradient. */
+  /** Where the gradients start; null if there is no gradient. */
   readonly grad: Span | null;
 }
 
 /** A parameter's range in a state buffer. */
 export interface StateSlice {
   readonly parameter: Parameter;
-  /** First element within the buffer. */
+  /** The index of the first element in the buffer. */
   readonly offset: number;
-  /** Number of the parameter's elements on this rank (less than its share of a padded buffer). */
+  /** The number of the parameter's elements on this rank, without padding. */
   readonly length: number;
-  /** First element within the whole parameter. */
+  /** The index of the first element in the whole parameter. */
   readonly start: number;
 }
 
 /**
- * The elements that an optimizer updates on this rank, with their states: a whole parameter, the flat shard of a unit,
- * or this rank's parts of whole parameters. Elements are numbered from 0 to `size`; segments say where their values and
- * gradients are, slices say to which parameter they belong. Strategies replace a parameter's buffer by their own;
- * optimizers, clipping and checkpoints only use this interface.
+ * The elements that an optimizer updates on this rank: a whole parameter, the flat shard of a unit, or this rank's chunks
+ * of whole parameters. Elements have indices from 0 to `size` - 1; segments say where their values and gradients are,
+ * slices say to which parameter they belong. Strategies replace the buffer of a parameter by their own; optimizers,
+ * clipping and checkpoints use only this interface.
  */
 export interface StateBuffer {
   readonly name: string;
-  /** Full name of the module for ledgers. */
+  /** The module's full name, under which ledgers count the bytes. */
   readonly module: string;
-  /** Elements that this rank updates, with padding. */
+  /** The number of elements that this rank updates, with padding. */
   readonly size: number;
   /** The ranks over which the elements are sharded; null if every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
-  /** Whether gradients, and so values, differ between ranks; such gradients count in no common norm. */
+  /** Whether gradients are not reduced, so that values may differ between ranks; a global norm does not include them. */
   readonly isLocal: boolean;
   readonly slices: readonly StateSlice[];
-  /** The current memory of the elements, in order; padding may be omitted. */
+  /** Returns where the elements are in memory now, in order; padding may be omitted. */
   segments(): readonly StateSegment[];
   /** Frees the gradient. */
   zeroGrad(): void;
-  /** Call it after a change of the values: their copies are stale. */
+  /** Must be called after a change of the values; marks copies of them as stale. */
   updated(): void;
-  /** Frees everything; the buffer is not used any more. */
+  /** Frees everything; the buffer must not be used afterwards. */
   dispose(): void;
 }
 
-/** A tensor's extents without the tensor. */
+/** The shape of a parameter that has no tensor. */
 interface ShapeOnly {
   readonly shape: readonly number[];
   readonly size: number;
 }
 
-/** A module, as the reader of a parameter in its forward. */
+/** A module whose forward reads a parameter. */
 export interface ParameterUser {
   readonly path: string;
   /** The same for all modules of a model. */
   readonly root: object;
 }
 
-/** A trainable tensor, `scale = new nn.Parameter(tf.ones([13]))` in a module, read in forward as `this.scale.tensor`. It stays the same object
- * while its tensor changes between sharded and whole. Throws: CONFIG for what is no float32 tensor of its own. */
+/** A trainable tensor. A module has it in a field, `scale = new nn.Parameter(tf.ones([13]))`, and reads `this.scale.tensor` in
+ * forward. The object remains the same when it is sharded. Throws: CONFIG for a value that is not a separate float32 tensor. */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
-  /** The unit whose backward takes the gradient; null: there is none, and each rank has its own gradient in `grad`. */
+  /** The unit whose backward gets the gradient; null: the parameter is in no unit, and `grad` has this rank's gradient. */
   unit: string | null = null;
-  /** Whether the newest forward read it only for its unit's collectives; then its gradient's zeros mean none. */
+  /** Whether the last forward used it only so that its unit's collectives run; a zero gradient then counts as missing. */
   isSpare = false;
-  /** Gradient of the whole parameter; null if there is none, or if a unit stores a shard of it. */
+  /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
@@ -115,12 +115,12 @@ export class Parameter implements Leaf {
     this.#state = new WholeParameter(this);
   }
 
-  /** A parameter without values, for plans: reading its tensor throws. */
+  /** Makes a parameter without values, for plans; reading its tensor throws. */
   static ofShape(shape: readonly number[]): Parameter {
     return new Parameter({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
   }
 
-  /** A deferred parameter, as `nn.Parameter.deferred([13, 7], nn.init.normal(0.02))`. See [Note: deferred values]. */
+  /** Makes a deferred parameter: `nn.Parameter.deferred([13, 7], nn.init.normal(0.02))`. See [Note: deferred values]. */
   static deferred(shape: readonly number[], first: FirstValues): Parameter {
     const parameter = Parameter.ofShape(shape);
     parameter.#first = first;
@@ -137,18 +137,18 @@ export class Parameter implements Leaf {
     return this.#place.module;
   }
 
-  /** Sets its names in the model; `seed` is the model's seed. Existing values stay. */
+  /** Sets the parameter's name, its module's name and the model's seed. Existing values do not change. */
   place(place: { readonly name: string; readonly module: string; readonly seed: number }): void {
     if (this.#first !== null) this.#source = null;
     this.#place = place;
   }
 
-  /** Whether it is trained. */
+  /** Whether the parameter is trained. */
   get requiresGrad(): boolean {
     return this.#requiresGrad;
   }
 
-  /** Throws: CONFIG after a strategy has adopted it, because then reductions and updates are already decided. */
+  /** Throws: CONFIG after a strategy was applied, because the strategy has already chosen what to reduce and update. */
   set requiresGrad(value: boolean) {
     if (this.isAdopted) {
       throw new ConfigError(
@@ -159,7 +159,7 @@ export class Parameter implements Leaf {
     this.#requiresGrad = value;
   }
 
-  /** The whole tensor; makes deferred values. Throws: SHAPE while this rank has only a shard. */
+  /** The whole tensor; the first read computes deferred values. Throws: SHAPE while this rank has only a shard. */
   get tensor(): tf.Tensor {
     const { source } = this;
     if (source !== null) {
@@ -171,7 +171,7 @@ export class Parameter implements Leaf {
     return this.#tensor;
   }
 
-  /** Whether this tensor holds its values now. */
+  /** Whether this tensor is the parameter's current whole tensor. */
   isIn(tensor: tf.Tensor): boolean {
     return this.#tensor === tensor;
   }
@@ -181,14 +181,14 @@ export class Parameter implements Leaf {
     return this.#tensor !== null;
   }
 
-  /** The source of deferred values; null if the values exist, or if there are none. */
+  /** The source of deferred values; null if the whole tensor has been made or freed. */
   get source(): ValueSource | null {
     const { shape } = this;
     this.#source ??= this.#first?.({ ...this.#place, shape }) ?? null;
     return this.#source;
   }
 
-  /** Defers the values until they are needed. Drops a whole tensor, which the caller then owns. */
+  /** Replaces the values by a source, which is read when they are needed. The caller owns the former tensor. */
   defer(source: ValueSource): void {
     this.#tensor = null;
     this.#first = null;
@@ -203,13 +203,13 @@ export class Parameter implements Leaf {
     if (tensor !== null) markLeaf(tensor, this);
   }
 
-  /** Frees the whole tensor, and forgets deferred values; a shard stays. */
+  /** Frees the whole tensor and drops deferred values; does not free a shard. */
   free(): void {
     this.#tensor?.dispose();
     this.replace(null);
   }
 
-  /** The modules that read it in their forward: those that own it, and those that declare it (a tied head). */
+  /** The modules whose forward reads the parameter: its owners, and modules that declare this (a tied head). */
   get users(): ReadonlySet<ParameterUser> {
     return this.#users;
   }
@@ -222,23 +222,23 @@ export class Parameter implements Leaf {
     this.#users.delete(user);
   }
 
-  /** The buffer of this parameter's values, gradient and optimizer state. */
+  /** The state buffer that contains this parameter's values and gradient on this rank. */
   get state(): StateBuffer {
     return this.#state;
   }
 
-  /** Whether a strategy has adopted the parameter's state. */
+  /** Whether a strategy has replaced the parameter's state buffer. */
   get isAdopted(): boolean {
     return !(this.#state instanceof WholeParameter);
   }
 
-  /** Gives the parameter's state to a strategy. */
+  /** Replaces the state buffer; strategies call this. */
   adopt(state: StateBuffer): void {
     this.#state = state;
   }
 }
 
-/** The state of a parameter that every rank holds whole. */
+/** The state buffer of a parameter that is whole on every rank. */
 class WholeParameter implements StateBuffer {
   readonly shardGroup = null;
   readonly isLocal = false;
@@ -276,7 +276,7 @@ class WholeParameter implements StateBuffer {
   }
 
   updated(): void {
-    // There are no copies.
+    // There are no copies that could be stale.
   }
 
   dispose(): void {
@@ -285,7 +285,7 @@ class WholeParameter implements StateBuffer {
   }
 }
 
-/** The distinct state buffers of parameters, in order of first appearance. */
+/** Returns the distinct state buffers of trainable parameters, in order of first appearance. */
 export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
   const buffers = new Set<StateBuffer>();
   for (const parameter of parameters) {

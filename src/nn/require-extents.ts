@@ -1,6 +1,6 @@
 import { ConfigError } from '../core/errors';
 
-/** Throws: CONFIG naming the size of a layer that is not a whole number from 1. */
+/** Throws: CONFIG if a size of a layer is not a positive integer; the error names the size. */
 export function requireExtents(layer: string, sizes: Readonly<Record<string, number>>): void {
   for (const [name, value] of Object.entries(sizes)) {
     if (!Number.isInteger(value) || value < 1) {

@@ -6,7 +6,7 @@ import { Parameter } from './parameter';
 
 /**
  * Converts a value to a module, as `asModule`, and checks that the module has parameters. `what` is the caller's name,
- * as 'DDP'. Throws: CONFIG for a module without parameters, and for a module with unregistered modules.
+ * such as 'DDP'. Throws: CONFIG for a module without parameters, and for a module with unregistered modules.
  */
 export function withParameters(value: unknown, what: string): Module {
   const module = asModule(value, what);
@@ -18,7 +18,7 @@ export function withParameters(value: unknown, what: string): Module {
   );
 }
 
-/** Throws: CONFIG naming a field that holds modules or parameters in a value that is not a module. */
+/** Throws: CONFIG if modules or parameters are in a field's array, set, map or object; the error names the field. */
 function requireSeen(model: Module, what: string): void {
   const seen = new Set<unknown>([...model.modules(), ...model.parameters()]);
   for (const module of model.modules()) {
@@ -37,7 +37,7 @@ function requireSeen(model: Module, what: string): void {
   }
 }
 
-/** What is wrong with a tfjs variable or layer in a module's field; null if nothing is wrong. */
+/** Returns what is wrong with a tfjs variable or layer in a module's field; null if nothing is wrong. */
 function foreignTo(value: unknown): string | null {
   if (value instanceof tf.Variable && value.trainable) {
     return 'is a tf.Variable, which no optimizer sees here; write new nn.Parameter(tensor), or tf.tensor for what does not train';
@@ -49,7 +49,7 @@ function foreignTo(value: unknown): string | null {
   );
 }
 
-/** The contents of an array, a set, a map or an object without a class. */
+/** Returns the contents of an array, a set, a map or an object without a class. */
 function partsOf(value: unknown): readonly unknown[] {
   if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value) || value instanceof Set || value instanceof Map) return [...value.values()];

@@ -1,29 +1,29 @@
 import * as tf from '../core/tf';
 
-// B sequences, T positions, H heads, D values a head, P = D / 2 pairs.
+// B sequences, T positions, H heads, D values per head, P = D / 2 pairs.
 
-/** Cosines and sines of the rotation angles of pairs of values, at every position: [T, P]. */
+/** Cosines and sines of the rotation angle of each pair of values at each position: [T, P]. */
 export interface Angles {
   readonly cos: tf.Tensor;
   readonly sin: tf.Tensor;
 }
 
-/** Rotation speeds of `pairs` pairs: pair i by position · theta^(-i / pairs). Source: Su et al. 2021, section 3.2.2. */
+/** Returns theta^(-i / pairs) for each pair i: its angle per position. Source: Su et al. 2021, section 3.2.2. */
 export function frequencies(pairs: number, theta: number): tf.Tensor {
   return tf.tensor1d(Float32Array.from({ length: pairs }, (_, i) => theta ** (-i / pairs)));
 }
 
-/** Angles of positions 0 to `positions` - 1 in a sequence. */
+/** Returns the angles of positions 0 to `positions` - 1 in a sequence. */
 export function sequenceAngles(positions: number, pairs: number, theta: number): Angles {
   return anglesOf(positionTimes(positions, frequencies(pairs, theta)));
 }
 
-/** Frames, rows and columns. */
+/** The numbers of frames, rows and columns of a video. */
 export type Grid = readonly [frames: number, height: number, width: number];
 
 /**
- * Angles of the positions of a grid, columns fastest: a third of the P pairs rotates with the row, a third with the
- * column, the rest with the frame. Source: Wan2.2's rope_params and rope_apply.
+ * Returns the angles of the positions of a grid; the column index varies fastest. A third of the P pairs rotates with the
+ * row, a third with the column, the rest with the frame. Source: Wan2.2's rope_params and rope_apply.
  */
 export function gridAngles([frames, height, width]: Grid, pairs: number, theta: number): Angles {
   const third = Math.floor(pairs / 3);
@@ -40,7 +40,8 @@ export function gridAngles([frames, height, width]: Grid, pairs: number, theta: 
 }
 
 /**
- * Rotates pairs (i, i + P) of every head, as 'halves', or (2i, 2i + 1), as 'neighbours', by their position's angles.
+ * Rotates pairs of values of each head by the angles of their position; a pair is (i, i + P) for 'halves', and
+ * (2i, 2i + 1) for 'neighbours'.
  * Shapes: x [B, T, H, D] → the same. Source: Su et al. 2021; Hugging Face's llama ('halves'), Wan2.2 ('neighbours').
  */
 export function rotated(
@@ -54,14 +55,14 @@ export function rotated(
   const isHalves = pairing === 'halves';
   const axis = isHalves ? 3 : 4;
   const x = tf.reshape(x_BTHD, [batch, positions, heads, ...(isHalves ? [2, pairs] : [pairs, 2])]);
-  const place = isHalves ? [positions, 1, 1, pairs] : [positions, 1, pairs, 1];
-  const [a, b] = tf.split(x, 2, axis) as [tf.Tensor, tf.Tensor]; // two of them
+  const perPosition = isHalves ? [positions, 1, 1, pairs] : [positions, 1, pairs, 1];
+  const [a, b] = tf.split(x, 2, axis) as [tf.Tensor, tf.Tensor]; // split into two
   const turned = tf.concat([tf.neg(b), a], axis);
-  const y = tf.add(tf.mul(x, tf.reshape(cos, place)), tf.mul(turned, tf.reshape(sin, place)));
+  const y = tf.add(tf.mul(x, tf.reshape(cos, perPosition)), tf.mul(turned, tf.reshape(sin, perPosition)));
   return tf.reshape(y, shape);
 }
 
-/** [positions, frequencies]. */
+/** Returns position · frequency: [positions, frequencies]. */
 function positionTimes(positions: number, frequency: tf.Tensor): tf.Tensor {
   const columns = tf.reshape(tf.range(0, positions, 1, 'float32'), [positions, 1]);
   return tf.mul(columns, tf.reshape(frequency, [1, frequency.size]));

@@ -2,15 +2,15 @@ import { readValues } from '../backend/meta-backend';
 import type * as tf from '../core/tf';
 
 /**
- * One number per row, the seed of the row's noise.
+ * Computes one number per row: the seed of the row's noise.
  *
- * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and must not depend on how
- * rows are distributed over ranks and micro-batches; otherwise sharded training could not be compared with unsharded
- * training. So it is not a sequence of draws, but a function of seed, gate and row.
+ * [Note: noise by row] A gate's noise must be the same when backward runs forward again, and must not depend on how rows
+ * are distributed over ranks and microbatches; otherwise sharded training could not be compared with unsharded training.
+ * So the noise is not drawn from a sequence; it is a function of seed, gate and row.
  */
 export type RowKeys = (x_ND: tf.Tensor) => Uint32Array;
 
-/** Keys from the rows' values, bit for bit. */
+/** Computes keys from all bits of the rows' values. */
 export const valueKeys: RowKeys = (x_ND) => {
   const [rows = 0, width = 1] = x_ND.shape;
   const values = readValues(x_ND, () => new Float32Array(x_ND.size));
@@ -22,11 +22,11 @@ export const valueKeys: RowKeys = (x_ND) => {
   });
 };
 
-/** Keys from tokens and earlier tokens: they do not change when rows are rounded. */
+/** Computes a row's key from its token and all earlier tokens, so that rounding of rows does not change the key. */
 export class TokenKeys {
   #keys = new Uint32Array(0);
 
-  /** Takes the tokens of the next rows. Shapes: ids [B, T] int32. */
+  /** Sets the tokens of the next rows. Shapes: ids [B, T] int32. */
   read(ids_BT: tf.Tensor): void {
     const [batch = 0, seq = 0] = ids_BT.shape;
     const ids = readValues(ids_BT, () => new Int32Array(ids_BT.size));
@@ -40,11 +40,11 @@ export class TokenKeys {
     }
   }
 
-  /** Keys of the rows of B·T tokens; of other rows, from their values. */
+  /** Returns the keys of B·T rows; other numbers of rows get keys from their values. */
   readonly of: RowKeys = (x_ND) => (x_ND.shape[0] === this.#keys.length ? this.#keys : valueKeys(x_ND));
 }
 
-/** Every bit of the result depends on every bit of the value. Source: splitmix32. */
+/** Hashes a value: each bit of the result depends on all bits of the value. Source: splitmix32. */
 export function mixed(value: number): number {
   let z = (value + 0x9e3779b9) | 0;
   z = Math.imul(z ^ (z >>> 16), 0x21f0aaad);

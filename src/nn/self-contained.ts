@@ -2,13 +2,13 @@ import { ConfigError } from '../core/errors';
 import type { Module } from './module';
 import type { Parameter, ParameterUser } from './parameter';
 
-/** A parameter inside a module that another module outside also reads. */
+/** A parameter of a module, and a module outside that also reads the parameter. */
 export interface SharedUse {
   readonly parameter: Parameter;
   readonly user: ParameterUser;
 }
 
-/** The first parameter inside a module that is also read from outside; null if there is none. */
+/** Returns the first parameter of a module that a module outside also reads; null if there is none. */
 export function useFromOutside(module: Module): SharedUse | null {
   const inside = new Set<ParameterUser>(module.modules());
   for (const parameter of module.parameters()) {
@@ -18,7 +18,7 @@ export function useFromOutside(module: Module): SharedUse | null {
 }
 
 /**
- * Throws: CONFIG if a module cannot be a separate unit, naming the parameter and its other reader. `what` is the
+ * Throws: CONFIG if a module cannot be a separate unit; the error names the parameter and its other reader. `what` is the
  * caller's name.
  */
 export function requireSelfContained(module: Module, what: string): void {

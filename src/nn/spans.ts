@@ -3,9 +3,9 @@ import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 import { isOnHost, type Span } from './parameter';
 
-// Functions on elements in memory, wherever they are: on the device or on the host.
+// These functions work for elements on the device and on the host.
 
-/** A new flat float32 array of zeros; the code that makes it disposes it. */
+/** Allocates a flat float32 array of zeros; the caller must dispose it. */
 export function zerosIn(space: 'device' | 'host', engine: Engine, length: number, tag: Tag): Span {
   const span =
     space === 'host'
@@ -27,7 +27,7 @@ export function disposeSpan(span: Span): void {
   else span.tensor.dispose();
 }
 
-/** Elements in place (no copy); valid until the next allocation. */
+/** Returns a view of elements, without a copy; it is valid until the next allocation. */
 export function floatsOf(engine: Engine, span: Span, length: number): Float32Array {
   const bytes = isOnHost(span) ? span.host.bytesView() : engine.storage(span.tensor).view();
   return new Float32Array(bytes.buffer, bytes.byteOffset + 4 * span.offset, length);
@@ -44,7 +44,7 @@ export function scaleElements(engine: Engine, span: Span, factor: number, length
   else engine.scale(span.tensor, factor, span.offset, length);
 }
 
-/** Sum of squares in float64; squares of float32 do not overflow there, so it is finite if all elements are. */
+/** Returns the sum of squares in float64. It is finite if all elements are finite, because their squares cannot overflow. */
 export function sumOfSquares(engine: Engine, span: Span, length: number): number {
   return isOnHost(span)
     ? engine.host.sumOfSquares(span.host, span.offset, length)

@@ -3,7 +3,7 @@ import type { Span, StateBuffer } from './parameter';
 import { floatsOf } from './spans';
 
 /**
- * Copies elements of a buffer out, from `offset` on. Elements without a segment (padding, a missing gradient) read as
+ * Returns a copy of a buffer's elements from `offset` on. Elements without a segment (padding, a missing gradient) are
  * 0.
  */
 export function readState(
@@ -35,7 +35,7 @@ export function writePart(engine: Engine, buffer: StateBuffer, offset: number, v
 
 interface Overlap {
   readonly span: Span;
-  /** First element within the read or written range. */
+  /** The index of the first element in the read or written range. */
   readonly at: number;
   readonly length: number;
 }

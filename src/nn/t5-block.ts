@@ -10,12 +10,12 @@ import { RMSNorm } from './norms';
 
 const NO_BIAS = { ...GPT2, bias: false } as const;
 
-/** Sizes of a `T5Block`; attnDim: the width of all heads together. */
+/** The sizes of a `T5Block`. `attnDim` is the width of all heads together. */
 export type T5BlockShape = Omit<T5Config, 'kind' | 'layers' | 'vocab' | 'seq'> & { readonly attnDim: number };
 
 /**
- * A pre-norm encoder block with its own relative positions and a gated feed-forward layer.
- * Shapes: x [B, T, d], hidden [B, 1, 1, T] added to scores → [B, T, d]. Source: UMT5; names of Wan2.2's T5SelfAttention.
+ * A pre-norm encoder block with its own relative positions and a gated feed-forward layer; `hidden` is added to scores.
+ * Shapes: x [B, T, d], hidden [B, 1, 1, T] → [B, T, d]. Source: UMT5; names of Wan2.2's T5SelfAttention.
  */
 export class T5Block extends Module {
   readonly norm1: RMSNorm;
@@ -41,7 +41,7 @@ export class T5Block extends Module {
   }
 }
 
-/** Attention without scale whose scores have a bias. Shapes: x [B, T, d], bias [B, heads, T, T] → [B, T, d]. */
+/** Attention with a bias and without a scale of scores. Shapes: x [B, T, d], bias [B, heads, T, T] → [B, T, d]. */
 export class T5Attention extends Module {
   readonly q: Linear<false>;
   readonly k: Linear<false>;
@@ -68,7 +68,7 @@ export class T5Attention extends Module {
 
 type Heads = [tf.Tensor, tf.Tensor, tf.Tensor];
 
-/** fc2(gelu(gate(x)) · fc1(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
+/** Returns fc2(gelu(gate(x)) · fc1(x)). Shapes: x [B, T, d] → the same. Source: Shazeer 2020. */
 class GatedGelu extends Module {
   readonly gate: Sequential;
   readonly fc1: Linear<false>;
@@ -87,9 +87,9 @@ class GatedGelu extends Module {
 }
 
 /**
- * A bias for attention's scores that depends on the distance of a key from its query, separately before and after it:
- * near distances have their own buckets, farther ones share buckets logarithmically, and all from relativeDistance on
- * share one. Shapes: x [B, T, …], only T is used → [heads, T, T].
+ * A bias of attention scores that depends on the distance between key and query; keys before and after the query have
+ * different buckets. Each small distance has its own bucket, larger distances share buckets logarithmically, and all
+ * distances from relativeDistance on share one. Shapes: x [B, T, …] (only T is used) → [heads, T, T].
  * Source: Raffel et al. 2020, section 2.1; Hugging Face's T5Attention.
  */
 class RelativePositions extends Module {
@@ -110,7 +110,7 @@ class RelativePositions extends Module {
   }
 }
 
-/** The bucket of every pair of query and key. */
+/** Returns the bucket of each pair of query and key. */
 function bucketsOf(positions: number, { relativeBuckets, relativeDistance }: T5BlockShape): Int32Array {
   const ofSide = relativeBuckets >> 1;
   const numExact = ofSide >> 1;

@@ -10,19 +10,19 @@ import { mixed, type RowKeys, valueKeys } from './row-keys';
 
 /** Options of `TemperatureGating`. */
 export interface TemperatureGatingOptions {
-  /** First value of the learned temperature. Default 1. */
+  /** The initial value of the learned temperature. Default 1. */
   readonly initTemp?: number;
   /** Seed of initial values and noise. Default: the model's. */
   readonly seed?: number;
-  /** The seed of a row's noise. Default: the row's values. */
+  /** The function that computes the seed of each row's noise. Default: from the row's values. */
   readonly keys?: RowKeys;
 }
 
 /**
- * Chooses one of several experts per row: a linear gate, logits over a learned temperature, hard Gumbel-softmax. The
- * result is one-hot; its gradient is the soft one's (straight-through).
+ * Chooses one of several experts per row: divides the logits of a linear gate by a learned temperature, and applies hard
+ * Gumbel-softmax. The result is one-hot; backward uses the gradient of the soft probabilities (straight-through).
  * Shapes: x […, inputDim] → […, numExperts]. Source: Jang et al. 2017; torch.nn.functional.gumbel_softmax(hard=True).
- * Throws: CONFIG for sizes that are not whole numbers from 1, or a temperature that is not positive.
+ * Throws: CONFIG for sizes that are not positive integers, or a temperature that is not positive.
  */
 export class TemperatureGating extends Module {
   readonly gate: Linear;
@@ -53,7 +53,7 @@ export class TemperatureGating extends Module {
     return x.rank === 2 ? hard : tf.reshape(hard, [...x.shape.slice(0, -1), hard.shape[1] ?? 1]);
   }
 
-  /** Gumbel noise of rows: [rows, experts]. See [Note: noise by row]. */
+  /** Returns the Gumbel noise of rows: [rows, experts]. See [Note: noise by row]. */
   noiseOf(rows: tf.Tensor): tf.Tensor {
     const [numExperts = 1] = this.gate.weight.shape;
     const salt = seeded(this.seed, 'gating', this.path).integer(2 ** 32);
@@ -61,7 +61,7 @@ export class TemperatureGating extends Module {
     const noise = new Float32Array(keys.length * numExperts);
     keys.forEach((key, row) => {
       for (let expert = 0; expert < numExperts; expert++) {
-        // In (0, 1): both logarithms are finite.
+        // The value is in (0, 1), so both logarithms are finite.
         const uniform = (mixed(mixed(key ^ salt) + expert) + 0.5) / 2 ** 32;
         noise[row * numExperts + expert] = -Math.log(-Math.log(uniform));
       }
@@ -70,10 +70,10 @@ export class TemperatureGating extends Module {
   }
 }
 
-/** One-hot at each row's largest value; the gradient passes unchanged. */
+/** Returns 1 at each row's largest value and 0 elsewhere; the gradient passes unchanged. */
 function straightThrough(soft: tf.Tensor): tf.Tensor {
   const choose = tf.customGrad((x) => {
-    const probabilities = x as tf.Tensor; // one tensor is given
+    const probabilities = x as tf.Tensor; // customGrad passes `soft`
     const indices = tf.argMax(probabilities, -1);
     // Cast afterwards, because tfjs's wasm kernel of oneHot writes integer bits even for floats.
     const value = tf.cast(tf.oneHot(indices, probabilities.shape[1] ?? 1), 'float32');

@@ -8,20 +8,21 @@ import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import type { BufferState, FlatArray, StateMemory, UpdateRule } from './update-rule';
 
-/** AdamW's settings and the size of its blocks. */
+/** The settings of AdamW, and the block size. */
 export interface AdamW8bitOptions extends AdamWOptions {
-  /** Elements that share a scale. */
+  /** The number of elements that share a scale. */
   readonly blockSize?: number;
 }
 
-/** Smaller buffers have float32 moments. Source: bitsandbytes' min_8bit_size. */
+/** The minimum number of elements of a buffer with 8-bit moments. Source: bitsandbytes' min_8bit_size. */
 export const MIN_8BIT_SIZE = 4096;
 
 /**
- * AdamW whose moments take one byte per element: codes of a dynamic map, signed for the first moment and unsigned for
- * the second, with a float32 scale (the largest absolute value) per block. A step decodes, updates as AdamW and encodes
- * again; the parameter's update uses the moments before they are encoded. Blocks divide a state buffer (a parameter, a
- * flat shard), so a shard has other blocks than the whole parameter. Buffers below 4096 elements have float32 moments.
+ * AdamW with moments of one byte per element: a code of a dynamic map (signed for the first moment, unsigned for the
+ * second), and a float32 scale per block (its largest absolute value). A step decodes the moments, updates as AdamW, and
+ * encodes them again; the parameter's update uses the moments before they are encoded. State buffers (parameters, flat
+ * shards) are divided into blocks, so a shard has other blocks than the whole parameter. Buffers below 4096 elements have
+ * float32 moments.
  * Source: Dettmers et al. 2022, 8-bit Optimizers via Block-wise Quantization; bitsandbytes' AdamW8bit.
  */
 export class AdamW8bit extends RuleOptimizer {
@@ -38,7 +39,7 @@ export class AdamW8bit extends RuleOptimizer {
 
 type Settings = Omit<Required<AdamW8bitOptions>, 'lr' | 'fused'>;
 
-/** AdamW's update with moments in one byte. */
+/** Returns the rule of AdamW with moments of one byte. */
 export function adamW8bitRule(settings: Settings): UpdateRule {
   const whole = adamWRule(settings);
   return {

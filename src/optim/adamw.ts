@@ -5,22 +5,22 @@ import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
-/** AdamW's settings; defaults are torch.optim.AdamW's. */
+/** The settings of AdamW, with the defaults of torch.optim.AdamW. */
 export interface AdamWOptions {
   readonly lr?: number;
   readonly betas?: readonly [number, number];
   readonly eps?: number;
-  /** Decoupled: parameters shrink by lr · weightDecay before the step. */
+  /** Decoupled weight decay: a step first multiplies parameters by 1 - lr · weightDecay. */
   readonly weightDecay?: number;
-  /** Goes along the gradient: the loss grows. Default false. */
+  /** Whether updates increase the loss. Default false. */
   readonly maximize?: boolean;
-  /** Accepted because torch has it; the update is always one pass. */
+  /** Has no effect: the update is always fused (one pass over memory). */
   readonly fused?: boolean;
 }
 
 /**
- * AdamW for whole parameters and for flat shards: the update is element-wise, so a shard's update is a part of the
- * whole update.
+ * AdamW, for whole parameters and for flat shards. Its update is element-wise, so a shard's update equals that part of the
+ * whole parameter's update.
  * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations.
  */
 export class AdamW extends RuleOptimizer {
@@ -35,7 +35,7 @@ export class AdamW extends RuleOptimizer {
   }
 }
 
-/** AdamW's update with float32 moments. */
+/** Returns the rule of AdamW with float32 moments. */
 export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>): UpdateRule {
   const stateNames = ['exp_avg', 'exp_avg_sq'];
   const factors = adamFactors(settings);
@@ -49,7 +49,7 @@ export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>
         stateNames,
         () => memory.zeros(size, tag),
         (range, [expAvg, expAvgSq]) => {
-          if (expAvg === undefined || expAvgSq === undefined) return; // one per entry of stateNames
+          if (expAvg === undefined || expAvgSq === undefined) return; // never: both are in stateNames
           const offsets = { ...range.offsets, expAvg: range.offset, expAvgSq: range.offset };
           memory.updates.adamW({ ...range, ...factors, expAvg, expAvgSq, offsets });
         },
@@ -57,7 +57,7 @@ export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>
   };
 }
 
-/** The settings by the names of the engine's update. */
+/** Returns the settings under the names that the engine's update uses. */
 export function adamFactors({
   betas,
   eps,

@@ -3,7 +3,7 @@ import { type DynamicMapKind, dynamicMap, SIGNED_ZERO } from '../backend/quantiz
 import type { Tag } from '../core/events';
 import type { FlatArray, StateMemory } from './update-rule';
 
-/** A partly written block: it is encoded when it is complete, because all its values share a scale. */
+/** A block that is written in parts; it is encoded when it is complete, because all its values share a scale. */
 interface OpenBlock {
   readonly values: Float32Array;
   numWritten: number;
@@ -30,7 +30,7 @@ export class BlockwiseValues<T extends FlatArray> {
     this.#blockSize = blockSize;
     this.#kind = kind;
     this.#map = dynamicMap(kind);
-    // 'bool' is tfjs's type of one byte. A scale of 0 makes every code 0.
+    // 'bool' is tfjs's dtype of one byte. With a scale of 0, all values are 0.
     const codes = memory.zeros(place.size, place.tag, 'bool');
     this.arrays = { codes, scales: memory.zeros(Math.ceil(place.size / blockSize), place.tag) };
   }
@@ -44,7 +44,7 @@ export class BlockwiseValues<T extends FlatArray> {
     });
   }
 
-  /** Values that were read from a whole block become the same values again. */
+  /** Writes values; a whole block of values from `read` is stored without a change. */
   write(offset: number, values: Float32Array): void {
     for (let at = 0; at < values.length; ) {
       const block = Math.floor((offset + at) / this.#blockSize);
@@ -63,7 +63,7 @@ export class BlockwiseValues<T extends FlatArray> {
     }
   }
 
-  /** Encodes the partly written block. */
+  /** Encodes the blocks that are not complete. */
   close(): void {
     for (const [block, { values }] of this.#open) this.#encode(block, values);
     this.#open.clear();
@@ -105,8 +105,8 @@ export class BlockwiseValues<T extends FlatArray> {
   }
 
   /**
-   * The largest absolute value; or, if that does not encode all values exactly, the scale that does: a block whose
-   * largest value was negative decodes to at most 0.993 of its scale.
+   * Returns the largest absolute value as the scale; or, if values are not exact with that scale, a scale for which they
+   * are: a block whose largest value was negative decodes to at most 0.993 of its scale.
    */
   #scaleFor(values: Float32Array): number {
     const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
@@ -132,7 +132,7 @@ export class BlockwiseValues<T extends FlatArray> {
   }
 }
 
-/** The float32 nearest to a positive number, and its two neighbours. */
+/** Returns the float32 nearest to a positive number, then the two float32 below and the two above it. */
 function neighbours(value: number): number[] {
   const bits = new Int32Array(Float32Array.of(value).buffer)[0] ?? 0;
   return [0, -1, 1, -2, 2].map((step) => new Float32Array(Int32Array.of(bits + step).buffer)[0] ?? 0);

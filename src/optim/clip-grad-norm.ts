@@ -7,19 +7,19 @@ import type { HasStates } from './optimizer';
 
 /** The result of clipping. */
 export interface GradNorm {
-  /** Euclidean norm of all gradients of the whole model, before clipping. */
+  /** The Euclidean norm of all gradients of the whole model, before clipping. */
   readonly norm: number;
-  /** Factor for the optimizer's step: 1 when the norm is within the limit. */
+  /** The factor for the optimizer's step; 1 if the norm is within the limit. */
   readonly scale: number;
 }
 
-/** torch.nn.utils.clip_grad_norm_ divides by norm + 1e-6. */
+/** Source: torch.nn.utils.clip_grad_norm_, which divides by norm + 1e-6. */
 const EPS = 1e-6;
 
 /**
- * The global norm of the gradients, and the factor that brings it down to `maxNorm` (null: only measures). One
- * all-reduce per group adds up the sums of shards. Whole gradients are equal on every rank and count once. Gradients of
- * ignored modules differ between ranks and do not count. Gradients do not change: give `scale` to the optimizer's step.
+ * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group
+ * adds up the sums of shards. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ
+ * between ranks and do not count. This does not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
@@ -43,7 +43,7 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
 }
 
 /**
- * As `clipGradNorm`, but scales the gradients in place; returns the norm before scaling.
+ * Does the same as `clipGradNorm`, but scales the gradients in place; returns the norm before scaling.
  * Source: torch.nn.utils.clip_grad_norm_; FullyShardedDataParallel.clip_grad_norm_.
  */
 export function clipGradNormInPlace(engine: Engine, model: HasStates, maxNorm: number | null): number {

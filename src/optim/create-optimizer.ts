@@ -10,7 +10,7 @@ import { sgdRule } from './sgd';
 import type { UpdateRule } from './update-rule';
 
 /**
- * The optimizer of a config, with its states on the device or host as `offload` says. Throws: CONFIG for settings that
+ * Makes a config's optimizer; `offload` says whether its states are on the host. Throws: CONFIG for settings that
  * contradict each other.
  */
 export function createOptimizer(

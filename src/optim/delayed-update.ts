@@ -5,15 +5,15 @@ import type { HasStates, Optimizer } from './optimizer';
 import { keepsStatesOnHost, type OptimizerPlacement } from './rule-optimizer';
 import { cutByKind, slicesIn } from './segment-cuts';
 
-/** The state of the delay itself: the clipped gradient of the last step. */
+/** The name of the additional state: the clipped gradient of the last step. */
 const PENDING = 'pending_grad';
 
 /**
- * Applies at each step the gradients of the previous step; the first step applies none, and the gradients of a run's
- * last step are never applied. The waiting gradients are copies ('grad.shard' or 'grad.full' in ledgers), on the host
- * if the states are there. So between backward and update, the gradients of two steps are held. Checkpoints carry them
- * as 'pending_grad'.
- * Source: ZeRO-Offload (Ren et al. 2021), section 5.2, one-step delayed parameter update, here from the first step on.
+ * Applies in each step the gradients of the previous step; the first step applies none, and the gradients of a run's last
+ * step are never applied. Waiting gradients are copies ('grad.shard' or 'grad.full' in ledgers), on the host if the states
+ * are on the host. So between backward and update, the gradients of two steps are in memory. Checkpoints contain the
+ * waiting gradients as 'pending_grad'.
+ * Source: ZeRO-Offload (Ren et al. 2021), section 5.2 (one-step delayed parameter update); here from the first step on.
  */
 export class DelayedUpdate implements Optimizer {
   readonly #engine: Engine;
@@ -23,9 +23,7 @@ export class DelayedUpdate implements Optimizer {
   readonly #waiting = new Map<StateBuffer, WaitingBuffer>();
   #steps = 0;
 
-  /**
-   * `createInner` makes the optimizer of the model that it gets: this model, with the gradients of the previous step.
-   */
+  /** `createInner` makes the inner optimizer; its argument is this model with the gradients of the previous step. */
   constructor(
     engine: Engine,
     model: HasStates,
@@ -112,13 +110,13 @@ export class DelayedUpdate implements Optimizer {
   }
 }
 
-/** A state buffer whose gradient is the waiting one. */
+/** A state buffer whose gradient is the waiting gradient. */
 class WaitingBuffer implements StateBuffer {
   readonly #engine: Engine;
   readonly #buffer: StateBuffer;
   readonly #onHost: boolean;
   #held: Span | null = null;
-  /** Parameters that had a gradient; null: any may have. */
+  /** The parameters that had a gradient; null: not known, so all count. */
   #present: ReadonlySet<Parameter> | null = null;
 
   constructor(engine: Engine, buffer: StateBuffer, onHost: boolean) {
@@ -169,7 +167,7 @@ class WaitingBuffer implements StateBuffer {
     this.#buffer.updated();
   }
 
-  /** Stores the buffer's current gradient, times a factor, in place of the waiting one. */
+  /** Replaces the waiting gradient by the buffer's current gradient times a factor. */
   take(factor: number): void {
     const segments = this.#buffer.segments().filter(({ grad }) => grad !== null);
     const slices = segments.flatMap((segment) => slicesIn(this, segment));

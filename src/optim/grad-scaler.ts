@@ -6,24 +6,24 @@ import type { StateBuffer } from '../nn/parameter';
 import { scaleElements, sumOfSquares } from '../nn/spans';
 import { reduceNumber } from './clip-grad-norm';
 
-/** Settings of a GradScaler; the defaults are torch's. */
+/** The settings of a GradScaler, with torch's defaults. */
 export interface GradScalerOptions extends Partial<GradScalerConfig> {
-  /** false: scale 1, and nothing is checked. */
+  /** Whether the loss is scaled and gradients are checked; false: the scale is always 1. Default true. */
   readonly enabled?: boolean;
 }
 
-/** The state that changes over time; a checkpoint stores it. Source: GradScaler.state_dict. */
+/** The state that changes during training; checkpoints store it. Source: GradScaler.state_dict. */
 export interface GradScalerState {
   readonly scale: number;
-  /** Steps without overflow since the last change of the scale. */
+  /** The number of steps without overflow since the last change of the scale. */
   readonly growthTracker: number;
 }
 
 /**
- * Keeps small gradients above float16's smallest number: the loss is multiplied by `scale`, and gradients are divided
- * by it before they are used. If a gradient overflowed on any rank, no rank updates, and the scale shrinks; after a
- * number of good steps it grows. If the scale is a power of two, multiplying and dividing by it are exact. Source: torch.amp.GradScaler;
- * Micikevicius et al. 2018.
+ * Prevents small gradients from becoming 0 in float16: the loss is multiplied by `scale`, and gradients are divided by
+ * `scale` before they are used. If a gradient overflows on any rank, no rank updates, and the scale shrinks; after
+ * growthInterval steps without overflow, the scale grows. Multiplication and division by a power of two are exact.
+ * Source: torch.amp.GradScaler; Micikevicius et al. 2018.
  */
 export class GradScaler {
   readonly #engine: Engine;
@@ -45,12 +45,12 @@ export class GradScaler {
     this.#scale = enabled ? this.#config.initScale : 1;
   }
 
-  /** Factor on the loss: the seed of backward. */
+  /** The factor of the loss; pass it to `backward` as the seed. */
   get scale(): number {
     return this.#scale;
   }
 
-  /** Number of skipped steps. */
+  /** The number of skipped steps. */
   get numSkipped(): number {
     return this.#numSkipped;
   }
@@ -59,7 +59,7 @@ export class GradScaler {
     return { scale: this.#scale, growthTracker: this.#growthTracker };
   }
 
-  /** Continues from a checkpoint. */
+  /** Restores the state of a checkpoint. */
   restore({ scale, growthTracker }: GradScalerState): void {
     this.#scale = this.#enabled ? scale : 1;
     this.#growthTracker = growthTracker;
@@ -67,8 +67,8 @@ export class GradScaler {
   }
 
   /**
-   * Divides the gradients by the scale, in place, and says whether one of them, on any rank, is infinite or NaN: then
-   * the step must be skipped. All ranks must call it; it reduces one number. Throws: CONFIG when called twice per step.
+   * Divides the gradients by the scale, in place. Returns true if a gradient on any rank is infinite or NaN: then the step
+   * must be skipped. All ranks must call it; it reduces one number. Throws: CONFIG if it is called twice per step.
    */
   unscaleAndCheck(states: Iterable<StateBuffer>): boolean {
     if (this.#foundInf !== null) {
@@ -82,7 +82,7 @@ export class GradScaler {
   }
 
   /**
-   * Updates unless a gradient overflowed; returns whether it updated. Throws: CONFIG when gradients are not unscaled.
+   * Runs the optimizer's step unless a gradient overflowed; returns whether it ran. Throws: CONFIG before unscaleAndCheck.
    */
   step(optimizer: { step(gradScale?: number): void }, gradScale?: number): boolean {
     if (this.#foundInf === null) {
@@ -107,12 +107,12 @@ export class GradScaler {
     this.#growthTracker++;
     if (this.#growthTracker < this.#config.growthInterval) return;
     this.#growthTracker = 0;
-    // Source: torch skips a growth beyond float32.
+    // Source: torch does not let the scale grow beyond float32.
     const grown = this.#scale * this.#config.growthFactor;
     if (Math.fround(grown) < Number.POSITIVE_INFINITY) this.#scale = grown;
   }
 
-  /** Whether a gradient of this rank is not finite. */
+  /** Divides the gradients by the scale; returns whether a gradient of this rank is not finite. */
   #unscale(states: Iterable<StateBuffer>): boolean {
     let areFinite = true;
     for (const state of states) {

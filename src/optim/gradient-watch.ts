@@ -5,14 +5,14 @@ import type { StateBuffer, StateSegment } from '../nn/parameter';
 import { floatsOf, sumOfSquares } from '../nn/spans';
 import { cutByKind } from './segment-cuts';
 
-/** Each of the first steps is checked; later ones only as often as this share of the time allows. */
+/** The first 10 steps are all checked; later steps only while checks have taken less than 0.8% of the time. */
 const FIRST_STEPS = 10;
 const MOST_TIME = 0.008;
 
 /**
- * When an optimizer steps, warns about the first gradient that is NaN or infinite: where, when, and what to do. It
- * warns once. From then on the weights are NaN, so a skipped check misses nothing. As in PyTorch it is not an error,
- * and the step is done.
+ * Checks gradients in an optimizer's steps and warns once, about the first gradient that is NaN or infinite: in which
+ * parameter and step, and what to do. Later weights are NaN too, so a later check finds what a skipped check missed. As in
+ * PyTorch, this is not an error, and the update runs.
  */
 export class GradientWatch {
   readonly #engine: Engine;
@@ -29,7 +29,7 @@ export class GradientWatch {
     this.#isDone = !engine.hasValues;
   }
 
-  /** A step begins; they count from 1. */
+  /** Must be called when a step begins; steps count from 1. */
   begin(step: number): void {
     const now = this.#engine.clock.now();
     if (this.#isLooking) this.#lastLook = step - 1;
@@ -50,7 +50,9 @@ export class GradientWatch {
 
   #name(buffer: StateBuffer, bad: StateSegment, step: number): void {
     const since =
-      step - this.#lastLook > 1 && step > FIRST_STEPS ? ` (or a step since ${this.#lastLook + 1})` : '';
+      step - this.#lastLook > 1 && step > FIRST_STEPS
+        ? ` (or an earlier step, from ${this.#lastLook + 1} on)`
+        : '';
     const parts = cutByKind(buffer, bad, (parameter) => parameter).filter(
       ({ part }) => !this.#isFinite(part),
     );

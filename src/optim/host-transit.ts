@@ -5,19 +5,20 @@ import type { Bytes } from '../core/units';
 import { isOnHost, type Span, type StateSegment } from '../nn/parameter';
 import type { BufferState, UpdateRange } from './update-rule';
 
-/** Size of a transfer, for values and for gradients each. */
+/** The maximum size of a copied chunk, in bytes; values and gradients have separate chunks. */
 const CHUNK_BYTES: Bytes = 2 ** 20;
 const ITEM_BYTES = 4;
 
-/** A segment whose parameters were updated equally often, with this number (for bias correction). */
+/** A segment whose parameters were all updated in the same number of steps. */
 export interface SteppedSegment extends StateSegment {
+  /** The number of updates, including this one; for bias correction. */
   readonly step: number;
 }
 
-/** The buffer that is updated. */
+/** The state buffer that is updated. */
 interface Updated {
   readonly module: string;
-  /** Chunks end at multiples of this number of the buffer's elements. */
+  /** Chunks end at multiples of this number of elements. */
   readonly granularity: number;
 }
 
@@ -36,7 +37,7 @@ export function updateOnHost(
   const { host } = engine;
   const chunk = Math.max(1, Math.floor(CHUNK_BYTES / ITEM_BYTES / granularity)) * granularity;
   const rooms = new Map<'values' | 'grad', HostArray>();
-  /** The array of elements on the host: their own, or one for copies of `length` elements. */
+  /** Returns the span's array if it is on the host; otherwise an array for copies of `length` elements. */
   const arrayFor = (what: 'values' | 'grad', span: Span, length: number): HostArray => {
     if (isOnHost(span)) return span.host;
     const there = rooms.get(what);
@@ -48,7 +49,7 @@ export function updateOnHost(
   };
   const updateSegment = ({ values, grad, offset, length, step }: SteppedSegment): void => {
     const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
-    // Arrays that are on the host are updated also if they are empty, as on the device.
+    // As on the device, empty segments are updated too if they are on the host.
     if (grad === null || (length === 0 && !isThere)) return;
     let from = 0;
     do {

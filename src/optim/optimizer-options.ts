@@ -3,7 +3,7 @@ import { nearest } from '../config/nearest';
 import { optimizerFields } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
 
-/** Options of an optimizer with its defaults filled in. Throws: CONFIG for an unknown key, naming the nearest, and for a value of another type. */
+/** Checks an optimizer's options and adds defaults. Throws: CONFIG for an unknown key or a wrong value. */
 export function checkedOptions<T extends object>(optimizer: string, options: object, defaults: T): T {
   const known = Object.keys(defaults);
   for (const [key, value] of Object.entries(options)) {
@@ -26,7 +26,7 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
   return { ...defaults, ...Object.fromEntries(given) };
 }
 
-/** Throws: CONFIG for what a config would refuse too. */
+/** Throws: CONFIG for a value that a config would refuse too. */
 function requireInRange(optimizer: string, key: string, value: unknown): void {
   const checked = z
     .object(optimizerFields.shape)

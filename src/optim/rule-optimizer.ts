@@ -21,9 +21,9 @@ import {
 
 /** Where an optimizer stores its states. */
 export interface OptimizerPlacement {
-  /** true: states are on the host, and the step runs there. Parameters on the host are always updated there. */
+  /** Whether states are on the host and the update runs there; for parameters on the host, this is always so. */
   readonly onHost?: boolean;
-  /** Called for the first gradient that is NaN or infinite; without it, gradients are not checked. */
+  /** Gets a warning about the first gradient that is NaN or infinite; if undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;
 }
 
@@ -36,14 +36,14 @@ interface Hyper {
   readonly gradScale: number;
 }
 
-/** Whether a buffer's states are on the host: by the setting, or because the buffer itself is there. */
+/** Whether a buffer's states are on the host, because of the setting or because the buffer itself is on the host. */
 export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: OptimizerPlacement): boolean {
   return onHost || buffer.segments().some(({ values }) => isOnHost(values));
 }
 
 /**
- * Updates each segment of each buffer by a rule, on the device or on the host. For an update on the host, segments on
- * the device are copied to the host and back in pieces; segments on the host are updated in place.
+ * Updates all segments of all buffers by a rule, on the device or on the host. For an update on the host, segments on the
+ * device are copied to the host and back in chunks; segments on the host are updated in place.
  */
 export class RuleOptimizer implements Optimizer {
   lr: number;
@@ -132,8 +132,8 @@ export class RuleOptimizer implements Optimizer {
   }
 
   /**
-   * The segment with its step number, for bias correction; cut if its parameters skipped different numbers of steps.
-   * Empty without a gradient.
+   * Returns the segment and its number of updates (for bias correction), divided if this number differs between its
+   * parameters. Returns nothing for a segment without a gradient.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;

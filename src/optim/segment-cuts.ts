@@ -1,13 +1,13 @@
 import type { Parameter, Span, StateBuffer, StateSegment, StateSlice } from '../nn/parameter';
 
-/** The parameters whose elements are in a segment. */
+/** Returns the slices that are in a segment. */
 export function slicesIn(buffer: StateBuffer, { offset, length }: StateSegment): StateSlice[] {
   return buffer.slices.filter((slice) => {
     return slice.offset === offset || (slice.offset > offset && slice.offset < offset + length);
   });
 }
 
-/** A segment divided between parameters for which `kindOf` differs; each part has one kind. */
+/** Divides a segment between parameters for which `kindOf` differs, so that each part has one kind. */
 export function cutByKind<K>(
   buffer: StateBuffer,
   segment: StateSegment,

@@ -6,22 +6,22 @@ import { checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
-/** SGD's settings; defaults are torch.optim.SGD's. */
+/** The settings of SGD, with the defaults of torch.optim.SGD. */
 export interface SgdOptions {
   readonly lr?: number;
   readonly momentum?: number;
   readonly nesterov?: boolean;
-  /** Added to the gradient: weightDecay · parameter (not decoupled). */
+  /** Weight decay that is not decoupled: weightDecay · parameter is added to the gradient. */
   readonly weightDecay?: number;
-  /** Goes along the gradient: the loss grows. Default false. */
+  /** Whether updates increase the loss. Default false. */
   readonly maximize?: boolean;
-  /** Accepted because torch has it; the update is always one pass. */
+  /** Has no effect: the update is always fused (one pass over memory). */
   readonly fused?: boolean;
 }
 
 /**
- * Stochastic gradient descent with momentum, on whole parameters and on shards. Throws: CONFIG for an unknown option,
- * or nesterov without momentum. Source: torch.optim.SGD with dampening 0.
+ * Stochastic gradient descent with momentum, for whole parameters and for shards. Throws: CONFIG for an unknown option,
+ * and for nesterov without momentum. Source: torch.optim.SGD with dampening 0.
  */
 export class SGD extends RuleOptimizer {
   constructor(
@@ -35,7 +35,7 @@ export class SGD extends RuleOptimizer {
   }
 }
 
-/** SGD's update; without momentum it keeps no state. */
+/** Returns the rule of SGD; without momentum, SGD has no state. */
 export function sgdRule({
   momentum,
   nesterov,

@@ -5,21 +5,21 @@ import type { DType } from '../core/dtypes';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 
-/** An update of a range of a buffer; values and gradients each have their own first element. */
+/** The arguments of an update of a range of a buffer; `offsets` says where its values and its gradients start. */
 export interface UpdateRange<T> {
   readonly param: T;
   readonly grad: T;
   readonly offsets: Readonly<Record<'param' | 'grad', number>>;
-  /** First element within the buffer, and so within its states. */
+  /** The index of the first element in the buffer and in its states. */
   readonly offset: number;
   readonly length: number;
   readonly lr: number;
-  /** From 1. */
+  /** The number of updates, including this one. */
   readonly step: number;
   readonly gradScale: number;
 }
 
-/** A rule's states for one buffer, in one memory. */
+/** The states of one buffer, on the device or on the host. */
 export interface BufferState<T> {
   update(range: UpdateRange<T>): void;
   read(name: string, offset: number, length: number): Float32Array;
@@ -27,14 +27,14 @@ export interface BufferState<T> {
   dispose(): void;
 }
 
-/** The update of a kind of optimizer: the same for whole parameters, flat shards and parts. */
+/** The update of a kind of optimizer, for any state buffer. */
 export interface UpdateRule {
   readonly stateNames: readonly string[];
-  /** If a buffer is divided for an update, its states are best divided at multiples of this number. */
+  /** An update of a part of a buffer should start and end at multiples of this number of elements. */
   readonly granularity: number;
-  /** Whether it goes along the gradient instead of against it. */
+  /** Whether updates increase the loss. */
   readonly maximize: boolean;
-  /** States for a buffer of `size` elements, all zero. */
+  /** Makes the states of a buffer of `size` elements; they are all zero. */
   createState<T extends FlatArray>(memory: StateMemory<T>, size: number, tag: Tag): BufferState<T>;
 }
 
@@ -45,16 +45,16 @@ export type FlatArray = tf.Tensor | HostArray;
 export interface StateMemory<T extends FlatArray> {
   readonly updates: Elementwise<T>;
   zeros(length: number, tag: Tag, dtype?: DType): T;
-  /** The array's bytes without a copy. Invalid after the next allocation. */
+  /** Returns a view of the array's bytes; it is valid until the next allocation. */
   bytesOf(array: T): Uint8Array;
 }
 
-/** The engine's own memory. */
+/** Returns the device memory, for states as tensors. */
 export function deviceStates(engine: Engine): StateMemory<tf.Tensor> {
   return {
     updates: engine,
     zeros(length, tag, dtype = 'float32') {
-      // Kept, because the step that makes them may run within a tidy scope.
+      // tf.keep is needed because the optimizer's step may run in a tidy scope.
       const zeros = tf.keep(engine.allocate([length], dtype, tag));
       engine.fill(zeros, 0);
       return zeros;
@@ -63,7 +63,7 @@ export function deviceStates(engine: Engine): StateMemory<tf.Tensor> {
   };
 }
 
-/** The engine's host arrays. */
+/** Returns the host memory, for states as host arrays. */
 export function hostStates({ host }: Engine): StateMemory<HostArray> {
   return {
     updates: host,
@@ -76,7 +76,7 @@ export function hostStates({ host }: Engine): StateMemory<HostArray> {
   };
 }
 
-/** States of one float32 per element, by name; `update` gets the range and the arrays in the order of the names. */
+/** Makes states of one float32 per element; `update` gets the range, and the arrays in the order of `names`. */
 export function floatStates<T extends FlatArray>(
   memory: StateMemory<T>,
   names: readonly string[],

@@ -2,27 +2,27 @@ import { ConfigError } from '../core/errors';
 import type { Optimizer } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 
-/** When the rate rises and falls; steps are the optimizer's. */
+/** The options of a schedule; steps are the optimizer's. */
 export interface WarmupCosineOptions {
-  /** Steps over which the rate rises; the last of them has the optimizer's rate. Default 0. */
+  /** The number of steps in which the rate rises; the last of them has the optimizer's rate. Default 0. */
   readonly warmupSteps?: number;
-  /** The step from which on the rate is etaMin. */
+  /** The first step at which the rate is etaMin. */
   readonly maxSteps: number;
   readonly etaMin?: number;
 }
 
-/** The state that a schedule needs to continue elsewhere; plain JSON. */
+/** The state that a checkpoint stores; plain JSON. */
 export interface ScheduleState {
-  /** Steps done. */
+  /** The number of steps so far. */
   readonly steps: number;
   readonly baseLr: number;
 }
 
 /**
- * Sets an optimizer's learning rate by step n, from 1: n / warmupSteps of the rate during warm-up, then down to etaMin
- * by half a cosine. The first step's rate is set at once; call `step()` after each step of the optimizer.
- * Source: the cosine is DeepSpeed's WarmupCosineLR; the warm-up is torchtitan's, because DeepSpeed's linear warm-up
- * wastes the first step on a rate of 0.
+ * Sets an optimizer's learning rate for each step n (from 1): n / warmupSteps of the optimizer's rate during warm-up, then
+ * half a cosine down to etaMin. The constructor sets the rate of step 1; call `step()` after each step of the optimizer.
+ * Source: the cosine is DeepSpeed's WarmupCosineLR; the warm-up is torchtitan's, because DeepSpeed's linear warm-up starts
+ * with a rate of 0, which wastes the first step.
  */
 export class WarmupCosineLR {
   readonly #optimizer: Pick<Optimizer, 'lr'>;
@@ -30,7 +30,7 @@ export class WarmupCosineLR {
   #baseLr: number;
   #steps = 0;
 
-  /** Throws: CONFIG when maxSteps is missing or leaves nothing for the cosine. */
+  /** Throws: CONFIG if maxSteps is missing or not above warmupSteps. */
   constructor(optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions) {
     const defaults = { warmupSteps: 0, maxSteps: 0, etaMin: 0 };
     this.#options = checkedOptions<Required<WarmupCosineOptions>>('WarmupCosineLR', options, defaults);
@@ -59,7 +59,7 @@ export class WarmupCosineLR {
     return etaMin + (this.#baseLr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * progress));
   }
 
-  /** Call it after each step of the optimizer. */
+  /** Sets the rate of the next step; must be called after each step of the optimizer. */
   step(): void {
     this.#steps++;
     this.#apply();

@@ -7,20 +7,20 @@ import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
 /*
- * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. That differs from a zero
- * gradient: an optimizer does not change its values and states. Zeros travel in its place, because another rank may
- * have a gradient. Ranks learn whether one does without another collective: every reduction carries a note about the
- * gradients that this rank lacks. If all ranks' notes are equal, a gradient that is missing here is missing everywhere;
- * if not, one more small reduction decides. Source: torch's find_unused_parameters, which always has that reduction;
- * fully_shard, which expects all ranks to be alike.
+ * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. This differs from a zero
+ * gradient: an optimizer does not change the parameter's values and states. This rank sends zeros for it, because another
+ * rank may have a gradient. To find out, every reduction carries a note: a number that depends on which gradients are
+ * missing on this rank. If the notes of all ranks are equal, a gradient that is missing here is missing on all ranks; if
+ * not, one more small reduction decides. Source: torch's find_unused_parameters, which always runs that reduction;
+ * fully_shard, which assumes that the same gradients are missing on all ranks.
  */
 
-/** A reduction's note about the gradients that are missing on this rank; 0: none is missing. */
+/** Returns a reduction's note about the gradients that are missing on this rank; 0: none is missing. */
 export function noteOf(missing: readonly boolean[]): number {
-  return missing.includes(true) ? signatureOf(missing.flatMap((is, place) => (is ? [place] : []))) : 0;
+  return missing.includes(true) ? signatureOf(missing.flatMap((isMissing, i) => (isMissing ? [i] : []))) : 0;
 }
 
-/** Where a reduction is done. */
+/** The engine, the group and the module of a reduction. */
 export interface ReducedBy {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -28,8 +28,8 @@ export interface ReducedBy {
 }
 
 /**
- * Which gradients no rank of a group has, after a reduction with `noteOf(missing)`. `agrees`: the field of its work;
- * undefined if it had no note, and then none counts as missing. Blocks if ranks differ.
+ * Returns, per gradient, whether no rank of the group has it. `agrees` is the field of the work of a reduction that had
+ * `noteOf(missing)`; if it is undefined, the reduction had no note, and no gradient counts as missing. Blocks if ranks differ.
  */
 export function missingEverywhere(
   { engine, group, module }: ReducedBy,
@@ -42,7 +42,7 @@ export function missingEverywhere(
   return Array.from(unionOfRows(engine, group, there, { module }), (flag) => flag === 0);
 }
 
-/** Zeros in place of a parameter's missing gradient; the caller owns them. */
+/** Allocates zeros in place of a parameter's missing gradient; the caller owns the tensor. */
 export function zeroGradient(
   engine: Engine,
   { shape, module }: Parameter,

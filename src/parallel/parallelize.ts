@@ -15,9 +15,9 @@ import { wrapPolicyOf } from './wrap-policy';
 export interface ParallelModel {
   readonly model: Module;
   readonly properties: StrategyProperties;
-  /** Runs a micro-batch that is not a step's last; gradients that can stay local are not reduced. */
+  /** Runs a microbatch that is not the last of its step; gradients that may stay local are not reduced. */
   accumulate<T>(work: () => T): T;
-  /** Releases an interrupted pass: gradients, whole copies, work in flight. Parameters and their shards stay. */
+  /** Frees an interrupted pass's gradients, whole parameters and work in flight, but not parameters or shards at rest. */
   abandon(): void;
   dispose(): void;
 }
@@ -25,7 +25,7 @@ export interface ParallelModel {
 /** The settings that say how a model is distributed over ranks. */
 export type ParallelSettings = Pick<TrainConfig, 'parallel' | 'mixedPrecision' | 'offload'>;
 
-/** Applies a strategy to a model, in place. Throws: CONFIG, MESH if settings do not fit the model or the ranks. */
+/** Applies a strategy to a model in place. Throws: CONFIG, MESH if the settings do not fit the model or the ranks. */
 export function parallelize(model: Module, settings: ParallelSettings, context: ShardContext): ParallelModel {
   return isInUnits(settings.parallel)
     ? inUnits(model, settings, context)
@@ -91,7 +91,7 @@ function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: Para
   return { forwardPrefetch, backwardPrefetch, limitAllGathers };
 }
 
-/** Replicas times shards, if some unit needs replicas. */
+/** Returns the mesh of replicas and shards, if a unit has a hybrid strategy. */
 function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh | undefined {
   const strategies = [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
   const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);

@@ -7,7 +7,7 @@ import type { ProcessGroup } from '../dist/types';
 import type { Module } from '../nn/module';
 import type { Parameter } from '../nn/parameter';
 
-/** The parts that data-parallel ranks need; a rank has one of each. */
+/** The objects that data-parallel code needs on a rank; each rank has one of each. */
 export interface RankContext {
   readonly engine: Engine;
   readonly observer: Observer;
@@ -24,8 +24,8 @@ interface UnitRun extends Omit<RankContext, 'group'>, Pick<Unit, 'hooks' | 'numT
 const TAGGED = Symbol('tagged');
 
 /**
- * From now on the module's calls are units: hooks run around forward and backward, gradients of `parameters` go to
- * `hooks.postBackward`, and spans give the time of both.
+ * Makes each call of the module a unit: hooks run before and after its forward and backward, `hooks.postBackward` gets the
+ * gradients of `parameters`, and spans report the times of forward and backward.
  */
 export function runAsUnit(run: UnitRun): void {
   const { engine, module, parameters, numTrained, declared } = run;
@@ -45,7 +45,7 @@ export function runAsUnit(run: UnitRun): void {
   });
 }
 
-/** Tags buffers of a module's forward with its name and its unit's type. */
+/** Tags buffers of each module's forward with the module's name and its unit's dtype. */
 function tagModules(engine: Engine, root: Module, declared: HalfDType | undefined): void {
   for (const module of root.modules()) {
     module.wrapOnce(TAGGED, (inputs, next) =>

@@ -1,10 +1,10 @@
 import type { Work } from '../dist/types';
 
-/** Waits for work whose outcome no longer matters, so that it releases its tensors. */
+/** Waits for work whose result is no longer needed, so that the work releases its tensors. */
 export function settled(work: Work<unknown> | null): void {
   try {
     work?.wait();
   } catch {
-    // It was interrupted, so its outcome does not matter.
+    // The pass was interrupted, so this error does not matter.
   }
 }

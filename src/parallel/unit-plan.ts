@@ -15,8 +15,8 @@ export interface PlannedUnit {
 }
 
 /**
- * Whether a config's model is divided into units; otherwise every rank holds the whole model and reduces gradients in
- * buckets.
+ * Whether a config's model is divided into units; otherwise every rank has the whole model (DDP) and reduces gradients
+ * in buckets.
  */
 export function isInUnits({ strategy, unitStrategies, ignoredModules }: ParallelConfig): boolean {
   return (
@@ -25,9 +25,9 @@ export function isInUnits({ strategy, unitStrategies, ignoredModules }: Parallel
 }
 
 /**
- * The units of a config, innermost first and the model last: ignored modules, the wrap policy's choice, modules named
- * by unit strategies. Throws: CONFIG for a pattern without a matching module, and for a named module that cannot be a
- * separate unit.
+ * Returns the units of a config: first the ignored modules, then the modules that the wrap policy chooses or unit
+ * strategies name (inner ones first), then the model. Throws: CONFIG for a pattern without a matching module, and for a
+ * named module that cannot be a separate unit.
  */
 export function planUnits(model: Module, parallel: ParallelConfig): PlannedUnit[] {
   const ignoredModules = parallel.ignoredModules.flatMap((pattern) =>
@@ -64,7 +64,7 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
     .filter((module) => module !== model && units.has(module) && !ignored.has(module));
 }
 
-/** The first matching unit strategy of the settings, else the model's strategy. */
+/** Returns the first unit strategy whose pattern matches the module; without one, the model's strategy. */
 function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
   return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
 }

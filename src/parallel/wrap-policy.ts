@@ -11,27 +11,27 @@ import { modulesMatching } from '../nn/name-patterns';
 import { requireSelfContained, useFromOutside } from '../nn/self-contained';
 
 /**
- * Chooses the modules that become units, in torch's form. With `recurse`, it says whether to look for units inside the
- * module; without, whether the module becomes a unit; `nonwrappedNumel` is its number of elements that are in no unit
- * yet. A policy with one argument is only called without `recurse`. Source: torch.distributed.fsdp's auto_wrap_policy.
+ * Chooses the modules that become units, as in torch. If `recurse` is true, the policy returns whether to look for units
+ * inside the module; if false, whether the module becomes a unit. `nonwrappedNumel` is the number of the module's elements
+ * that are in no unit yet. A policy with one argument is never called for `recurse`. Source: FSDP's auto_wrap_policy.
  */
 export type WrapPolicy = (module: Module, recurse: boolean, nonwrappedNumel: number) => boolean;
 
-// The policies of torch.distributed.fsdp.wrap by their names. Each is a function of options that returns a policy.
-// Torch needs functools.partial for that, but the documents omit it; a policy without options throws an error that
-// shows the right form.
+// The policies below have the names of torch.distributed.fsdp.wrap. Most are functions that take options and return a
+// policy. Torch needs functools.partial for this, but many tutorials omit it: a policy function that gets no options
+// throws an error that shows the right form.
 
 /** A class of modules. */
 export type ModuleClass = abstract new (...args: never[]) => Module;
 
-/** Options of `transformerAutoWrapPolicy`. */
+/** The options of `transformerAutoWrapPolicy`. */
 export interface TransformerPolicyOptions {
-  /** Classes of blocks, as [nn.Block]. */
+  /** Classes of blocks, such as [nn.Block]. */
   readonly transformerLayerCls: Iterable<ModuleClass>;
 }
 
 /**
- * Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.transformer_auto_wrap_policy.
+ * Makes every module of these classes a unit. Source: torch.distributed.fsdp.wrap.transformer_auto_wrap_policy.
  * Throws: CONFIG without options, or for a value that is not a class.
  */
 export function transformerAutoWrapPolicy(options: TransformerPolicyOptions): WrapPolicy {
@@ -41,7 +41,7 @@ export function transformerAutoWrapPolicy(options: TransformerPolicyOptions): Wr
 }
 
 /**
- * Every module of these classes is a unit. Source: torch.distributed.fsdp.wrap.ModuleWrapPolicy. Throws: CONFIG for a
+ * Makes every module of these classes a unit. Source: torch.distributed.fsdp.wrap.ModuleWrapPolicy. Throws: CONFIG for a
  * value that is not a class.
  */
 export function ModuleWrapPolicy(moduleClasses: Iterable<ModuleClass>): WrapPolicy {
@@ -50,7 +50,7 @@ export function ModuleWrapPolicy(moduleClasses: Iterable<ModuleClass>): WrapPoli
 
 /** Options of `sizeBasedAutoWrapPolicy`. */
 export interface SizePolicyOptions {
-  /** The least number of elements of a unit. Default 1e8. */
+  /** The minimum number of elements of a unit. Default 1e8. */
   readonly minNumParams?: number;
   /** Classes in which no units are made. Default: attention. Source: FORCE_LEAF_MODULES. */
   readonly forceLeafModules?: Iterable<ModuleClass>;
@@ -62,8 +62,8 @@ export interface SizePolicyOptions {
 const MIN_NUM_PARAMS = 1e8;
 
 /**
- * A module becomes a unit when at least `minNumParams` of its elements are not in units inside it.
- * Source: torch.distributed.fsdp.wrap.size_based_auto_wrap_policy. Throws: CONFIG without options in an object.
+ * Makes a module a unit if at least `minNumParams` of its elements are not in units inside it.
+ * Source: torch.distributed.fsdp.wrap.size_based_auto_wrap_policy. Throws: CONFIG if options are not in an object.
  */
 export function sizeBasedAutoWrapPolicy(options: SizePolicyOptions = {}): WrapPolicy {
   const form = `sizeBasedAutoWrapPolicy({ minNumParams: ${typeof options === 'number' ? options : '1e8'} })`;
@@ -83,7 +83,7 @@ export interface LambdaPolicyOptions {
   readonly lambdaFn: (module: Module) => boolean;
 }
 
-/** Every module for which a function is true is a unit. Source: torch.distributed.fsdp.wrap.lambda_auto_wrap_policy. */
+/** Makes a module a unit if a function returns true for it. Source: torch.distributed.fsdp.wrap.lambda_auto_wrap_policy. */
 export function lambdaAutoWrapPolicy(options: LambdaPolicyOptions): WrapPolicy {
   const form = 'lambdaAutoWrapPolicy({ lambdaFn: (module) => module instanceof nn.Block })';
   requireOptions(options, ['lambdaFn'], form);
@@ -93,19 +93,19 @@ export function lambdaAutoWrapPolicy(options: LambdaPolicyOptions): WrapPolicy {
 }
 
 /**
- * Every expert is a unit, and every block without its experts: experts are gathered one at a time. The gate stays in
- * the block's unit. It is itself a policy and takes no options.
+ * Makes each expert a unit, so that experts are gathered one at a time, and each block (its gate and all other
+ * parameters outside of experts) another unit. This is itself a policy and takes no options.
  */
 export const moeAutoWrapPolicy: WrapPolicy = function moeAutoWrapPolicy(module, recurse, _nonwrappedNumel) {
   return recurse || isExpert(module) || isOneOf(module, [Block, MoeBlock]);
 };
 
 /**
- * Every module is a unit, except lists, which have no forward. Source: torch.distributed.fsdp.wrap.always_wrap_policy.
+ * Makes every module a unit, except lists (they have no forward). Source: torch.distributed.fsdp.wrap.always_wrap_policy.
  */
 export const alwaysWrapPolicy: WrapPolicy = (module, recurse) => recurse || !(module instanceof ModuleList);
 
-/** Only the root is a unit. */
+/** Makes only the root a unit. */
 export const neverWrapPolicy: WrapPolicy = () => false;
 export const rootOnly = neverWrapPolicy;
 
@@ -122,7 +122,7 @@ function isOneOf(module: Module, classes: readonly ModuleClass[]): boolean {
   return classes.some((moduleClass) => module instanceof moduleClass);
 }
 
-/** Detects a bare policy: it is called with a module in place of its options. */
+/** Throws if a policy function was passed as a policy itself: it is then called with a module in place of its options. */
 function requireOptions(options: unknown, known: readonly string[], form: string): void {
   const name = form.slice(0, form.indexOf('('));
   if (options instanceof Module) {
@@ -156,26 +156,26 @@ function isModuleClass(value: unknown): value is ModuleClass {
   return typeof value === 'function' && (value === Module || value.prototype instanceof Module);
 }
 
-/** Every item of a ModuleList, except lists inside such items: the blocks of a model. */
+/** Makes a unit of every block of a model. */
 export function blockWrapPolicy(model: Module): WrapPolicy {
   return moduleListWrapPolicy(layersOf(model));
 }
 
-/** Exactly these modules are units. */
+/** Makes exactly these modules units. */
 export function moduleListWrapPolicy(modules: Iterable<Module>): WrapPolicy {
   const chosen = new Set(modules);
   return (module, recurse) => recurse || chosen.has(module);
 }
 
-/** A module is a unit when one of the policies chooses it. Source: torch.distributed.fsdp.wrap._or_policy. */
+/** Makes a module a unit if at least one of the policies chooses it. Source: torch.distributed.fsdp.wrap._or_policy. */
 export function anyWrapPolicy(...policies: readonly WrapPolicy[]): WrapPolicy {
   return (module, recurse, numel) => policies.some((policy) => asked(policy, module, recurse, numel));
 }
 
 /**
- * The policy that a config's `parallel.wrap` names.
- * Throws: CONFIG for a class or module that the model does not have, naming the nearest one, and for a named module
- * that cannot be a separate unit.
+ * Returns the policy that a config's `parallel.wrap` names.
+ * Throws: CONFIG for a class or module that the model does not have (the error names a similar one), and for a named
+ * module that cannot be a separate unit.
  */
 export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
   if (wrap === 'blocks') return blockWrapPolicy(model);
@@ -190,10 +190,10 @@ export function wrapPolicyOf(wrap: WrapConfig, model: Module): WrapPolicy {
 }
 
 /**
- * The modules that a policy chooses, innermost and last first, and those that are optional, without the model itself. A
- * module whose parameter is also read by a module outside (a tied head reads the token table) is left to the enclosing
- * unit, whatever the policy says. Ignored modules, and all modules inside them, are in no unit.
- * Throws: CONFIG when the policy does not return true or false. Source: torch.distributed.fsdp.wrap._recursive_wrap.
+ * Returns the modules that a policy chooses (inner and later ones first), then optional modules, but not the model itself.
+ * If another module also reads a module's parameter (a tied head reads the token embedding), the module stays in the
+ * enclosing unit, even if the policy chooses it. Ignored modules, and all modules inside them, are not returned.
+ * Throws: CONFIG if the policy does not return true or false. Source: torch.distributed.fsdp.wrap._recursive_wrap.
  */
 export function modulesToWrap(
   model: Module,
@@ -217,7 +217,7 @@ interface Walk {
   readonly root: Module;
 }
 
-/** Chooses units inside a module, and the module itself; returns the number of elements in units. */
+/** Chooses units among a module and the modules inside it; returns the number of elements in chosen units. */
 function wrapWithin(module: Module, walk: Walk): number {
   const { policy, ignored, chosen, root } = walk;
   const numel = numelWithout(module, ignored);
@@ -250,7 +250,7 @@ function asked(policy: WrapPolicy, module: Module, recurse: boolean, numel: numb
   );
 }
 
-/** The layers of a model: items of its ModuleLists, but for lists within such items (a layer's experts). */
+/** Returns the layers of a model: the items of its ModuleLists, except of lists inside such items (a layer's experts). */
 export function layersOf(model: Module): Module[] {
   if (model instanceof ModuleList) return [...model];
   return [...model.children.values()].flatMap(layersOf);

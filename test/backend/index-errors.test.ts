@@ -99,12 +99,12 @@ describe('a wrong argument is an error that names the kernel and the value', () 
     });
   }
 
-  test('a sequence that is too long for a GPT is an error that names the table of positions', () => {
+  test('a sequence that is too long for a GPT is an error that names the position embedding', () => {
     const model = gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
     tf.tidy(() => {
       assert.throws(
         () => model.apply(tf.zeros([1, 8], 'int32'), tf.zeros([8], 'int32')),
-        /sequence length 8 exceeds the model's seq 4 \(wpe, the table of positions.*build the model with seq: 8/,
+        /sequence length 8 exceeds the model's seq 4 \(wpe, the position embedding.*build the model with seq: 8/,
       );
     });
     model.dispose();

@@ -10,8 +10,8 @@ import { T5Encoder } from './t5-encoder';
 export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
 
 /**
- * A config's model with the initial values of its seed: the same on every rank. They are made on first use, so plans
- * and checks, which read only names and shapes, need no memory for them. See [Note: deferred values].
+ * Builds a config's model. Its initial values depend on the config's seed and are equal on all ranks. They are computed
+ * on first use, so plans and checks, which read only names and shapes, need no memory for them: [Note: deferred values].
  */
 export function buildModel(config: ModelSettings): Module {
   return newModel(config).manualSeed(config.seed);

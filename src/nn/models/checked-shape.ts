@@ -6,14 +6,14 @@ import { ConfigError } from '../../core/errors';
 
 type ShapeSchema = z.ZodObject<z.ZodRawShape & { kind: z.ZodLiteral<ModelConfig['kind']> }>;
 
-/** A model's sizes without its kind, and the seed of its initial values. */
+/** The sizes of a model, and the seed of its initial values. */
 export type ShapeOptions<S extends z.ZodType> = Omit<z.input<S>, 'kind'> & {
   /** Default 0. */
   readonly seed?: number;
 };
 
 /**
- * Sizes with their defaults. Throws: CONFIG naming every size that is missing, wrong or unknown, and sizes that
+ * Checks sizes and adds defaults. Throws: CONFIG; the error names all sizes that are missing, wrong or unknown, or that
  * contradict each other.
  */
 export function checkedShape<S extends ShapeSchema>(
@@ -23,7 +23,7 @@ export function checkedShape<S extends ShapeSchema>(
 ): z.output<S> {
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success
-    ? // The schema is one of those that ModelConfig is made of.
+    ? // ModelConfig is the union of these schemas.
       modelConflicts(parsed.data as ModelConfig)
     : toIssues(parsed.error.issues, sizes, { '': Object.keys(schema.shape) });
   if (parsed.success && issues.length === 0) return parsed.data;

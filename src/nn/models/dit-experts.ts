@@ -3,13 +3,13 @@ import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
-/** Timesteps of a full noising. Source: Wan2.2's num_train_timesteps. */
+/** The number of timesteps from a clean video to pure noise. Source: Wan2.2's num_train_timesteps. */
 export const NUM_TIMESTEPS = 1000;
 
 /**
- * Two transformers, one for high noise and one for low noise. In each step, one runs, and the other has no gradients.
+ * Two transformers, one for high noise and one for low noise. In each step, only one of them runs and has gradients.
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
- * Source: Wan2.2's mixture of experts along the denoising.
+ * Source: Wan2.2's mixture of experts over timesteps.
  */
 export class DitExperts<M extends Module = Module> extends Module {
   readonly shape: DitConfig;
@@ -24,12 +24,12 @@ export class DitExperts<M extends Module = Module> extends Module {
     this.low_noise_model = expert();
   }
 
-  /** The expert of a timestep: at or above the boundary, the high-noise expert. */
+  /** Returns the expert of a timestep: the high-noise expert at or above the boundary, the other one below. */
   expertOf(timestep: number): M {
     return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }
 
-  /** Sets a timestep of the next batch, so that forward need not read its tensor, which has no values in a dry run. */
+  /** Sets a timestep of the next batch, so that forward need not read the tensor; in a dry run, that has no values. */
   tell(timestep: number): void {
     this.#told = timestep;
   }
@@ -48,7 +48,7 @@ export class DitExperts<M extends Module = Module> extends Module {
     if (expert !== undefined && experts.size === 1) return expert;
     throw new ConfigError(
       `timesteps ${all.map((t) => t.toFixed(1)).join(', ')} are on both sides of the boundary ` +
-        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs one expert, so give timesteps of one side`,
+        `${this.shape.boundary * NUM_TIMESTEPS}; a batch runs only one expert, so give timesteps on one side`,
     );
   }
 }

@@ -11,18 +11,18 @@ import { frequencies, type Grid, gridAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { DitExperts } from './dit-experts';
 
-/** A diffusion transformer's size, and the seed of its initial values. */
+/** The sizes of a diffusion transformer, and the seed of its initial values. */
 export type DitOptions = ShapeOptions<typeof ditSchema>;
 
-/** Base of all sinusoids. Source: Wan2.2's sinusoidal_embedding_1d and rope_params. */
+/** The base of all sinusoids' frequencies. Source: Wan2.2's sinusoidal_embedding_1d and rope_params. */
 const THETA = 10_000;
 
-/** First values of its embeddings of texts and times. */
+/** Initial values of the layers that embed texts and timesteps. */
 const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
 
 /**
- * Wan2.2's video transformer, with the names of its parameters and its initial values. One timestep belongs to a whole
- * video, so it is embedded once; the published code embeds it at every patch, with the same result.
+ * The video transformer of Wan2.2, with the same parameter names and initial values. A video has one timestep, which is
+ * embedded once; the published code embeds it for every patch, with the same result.
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000), text [B, textLen, textDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's WanModel; Wan et al. 2025.
  */
@@ -65,7 +65,7 @@ export class Dit extends Module {
   }
 }
 
-/** A linear layer on patches. Shapes: latents [B, C, F, H, W] → [B, N, d]; weight [d, C, t, p, q]. Source: torch.nn.Conv3d whose stride is its kernel. */
+/** A linear layer on patches. Shapes: [B, C, F, H, W] → [B, N, d]; weight [d, C, t, p, q]. Source: torch.nn.Conv3d. */
 export class PatchEmbedding extends Module {
   readonly weight: Parameter;
   readonly bias: Parameter;
@@ -86,7 +86,7 @@ export class PatchEmbedding extends Module {
   }
 }
 
-/** The last norm and layer, shifted and scaled by the timestep. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
+/** The modulated last norm and linear layer. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
 export class DitHead extends Module {
   readonly head: Linear;
   readonly modulation: Parameter;
@@ -102,21 +102,21 @@ export class DitHead extends Module {
 
   forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
     const parts = tf.split(tf.add(this.modulation.tensor, tf.expandDims(time, 1)), 2, 1);
-    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // two of them
+    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // split into two
     return this.head.apply(modulated(x, shift, scale, this.#eps));
   }
 }
 
-/** Cosines, then sines. Shapes: timesteps [B] → [B, width]. */
+/** Returns the cosines, then the sines, of timestep · frequency. Shapes: timesteps [B] → [B, width]. */
 function sinusoids(timesteps: tf.Tensor, width: number): tf.Tensor {
   const angles = tf.mul(tf.expandDims(timesteps, 1), tf.expandDims(frequencies(width / 2, THETA), 0));
   return tf.concat([tf.cos(angles), tf.sin(angles)], 1);
 }
 
-// B videos, C channels, F frames, H rows, W columns; patches of (t, p, q), f·h·w of them.
+// B videos, C channels, F frames, H rows, W columns; a patch has t·p·q pixels, and a video has f·h·w patches.
 
 /**
- * A video's patches, each with its channels outermost. Shapes: x [B, C, F, H, W] → [B, f·h·w, C·t·p·q].
+ * Divides a video into patches, in which the channel is the outermost index. Shapes: x [B, C, F, H, W] → [B, f·h·w, C·t·p·q].
  * Source: the order in which torch.nn.Conv3d's weight [dim, C, t, p, q] reads a patch.
  */
 function patchesOf(x: tf.Tensor, [t, p, q]: Grid): tf.Tensor {
@@ -128,7 +128,7 @@ function patchesOf(x: tf.Tensor, [t, p, q]: Grid): tf.Tensor {
 }
 
 /**
- * The video of patches, each with its channels innermost. Shapes: x [B, f·h·w, t·p·q·C] → [B, C, F, H, W].
+ * Joins patches, in which the channel is the innermost index, to a video. Shapes: x [B, f·h·w, t·p·q·C] → [B, C, F, H, W].
  * Source: Wan2.2's unpatchify.
  */
 function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {
@@ -139,15 +139,15 @@ function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {
   return tf.reshape(tf.transpose(tiled, [0, 1, 3, 2, 4]), [batch, channels, f * t, h * p, w * q]);
 }
 
-/** A config's transformer: one, or two experts, one of which runs per step. */
+/** Makes a config's transformer: a single one, or two experts, of which one runs per step. */
 export function newDit(shape: DitConfig): Dit | DitExperts {
   if (shape.experts === 1) return new Dit(shape);
   return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));
 }
 
 /**
- * Wan2.2's transformer with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each
- * other.
+ * Makes Wan2.2's transformer; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG if sizes
+ * contradict each other.
  */
 export function dit({ seed = 0, ...shape }: DitOptions): Dit | DitExperts {
   return newDit(checkedShape('dit', ditSchema, shape)).manualSeed(seed);

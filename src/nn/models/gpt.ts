@@ -12,25 +12,25 @@ import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
 import { TokenKeys } from '../row-keys';
 
-/** The size of a GPT. */
+/** The sizes and options of a GPT. */
 export interface GptShape {
   readonly layers: number;
   readonly dim: number;
   readonly heads: number;
   readonly vocab: number;
-  /** Positions. */
+  /** The maximum sequence length. */
   readonly seq: number;
-  /** Width between the matrices of a block's feed-forward layer. Default 4 · dim. */
+  /** The inner width of a block's feed-forward layer. Default 4 · dim. */
   readonly ffn?: number | undefined;
-  /** How attention is computed. Default 'eager'. */
+  /** The attention algorithm. Default 'eager'. */
   readonly attention?: AttentionKind | undefined;
-  /** Whether the output head is the token table. Default true. */
+  /** Whether the output head uses the token embedding's weight. Default true. */
   readonly tied?: boolean | undefined;
 }
 
 /**
- * Tokens and learned positions, blocks, a norm, and an output head: the token table (tied) or a separate layer
- * ('lm_head').
+ * A language model: token and position embeddings, blocks, a norm, and an output head, which is the token embedding
+ * (tied) or a separate layer ('lm_head').
  * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Radford et al. 2019; initial values normal with std 0.02, LayerNorm 1 and 0.
  */
@@ -40,7 +40,7 @@ abstract class LanguageModel<B extends Module> extends Module {
   readonly wpe: Embedding;
   readonly blocks: ModuleList<B>;
   readonly ln_f: LayerNorm;
-  /** null if the head is the token table. */
+  /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
 
   constructor(shape: GptShape, block: () => B) {
@@ -71,14 +71,14 @@ abstract class LanguageModel<B extends Module> extends Module {
     if (seq <= this.shape.seq) return;
     throw new ShardlabError(
       'SHAPE',
-      `sequence length ${seq} exceeds the model's seq ${this.shape.seq} (${path}, the table of positions, has no more rows); ` +
+      `sequence length ${seq} exceeds the model's seq ${this.shape.seq} (${path}, the position embedding, has no more rows); ` +
         `give ids of at most ${this.shape.seq} columns, or build the model with seq: ${seq}.`,
       { details: { seq, limit: this.shape.seq, module: path } },
     );
   }
 }
 
-/** A GPT's size and the seed of its initial values. */
+/** The sizes of a GPT, and the seed of its initial values. */
 export interface GptOptions extends GptShape {
   /** Default 0. */
   readonly seed?: number;
@@ -91,20 +91,20 @@ export class GPT extends LanguageModel<Block> {
   }
 }
 
-/** A GPT with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
+/** Makes a GPT with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
 export function gpt(options: GptOptions): GPT {
   const { seed = 0, ...shape } = options;
   requireSizes('gpt', shape);
   return new GPT(shape).manualSeed(seed);
 }
 
-/** The size of a GPT with experts. */
+/** The sizes of a GPT with experts. */
 export interface MoeShape extends GptShape {
-  /** Experts per block. */
+  /** The number of experts per block. */
   readonly experts: number;
 }
 
-/** A model's size, and the seed of its initial values and of its gates' noise. */
+/** The sizes of a GPT with experts, and the seed of its initial values and of its gates' noise. */
 export interface MoeOptions extends MoeShape {
   /** Default 0. */
   readonly seed?: number;
@@ -128,8 +128,8 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
 }
 
 /**
- * A GPT with experts and seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each
- * other.
+ * Makes a GPT with experts; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG if sizes
+ * contradict each other.
  */
 export function moe(options: MoeOptions): MoeGPT {
   const { seed = 0, ...shape } = options;
@@ -137,7 +137,7 @@ export function moe(options: MoeOptions): MoeGPT {
   return new MoeGPT(shape).manualSeed(seed);
 }
 
-/** Throws: CONFIG naming the size that is not a whole number from 1, or heads that do not divide dim. */
+/** Throws: CONFIG if a size is not a positive integer, or if heads do not divide dim. */
 function requireSizes(what: string, shape: GptShape): void {
   const numbers = Object.entries(shape).filter(([, value]) => typeof value === 'number');
   requireExtents(what, Object.fromEntries(numbers));
@@ -148,14 +148,14 @@ function requireSizes(what: string, shape: GptShape): void {
   }
 }
 
-/** The mean cross-entropy of the head's logits: a layer, or the token table. Shapes: x [B, T, d], targets [B·T]. */
+/** Returns the mean cross-entropy; the head is a layer or the token embedding. Shapes: x [B, T, d], targets [B·T]. */
 export function tokenLoss(x: tf.Tensor, targets: tf.Tensor, head: Module | Parameter): tf.Tensor {
   const rows = tf.reshape(x, [-1, x.shape.at(-1) ?? 1]);
   const logits = head instanceof Parameter ? tf.matMul(rows, head.tensor, false, true) : head.apply(rows);
   return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
 }
 
-/** Throws: SHAPE unless the values are a batch of tokens and its targets. `model` is the model's name, as 'GPT'. */
+/** Throws: SHAPE unless the values are a batch of tokens and its targets. `model` is the model's name, such as 'GPT'. */
 export function requireTokens(model: string, ids: unknown, targets: unknown): void {
   if (ids instanceof tf.Tensor && ids.rank === 2 && targets instanceof tf.Tensor && targets.size === ids.size)
     return;

@@ -10,19 +10,19 @@ import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { requireTokens, tokenLoss } from './gpt';
 
-/** A Llama's size, and the seed of its initial values. */
+/** The sizes of a Llama, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
 
 /**
- * A Llama with a language model's loss. Parameters have the names of Hugging Face's LlamaForCausalLM
- * ('model.layers.0.self_attn.q_proj.weight'), and the same initial values: normal with std 0.02, norms 1, biases 0.
+ * A Llama that computes its loss. Parameter names are those of Hugging Face's LlamaForCausalLM
+ * ('model.layers.0.self_attn.q_proj.weight'); initial values too: normal with std 0.02, norms 1, biases 0.
  * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
  */
 export class Llama extends Module {
   readonly shape: LlamaConfig;
   readonly model: LlamaModel;
-  /** null if the head is the token table. */
+  /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
 
   constructor(shape: LlamaConfig) {
@@ -68,12 +68,12 @@ export class LlamaModel extends Module {
   }
 }
 
-/** A Llama with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
+/** Makes a Llama with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
 export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
   return new Llama(checkedShape('llama', llamaSchema, shape)).manualSeed(seed);
 }
 
-/** Two thirds of four times the width, up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
+/** Returns 8/3 · dim, rounded up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
 function llamaFfn(dim: number): number {
   return 256 * Math.ceil((8 * dim) / 3 / 256);
 }

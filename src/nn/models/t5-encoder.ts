@@ -8,15 +8,15 @@ import { RMSNorm } from '../norms';
 import { T5Block } from '../t5-block';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 
-/** An encoder's size, and the seed of its initial values. */
+/** The sizes of an encoder, and the seed of its initial values. */
 export type T5EncoderOptions = ShapeOptions<typeof t5Schema>;
 
-/** Added to scores of padding, so that its softmax is 0. Source: Hugging Face's and Wan2.2's masks, at float32. */
+/** Added to scores of padding, so that softmax returns 0. Source: Hugging Face's and Wan2.2's masks, in float32. */
 const HIDDEN = -1e9;
 
 /**
- * The text encoder of Wan2.2's prompts (UMT5), with Wan2.2's parameter names.
- * Shapes: ids [B, T] int32, and mask [B, T] float32, 0 for padding; default: no padding → [B, T, d].
+ * The encoder of text prompts in Wan2.2 (UMT5), with the same parameter names.
+ * Shapes: ids [B, T] int32, mask [B, T] float32 (0 for padding; default: no padding) → [B, T, d].
  * Source: Raffel et al. 2020; Chung et al. 2023 (UMT5).
  */
 export class T5Encoder extends Module {
@@ -43,7 +43,7 @@ export class T5Encoder extends Module {
   }
 }
 
-/** An encoder with seeded initial values: the same on every rank. Throws: CONFIG when sizes contradict each other. */
+/** Makes an encoder with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
 export function t5Encoder({ seed = 0, ...shape }: T5EncoderOptions): T5Encoder {
   return new T5Encoder(checkedShape('t5-encoder', t5Schema, shape)).manualSeed(seed);
 }

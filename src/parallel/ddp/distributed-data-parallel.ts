@@ -16,24 +16,24 @@ import { type BucketSizes, DEFAULT_BUCKET_SIZES, Reducer } from './reducer';
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
-  /** Modules after whose backward gradients become ready, besides the model's. Default: items of ModuleLists. */
+  /** Chooses modules (besides the model) whose gradients are ready when their backward ends. Default: items of ModuleLists. */
   readonly policy?: WrapPolicy;
-  /** Types of values in forward, backward and on the wire; parameters and optimizer states stay float32. */
+  /** The dtypes of forward, backward and sent gradients; parameters and optimizer states are always float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Sends gradients only for table rows and experts that some rank touched. Source: DeepSpeed's sparse_gradients. */
+  /** Sends gradients only of embedding rows and experts that a rank used. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
 }
 
 /**
- * Every rank holds the whole model; gradients are averaged over ranks during backward.
- * Parameters start equal: rank 0's are broadcast. Source: torch.nn.parallel.DistributedDataParallel.
+ * Averages the gradients of a model over ranks during backward; every rank has the whole model. At the start, rank 0
+ * broadcasts its parameters. Source: torch.nn.parallel.DistributedDataParallel.
  */
 export class DDP {
   readonly module: Module;
   readonly #engine: Engine;
   readonly #precision: MixedPrecision;
   readonly #reducer: Reducer;
-  /** The rounded copies with which each unit computes. */
+  /** The rounded parameters of each unit. */
   readonly #copies: RoundedParameters[] = [];
   /** Optional modules that ran in this pass. */
   readonly #ran = new Set<Module>();
@@ -66,21 +66,21 @@ export class DDP {
     return this.#reducer.buckets;
   }
 
-  /** Within `work`, gradients of each backward stay local and add up; the next backward outside reduces the sum. */
+  /** Runs `work` without reductions: local gradients add up, and the next backward after `work` reduces the sums. */
   noSync<T>(work: () => T): T {
     return this.#reducer.noSync(work);
   }
 
   /**
-   * From now on `hook` starts the reduction of every bucket; rows of sparse gradients are reduced without it.
-   * Throws: CONFIG when there is already a hook, or when a setting gives gradients a type on the wire.
+   * Sets the hook that starts the reduction of every bucket; sparse gradients are reduced without it.
+   * Throws: CONFIG if there is already a hook, or if a setting chooses the dtype in which gradients are sent.
    * Source: torch's DistributedDataParallel.register_comm_hook.
    */
   registerCommHook<S>(state: S, hook: CommHook<S>): void {
     this.#reducer.useHook((bucket) => hook(state, bucket));
   }
 
-  /** Forgets an interrupted backward and its gradients; parameters stay. */
+  /** Frees an interrupted backward's gradients and rounded parameters; the parameters themselves do not change. */
   abandon(): void {
     for (const copies of this.#copies) copies.leave();
     this.#reducer.abandon();
@@ -92,7 +92,7 @@ export class DDP {
       const free = module.parameters().filter((parameter) => !taken.has(parameter));
       for (const parameter of free) taken.add(parameter);
       const trained = free.filter(({ requiresGrad }) => requiresGrad);
-      // Frozen parameters have no gradient; with rounded copies, their copies are made and freed with the others.
+      // Frozen parameters have no gradient, but they are rounded together with the others.
       const parameters = [...trained, ...free.filter(({ requiresGrad }) => !requiresGrad)];
       const declared = halfOf(this.#precision.paramDtype) ?? undefined;
       const outputDtype = module === this.module ? this.#precision.outputDtype : null;
@@ -128,14 +128,14 @@ export class DDP {
     };
   }
 
-  /** Frees what an aborted pass left in place. */
+  /** Resets the state that an aborted pass left, before a forward. */
   #begin(): void {
     this.#ran.clear();
     for (const copies of this.#copies) copies.leave();
     this.#reducer.begin();
   }
 
-  /** Parameters below optional modules that did not run. */
+  /** Returns the parameters of optional modules that did not run. */
   #leftOut(): Parameter[] {
     const idle = this.module.modules().filter((module) => module.isOptional && !this.#ran.has(module));
     return idle.flatMap((module) => module.parameters());

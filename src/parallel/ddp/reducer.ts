@@ -12,7 +12,7 @@ import { type RowTable, touchedByAny } from '../sparse/row-masks';
 import { piecesOfRows } from '../sparse/row-pieces';
 import type { GradBucket } from './comm-hooks';
 
-/** Sizes of gradient buckets. */
+/** Sizes of gradient buckets, in bytes. */
 export interface BucketSizes {
   /** Source: bucket_cap_mb of torch.nn.parallel.DistributedDataParallel, 25 MiB. */
   readonly bucketBytes: number;
@@ -20,12 +20,12 @@ export interface BucketSizes {
   readonly firstBucketBytes: number;
 }
 
-/** torch's sizes. */
+/** The default sizes of torch. */
 export const DEFAULT_BUCKET_SIZES: BucketSizes = { bucketBytes: 25 * 2 ** 20, firstBucketBytes: 2 ** 20 };
 
 /**
- * Parameters in the order in which backward is expected to finish them (the reverse of their definition), divided into
- * buckets; a bucket is closed once it reaches its size. Source: torch's compute_bucket_assignment_by_size.
+ * Divides parameters into buckets, in the order in which backward probably finishes their gradients (the reverse of their
+ * definition). A bucket that reaches its size gets no more parameters. Source: torch's compute_bucket_assignment_by_size.
  */
 export function assignBuckets(parameters: readonly Parameter[], sizes: BucketSizes): Parameter[][] {
   const buckets: Parameter[][] = [];
@@ -58,24 +58,24 @@ interface Bucket {
   missing: Set<Parameter>;
 }
 
-/** The parts that a reducer needs. */
+/** The objects and settings that a reducer needs. */
 export interface ReducerOptions {
   readonly engine: Engine;
   readonly group: ProcessGroup;
   readonly parameters: readonly Parameter[];
   readonly sizes: BucketSizes;
-  /** Type of gradients on the wire. */
+  /** The dtype in which gradients are sent. */
   readonly wireDType: WireDType;
-  /** The type at which ledgers count gradients; undefined: float32. */
+  /** The dtype whose size ledgers count for gradients; undefined: float32. */
   readonly declared: HalfDType | undefined;
-  /** Embeddings of whose gradients only touched rows are sent; they are in no bucket. */
+  /** Parameters (of embeddings and experts) that are in no bucket: only the touched rows of their gradients are sent. */
   readonly tables: readonly RowTable[];
 }
 
 /**
  * Averages gradients over ranks, bucket by bucket, while backward continues. A bucket's reduction starts when all its
- * gradients are ready and all earlier buckets have started, so every rank starts them in the same order. Gradients are
- * reduced in place: a bucket is a list of tensors, not a flat buffer as in torch's c10d Reducer.
+ * gradients are ready and the reductions of all earlier buckets have started, so all ranks start them in the same order.
+ * Gradients are reduced in place: a bucket is a list of tensors, not a flat buffer as in torch's c10d Reducer.
  */
 export class Reducer {
   readonly #options: ReducerOptions;
@@ -83,7 +83,7 @@ export class Reducer {
   readonly #bucketOf = new Map<Parameter, Bucket>();
   #hook: ((bucket: GradBucket) => Work<void>) | null = null;
   #started = 0;
-  /** Parameters without a gradient in this pass on any rank. */
+  /** Parameters that have no gradient in this pass on any rank. */
   #leftOut = new Set<Parameter>();
   #reducing: Reducing[] = [];
   #sync = true;
@@ -102,14 +102,14 @@ export class Reducer {
     }
   }
 
-  /** Parameters of every bucket, in the order of reduction. */
+  /** The parameters of each bucket, in the order of reduction. */
   get buckets(): readonly (readonly Parameter[])[] {
     return this.#buckets.map((bucket) => bucket.parameters);
   }
 
   /**
-   * From now on, `hook` starts the buckets' reductions. Throws: CONFIG if there is a hook already, or if a wire type is
-   * set.
+   * Sets the hook that starts the buckets' reductions. Throws: CONFIG if there is already a hook, or if a setting chooses
+   * the dtype in which gradients are sent.
    */
   useHook(hook: (bucket: GradBucket) => Work<void>): void {
     if (this.#hook !== null) {
@@ -138,15 +138,15 @@ export class Reducer {
     });
   }
 
-  /** Called when a forward begins: forgets the reductions of an aborted backward; gradients stay. */
+  /** Prepares for a forward: waits for an aborted backward's reductions and drops them, but does not free gradients. */
   begin(): void {
     for (const { work } of this.#reducing) settled(work);
     this.#restart();
   }
 
   /**
-   * Takes over a gradient; the last gradient of a bucket starts the bucket's reduction. Throws: CONFIG if its bucket is
-   * already being reduced.
+   * Takes ownership of a gradient; the last gradient of a bucket starts the bucket's reduction. Throws: CONFIG if the
+   * reduction of the bucket has already started.
    */
   add(parameter: Parameter, grad: tf.Tensor | null): void {
     const bucket = this.#bucketOf.get(parameter);
@@ -161,8 +161,8 @@ export class Reducer {
   }
 
   /**
-   * Called at the start of a backward that uses these parameters on no rank. Those without a gradient from earlier
-   * passes are not reduced and get none; the others are reduced.
+   * Excludes parameters that no rank uses in this pass; must be called before its backward. Parameters that have a
+   * gradient of earlier passes are reduced nevertheless.
    */
   leaveOut(parameters: Iterable<Parameter>): void {
     for (const parameter of parameters) {
@@ -172,9 +172,7 @@ export class Reducer {
     }
   }
 
-  /**
-   * Called at the end of backward: starts the remaining reductions and waits for all. See [Note: missing gradients].
-   */
+  /** Ends a backward: starts the remaining reductions, and waits for all. See [Note: missing gradients]. */
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
@@ -186,7 +184,7 @@ export class Reducer {
       this.#dropMissing(parameters, missing, module, work.agrees);
   }
 
-  /** Forgets an interrupted backward, because its reductions will not end. */
+  /** Drops an interrupted backward's reductions, because they will not end, and its gradients. */
   abandon(): void {
     this.begin();
     for (const parameter of this.#options.parameters) parameter.state.zeroGrad();
@@ -224,8 +222,8 @@ export class Reducer {
 
   /**
    * Averages gradients in which backward touched only some rows; blocks. First, one small reduction for all tables finds
-   * the rows that any rank touched. Then these rows travel, directly from and into the dense gradients. Other rows are
-   * zero on every rank, and so is their mean, so the result equals the dense reduction's to the bit.
+   * the rows that a rank touched. Then only these rows are reduced, in place in the dense gradients. All other rows are
+   * zero on all ranks, and their mean is zero too, so the result equals a dense reduction to the bit.
    * Source: DeepSpeed's sparse_gradients, which gathers indices and values instead.
    */
   #reduceTables(): void {
@@ -255,8 +253,8 @@ export class Reducer {
   ): void {
     const { engine, group } = this.#options;
     const nowhere = missingEverywhere({ engine, group, module }, missing, agrees);
-    parameters.forEach((parameter, place) => {
-      if (nowhere[place] === true) parameter.state.zeroGrad();
+    parameters.forEach((parameter, i) => {
+      if (nowhere[i] === true) parameter.state.zeroGrad();
     });
   }
 }

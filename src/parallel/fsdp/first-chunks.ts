@@ -8,13 +8,13 @@ import { copyElements, disposeSpan, zerosIn } from '../../nn/spans';
 import { chunkOf, type ShardedParameter, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
-/** The source of a unit's first values. */
+/** The parts of a unit's spec that initial values depend on. */
 type FirstValues = Pick<UnitSpec, 'engine' | 'module' | 'syncGroup'>;
 
-/** Elements that rank 0 sends at once, because no rank needs a whole sharded parameter. */
+/** Elements per broadcast of rank 0; small, because no rank needs a whole sharded parameter. */
 const SYNC_ELEMENTS = 2 ** 18;
 
-/** Makes whole tensors of parameters that stay whole. */
+/** Makes the tensors of parameters that stay whole, with their initial values. */
 export function firstWholes(
   { engine, syncGroup }: FirstValues,
   parameters: readonly Parameter[],
@@ -27,7 +27,7 @@ export function firstWholes(
   });
 }
 
-/** This rank's flat shard of parameters, padding 0. Deferred parameters stay deferred: only the chunks are written. */
+/** Makes this rank's flat shard; padding is 0. Of a deferred parameter, only this rank's chunk is initialised. */
 export function firstShard(first: FirstValues, layout: ShardLayout, rank: number, onHost: boolean): Span {
   const { engine, module, syncGroup } = first;
   for (const { parameter } of layout.entries) if (parameter.isWhole) wholeTensor(engine, parameter);
@@ -45,7 +45,7 @@ export function firstShard(first: FirstValues, layout: ShardLayout, rank: number
   return shard;
 }
 
-/** Takes this rank's chunk from rank 0's broadcast, in pieces of bounded size. */
+/** Copies this rank's chunk from broadcasts of rank 0, each at most `SYNC_ELEMENTS` long. */
 function syncChunk(
   engine: Engine,
   group: ProcessGroup,

@@ -5,17 +5,18 @@ import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
 import type { Reduction } from './reduction';
 import { unitsOf } from './units-of';
 
-/** When units are gathered ahead of their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
+/** Which units are gathered before their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
   /**
-   * Gathers the next unit (in the order of the last forward) while this unit's forward runs. On a GPU this needs no
-   * setting, because the CPU runs ahead of the GPU (FSDP2's implicit prefetch); here the CPU itself computes.
+   * Whether the next unit (in the order of the last forward) is gathered while this unit's forward runs. On a GPU this
+   * needs no setting, because the CPU runs ahead of the GPU (FSDP2's implicit prefetch); here the CPU itself computes.
    */
   readonly forward: boolean;
-  /** BACKWARD_PRE gathers the next unit before this one's gradients are computed, BACKWARD_POST after. */
+  /** BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards; null: neither. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
   /**
-   * At most two gathers are in flight; the next one starts when a unit has waited for one of them. Source: FSDP's limit_all_gathers.
+   * Whether at most two gathers are in flight: the next one starts after a unit has waited for a gather.
+   * Source: FSDP's limit_all_gathers.
    */
   readonly limit: boolean;
 }
@@ -31,45 +32,44 @@ interface Reducing {
 /**
  * The state that the units of one root share: the order in which they ran, and the reductions in flight.
  *
- * [Note: a step of FSDP] The method names are those of torch's FSDPState and FSDPParamGroup. A pass of a root R with units A and B:
+ * [Note: a step of FSDP] The methods have the names of torch's FSDPState and FSDPParamGroup. In a pass, a root R and its
+ * units A and B do this:
  *
  * | rootPreForward     | R | abandons work that an aborted pass left in flight |
- * | preForward         | R | unshard: starts R's all-gather, with forward prefetch also A's; then waitForUnshard |
+ * | preForward         | R | unshard: starts R's all-gather (with forward prefetch, A's too); then waitForUnshard |
  * | preForward         | A | unshard (joins a gather in flight), waitForUnshard |
  * | postForward        | A | reshard: frees whole parameters (reshardAfterForward), or shards them over fewer ranks |
  * | pre-, postForward  | B | as A |
- * | postForward        | R | by default R stays whole, because its backward is next |
+ * | postForward        | R | by default R is not freed, because its backward is next |
  * | preBackward        | R | unshard; starts B's gather (BACKWARD_PRE); waitForUnshard |
- * | preBackward        | B | as R, with A's gather |
+ * | preBackward        | B | as R, but starts A's gather |
  * | postBackward       | B | reshard; then starts B's reduction, or adds up the whole gradients (without gradient sync) |
  * | pre-, postBackward | A | as B; waits for B's reduction before A's starts: [Note: reductions in flight] |
  * | postBackward       | R | as B |
  * | finalizeBackward   | R | waits for all reductions, and reshards units that are still whole |
  *
- * Then the optimizer updates the shards, and `changed` marks whole parameters that were not freed: they are stale. A checkpointed region runs
- * forward again; its units get preRecompute in place of preForward. After an error or an interrupt, `abandon` releases
- * everything in flight.
+ * Then the optimizer updates the shards, and `changed` marks whole parameters that were not freed as stale. When a
+ * checkpointed region runs forward again, its units get preRecompute in place of preForward. After an error or an
+ * interrupt, `abandon` releases everything in flight.
  *
  * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. Before a reduction
- * starts, the schedule waits for the one before it. So besides the gradients that are being computed, at most one
- * unit's whole gradients are in memory. With replicas (HSDP), the all-reduce after it runs during one more unit's backward. At the end of the root's backward, the schedule waits for all reductions. Source:
- * FSDPCommContext.reduce_scatter_state.
+ * starts, the schedule waits for the reduction before it. So besides the gradients that are being computed, whole
+ * gradients of at most one unit are in memory. With replicas (HSDP), the all-reduce that follows the reduce-scatter runs
+ * during one more unit's backward. When the root's backward ends, the schedule waits for all reductions.
+ * Source: FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule implements UnitSchedule {
-  /** The module whose forward and backward are a pass; it need not have its own unit. */
+  /** The module whose forward and backward are one pass; a root without free parameters has no unit. */
   readonly root: Module;
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
   readonly units: readonly FsdpUnit[];
-  /** Units in the order in which they entered the last forward; `#entered`: this forward. */
+  /** Units in the order in which they began the last forward; `#entered`: the same for the current forward. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
-  /**
-   * Units in the order in which they left this forward, without those whose backward has begun; the last unit's
-   * backward is next.
-   */
+  /** Units whose forward has ended and whose backward has not begun, in the order of their forward's ends; the last is next. */
   #awaitingBackward: FsdpUnit[] = [];
-  /** Units to gather ahead as soon as fewer gathers are in flight. */
+  /** Units whose prefetch waits until fewer gathers are in flight. */
   #wanted: FsdpUnit[] = [];
   #reducing: Reducing[] = [];
 
@@ -81,8 +81,8 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   /**
-   * Called when the root's forward begins. Work that is still in flight belongs to an aborted pass, so its result does
-   * not matter.
+   * Prepares for the root's forward: work that is still in flight belongs to an aborted pass, so its result is not
+   * needed.
    */
   rootPreForward(): void {
     const entered = this.#entered;
@@ -102,12 +102,12 @@ export class FsdpSchedule implements UnitSchedule {
     if (unit.reshardAfterForward) unit.reshardPostForward();
   }
 
-  /** Called when a checkpointed region runs forward again; its units stay whole for their backward. */
+  /** Runs before a unit's second forward in a checkpointed region; the unit then stays whole for its backward. */
   preRecompute(unit: FsdpUnit): void {
     this.#unshard(unit, []);
   }
 
-  /** Called also for a root without a unit, with null. */
+  /** `unit` is null for a root without a unit. */
   preBackward(unit: FsdpUnit | null): void {
     this.#awaitingBackward = this.#awaitingBackward.filter((other) => other !== unit);
     const next = this.#prefetch.backward === 'BACKWARD_PRE' ? this.#awaitingBackward.slice(-1) : [];
@@ -140,15 +140,13 @@ export class FsdpSchedule implements UnitSchedule {
     else unit.gradients.addLocal(grads);
   }
 
-  /**
-   * Called when the root's backward ends: waits for all reductions, and frees parameters that do not stay whole.
-   */
+  /** Ends the root's backward: waits for all reductions, and frees whole parameters unless their placement stores them. */
   finalizeBackward(): void {
     this.#wanted = [];
     for (const unit of this.units) {
       unit.reshard();
       if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
-      // Its gradients of earlier passes are still local, and it was not used in this pass.
+      // This pass did not use the unit, but its gradients of earlier passes are still local.
       this.#advanceReductions();
       this.#startReduction(unit, []);
     }
@@ -170,7 +168,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
-  /** Waits for each reduction's current collective and starts its next (the replicas' all-reduce); adds finished ones to the unit's gradients. */
+  /** Waits for each reduction's collective; starts its next (the replicas' all-reduce), or adds its result to the gradients. */
   #advanceReductions(): void {
     const reducing = this.#reducing;
     this.#reducing = [];
@@ -186,7 +184,7 @@ export class FsdpSchedule implements UnitSchedule {
     }
   }
 
-  /** Makes a unit whole, and gathers others during its computation. */
+  /** Gathers a unit and waits for it; also starts the gathers of the units in `ahead`. */
   #unshard(unit: FsdpUnit | null, ahead: readonly FsdpUnit[]): void {
     this.#wanted = this.#wanted.filter((other) => other !== unit);
     unit?.unshard();
@@ -206,7 +204,7 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   #enteredAfter(unit: FsdpUnit): readonly FsdpUnit[] {
-    const place = this.#lastEntered.indexOf(unit);
-    return place < 0 ? [] : this.#lastEntered.slice(place + 1, place + 2);
+    const index = this.#lastEntered.indexOf(unit);
+    return index < 0 ? [] : this.#lastEntered.slice(index + 1, index + 2);
   }
 }

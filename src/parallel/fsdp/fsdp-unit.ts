@@ -8,17 +8,17 @@ import { type ShardedState, UnitParameters } from './unit-parameters';
 import type { UnitPlacement, UnitSpec } from './unit-placement';
 import { type StateOwner, UnitState } from './unit-state';
 
-/** What a unit knows of the schedule that it is under. */
+/** The part of a schedule that its units know. */
 export interface UnitSchedule {
-  /** Lets go of what an interrupted pass left on its way. */
+  /** Releases what an interrupted pass left in flight. */
   abandon(): void;
 }
 
 /**
- * Parameters that are gathered and freed together. The placement decides what is sharded, over which group, and when it
- * is gathered. Frozen parameters have no gradient, and their chunks are a separate state buffer that no optimizer gets.
- * If whole tensors are freed after use, frozen parameters are gathered with the others. If whole tensors stay, frozen
- * parameters are gathered separately, and only after a write, because a step does not change them.
+ * Parameters that are gathered and freed together. The placement decides what is sharded, over which group, and when
+ * whole parameters are freed. Frozen parameters have no gradient, and their chunks are a separate state buffer that no
+ * optimizer gets. If whole tensors are freed after use, frozen parameters are gathered together with the others. If whole
+ * tensors are not freed, frozen parameters are gathered separately and only after a write; a step does not change them.
  */
 export class FsdpUnit implements StateOwner {
   readonly engine: Engine;
@@ -29,19 +29,19 @@ export class FsdpUnit implements StateOwner {
   /** The trainable parameters, then the frozen ones. */
   readonly members: readonly Parameter[];
   readonly numTrained: number;
-  /** Type of whole parameters' values, and of gradients' when they leave backward; null: float32. */
+  /** The dtype to which whole parameters, and gradients at the end of backward, are rounded; null: float32. */
   readonly half: HalfDType | null;
-  /** Parameters that are gathered together: all, or trainable and frozen ones separately. */
+  /** The sets of parameters that are gathered together: one of all, or one of trainable and one of frozen parameters. */
   readonly #gathered: readonly UnitParameters[];
   readonly gradients: UnitGradients;
   /** The state that an optimizer updates. */
   readonly trained: UnitState;
   readonly frozen: UnitState;
-  /** Whether the end of backward reduces gradients; otherwise they add up, local and whole. */
+  /** Whether gradients are reduced after the unit's backward; otherwise whole local gradients add up. */
   requiresGradientSync = true;
   /**
-   * Units to gather during this unit's forward and backward; null: those that ran next. Source:
-   * set_modules_to_forward_prefetch.
+   * Units to gather during this unit's forward; null: the unit that was next in the last forward. `backwardPrefetch`: the
+   * same for backward. Source: set_modules_to_forward_prefetch.
    */
   forwardPrefetch: readonly FsdpUnit[] | null = null;
   backwardPrefetch: readonly FsdpUnit[] | null = null;
@@ -86,7 +86,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameter of frozen) parameter.adopt(this.frozen);
   }
 
-  /** 'unsharded' when all parameters are whole. */
+  /** 'unsharded' if all parameters are whole; otherwise the state of the first parameters that are not. */
   get state(): ShardedState {
     return this.#gathered.map(({ state }) => state).find((state) => state !== 'unsharded') ?? 'unsharded';
   }
@@ -96,13 +96,13 @@ export class FsdpUnit implements StateOwner {
     return this.#gathered.some(({ unshards }) => unshards);
   }
 
-  /** Whether gradients, and so values, differ between ranks. */
+  /** Whether gradients are not reduced, so that gradients and values may differ between ranks. */
   get isLocal(): boolean {
     const { shardGroup, replicateGroup } = this.placement;
     return shardGroup === null && replicateGroup === null;
   }
 
-  /** Whether there is a mean gradient. */
+  /** Whether the unit has reduced gradients. */
   get hasGrad(): boolean {
     return this.gradients.shard !== null || this.gradients.wholes !== null;
   }
@@ -113,7 +113,7 @@ export class FsdpUnit implements StateOwner {
     return reshardAfterForward === 'allButRoot' ? !this.#isRoot : reshardAfterForward;
   }
 
-  /** Puts this unit under a root's schedule. */
+  /** Adds this unit to a root's schedule. */
   join(schedule: UnitSchedule, isRoot: boolean): void {
     this.#schedule = schedule;
     this.#isRoot = isRoot;
@@ -123,41 +123,41 @@ export class FsdpUnit implements StateOwner {
     return this.#schedule;
   }
 
-  /** Starts to gather the whole parameters; a second call joins the first. */
+  /** Starts to gather the whole parameters; a second call has no effect while the gather is in flight. */
   unshard(): void {
     for (const parameters of this.#gathered) parameters.unshard();
   }
 
-  /** Gathers the whole parameters and waits until they are here. */
+  /** Gathers the whole parameters, and waits for the gather. */
   waitForUnshard(): void {
     for (const parameters of this.#gathered) parameters.waitForUnshard();
   }
 
-  /** Whether a gather is in flight that no caller has awaited. */
+  /** Whether a gather has started for which no caller has waited yet. */
   get isUnsharding(): boolean {
     return this.#gathered.some(({ isUnsharding }) => isUnsharding);
   }
 
-  /** Frees the whole parameters unless the placement keeps them. */
+  /** Frees the whole parameters, unless the placement says that they stay whole. */
   reshard(): void {
     for (const parameters of this.#gathered) parameters.reshard();
   }
 
-  /** As `reshard`, but shards over fewer ranks stay if the placement says so. */
+  /** As `reshard`, but if the placement says so, stores shards over fewer ranks until backward. */
   reshardPostForward(): void {
     for (const parameters of this.#gathered) parameters.reshardPostForward();
   }
 
   /**
    * Releases everything except the parameters' chunks after an interrupted pass, because data in flight will not
-   * arrive. Whole parameters that stay count as stale, on every rank.
+   * arrive. Whole parameters that are not freed count as stale, on every rank.
    */
   abandon(): void {
     this.gradients.zero();
     for (const parameters of this.#gathered) parameters.changed();
   }
 
-  /** Called when one of its state buffers is no longer used; the unit is disposed with the last of them. */
+  /** Notes that a state buffer is no longer used; the last one disposes the unit. */
   released(state: UnitState): void {
     this.#released.add(state);
     const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);

@@ -21,7 +21,7 @@ import {
 } from './unit-placement';
 import { UnitState } from './unit-state';
 
-/** What `fullyShard` needs from its rank; it shards over the ranks of the group. */
+/** The objects that `fullyShard` needs from its rank; it shards over the ranks of the group. */
 export interface ShardContext extends RankContext {
   /** The same ranks as a 2D mesh (replicate, shard), for hybrid strategies. Source: HSDP's mesh. */
   readonly mesh?: DeviceMesh | undefined;
@@ -29,34 +29,34 @@ export interface ShardContext extends RankContext {
   readonly rows?: RowsOfRanks | undefined;
 }
 
-/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard; FullyShardedDataParallel for those that it lacks. */
+/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard, and FullyShardedDataParallel for the others. */
 export interface FullyShardOptions {
   /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
   /**
-   * true: frees whole parameters, as FULL_SHARD; false: they stay, as SHARD_GRAD_OP; n: reshards over n consecutive
-   * ranks. Default: by strategy (FULL_SHARD: true except for the root).
+   * true: frees whole parameters after forward, as FULL_SHARD; false: frees them only after backward, as SHARD_GRAD_OP;
+   * n: reshards them over n consecutive ranks. Default: by strategy (FULL_SHARD: true except for the root).
    */
   readonly reshardAfterForward?: ReshardAfterForward;
   /**
    * Only the root's setting counts. true (default; torch: false): the next unit is gathered during this unit's forward;
-   * false: at its own forward.
+   * false: when the next unit's forward begins.
    */
   readonly forwardPrefetch?: boolean | undefined;
   /** Only the root's setting counts. Default BACKWARD_PRE. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
   /** Only the root's setting counts. Default true: at most two gathers in flight. */
   readonly limitAllGathers?: boolean | undefined;
-  /** Inner modules: their parameters stay whole, and their gradients are not reduced. */
+  /** Modules inside the module: their parameters stay whole, and their gradients are not reduced. */
   readonly ignoredModules?: readonly Module[] | undefined;
   /** Sends rank 0's values to all ranks before sharding. */
   readonly syncModuleStates?: boolean | undefined;
   /** Default float32. */
   readonly precision?: MixedPrecision | undefined;
-  /** Reduces only gradients of embedding rows and experts that some rank used. Source: DeepSpeed's sparse_gradients (embeddings only). */
+  /** Reduces gradients of embedding rows and experts only if a rank used them. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
   /**
-   * If no rank has a gradient for a parameter, updates it as if the gradient were zero. Default false: they do not change.
+   * Updates a parameter for which no rank has a gradient as if the gradient were zero. Default false: it does not change.
    * Source: FSDP's flat parameter.
    */
   readonly missingAreZeros?: boolean | undefined;
@@ -65,11 +65,11 @@ export interface FullyShardOptions {
 }
 
 /**
- * Makes one unit of the module's parameters, except those of units inside it. They are sharded at rest, gathered for
- * forward and backward, and their gradients are reduced to shards. Call it from the inside out, the root last. Returns the module. Deferred
- * parameters are initialised shard by shard; the full tensor is never made. See [Note: deferred values].
- * Throws: CONFIG for a scalar parameter, and if a module outside uses one of the parameters too; at the first forward,
- * if the root was sharded after a unit had run.
+ * Makes one unit of the module's parameters, except those of units inside it. The parameters are sharded at rest and
+ * gathered for forward and backward, and their gradients are reduced to shards. Call it on inner modules first, and on the
+ * root last. Returns the module. A rank initialises only its shard of deferred parameters: [Note: deferred values].
+ * Throws: CONFIG for a scalar parameter, and if a module outside also uses one of the parameters. The first forward throws
+ * CONFIG if the root was sharded after a unit had run.
  */
 export function fullyShard<M extends Module>(
   module: M,
@@ -88,7 +88,8 @@ export function fullyShard<M extends Module>(
 }
 
 /**
- * Leaves the module's parameters, except those of units inside it, whole on each rank; their gradients are not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
+ * Excludes the module's parameters (not those of units inside it) from sharding: they stay whole, and their gradients are
+ * not reduced. A second call has no effect. Source: ignored_modules of FullyShardedDataParallel.
  */
 export function ignoreModule(module: Module, context: ShardContext, options: FullyShardOptions = {}): void {
   if (freeParameters(module).length > 0) makeUnit(module, IGNORED, context, options);
@@ -130,7 +131,7 @@ function makeUnit(
   });
 }
 
-/** Parameters that are in no unit yet. */
+/** Returns the parameters that are in no unit yet. */
 function freeParameters(module: Module): Parameter[] {
   return module.parameters().filter(({ state }) => !(state instanceof UnitState));
 }

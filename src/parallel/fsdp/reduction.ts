@@ -17,24 +17,24 @@ interface Stage {
 }
 
 /**
- * Reduces one unit's gradients to their mean over all ranks: first over the ranks that share the unit's elements, then
- * over the replicas. It owns the gradients from its start on.
+ * Reduces one unit's gradients to their mean over all ranks: first over the ranks that shard the unit, then over the
+ * replicas. A reduction owns the gradients that it gets.
  */
 export class Reduction {
   readonly #spec: UnitSpec;
   readonly #layout: ShardLayout;
   readonly #result: Reduced;
-  /** Whole gradients to free when the first group is done; empty if they are the result. */
+  /** Whole gradients to free when the first group's collective is done; empty if they are the result. */
   #grads: readonly (tf.Tensor | null)[];
-  /** The stages after the work in flight. */
+  /** The stages that have not started yet. */
   readonly #next: Stage[];
   #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
-  /** By parameter: whether no rank of the finished groups has a gradient. */
+  /** Per parameter: whether no rank of the finished groups has a gradient. */
   #missing: readonly boolean[];
-  /** The travelling elements of every rank's share, by rank; null: all. */
+  /** The ranges of each rank's share that are sent, by rank; null: all elements. */
   #travelling: readonly (readonly Range[])[] | null = null;
 
-  /** Starts the reduction; zeros travel in place of missing gradients. See [Note: missing gradients]. */
+  /** Starts the reduction; zeros are sent in place of missing gradients. See [Note: missing gradients]. */
   constructor(spec: UnitSpec, layout: ShardLayout, grads: readonly (tf.Tensor | null)[]) {
     const { placement } = spec;
     this.#spec = spec;
@@ -63,7 +63,7 @@ export class Reduction {
     }
   }
 
-  /** Waits for the current group and starts the next one; false: there is no next group, and the result is ready. */
+  /** Waits for the current group's collective and starts the next one; false: there is none, and the result is ready. */
   advance(): boolean {
     const on = this.#on;
     this.#on = null;
@@ -82,12 +82,12 @@ export class Reduction {
     return this.#on !== null;
   }
 
-  /** After the end, by parameter: whether no rank has a gradient. */
+  /** Per parameter: whether no rank has a gradient. Valid once the reduction is done. */
   get missing(): readonly boolean[] {
     return this.#missing;
   }
 
-  /** Waits for all groups. The caller owns the result. */
+  /** Waits until the reduction is done. The caller owns the result. */
   finish(): Reduced {
     while (this.advance()) {
       // The next group is in flight.
@@ -130,13 +130,13 @@ export class Reduction {
     const rank = placement.shardGroup?.rank ?? 0;
     const ranges = this.#travelling?.[rank];
     if (ranges === undefined) return group.allReducePieces(this.#own(), 'avg', this.#wire);
-    // Ranges count padding, which whole tensors do not have.
+    // The ranges are positions in a share with padding, but whole tensors have no padding.
     const share = 'wholes' in this.#result ? shareOf(this.#layout, this.#result.wholes, rank) : this.#own();
     const travelling = slicePieces(share, ranges).filter((piece) => 'tensor' in piece);
     return group.allReducePieces(travelling, 'avg', this.#wire);
   }
 
-  /** Rows that no rank touched are zero on all ranks, and so is their mean, so they need not travel. */
+  /** Finds the rows that a rank touched. All other rows are zero on all ranks, so their mean is zero, and they are not sent. */
   #agreeOnRows(): void {
     const { engine, tables, placement } = this.#spec;
     const { shardGroup, replicateGroup } = placement;
@@ -184,14 +184,14 @@ export class Reduction {
   }
 }
 
-/** The type at which ledgers count reduced gradients. */
+/** Returns the dtype whose size ledgers count for reduced gradients; undefined: float32. */
 export function declaredGrad({ gradHalf, keepsGradHalf }: UnitSpec): HalfDType | undefined {
   return keepsGradHalf ? (gradHalf ?? undefined) : undefined;
 }
 
 /**
- * The elements of every rank's share that some rank of the groups touched, as ranges of the share, by rank. Blocks for
- * one small reduction per group.
+ * Returns, for each rank's share, the ranges that a rank of the groups touched. Blocks for one small reduction per
+ * group.
  */
 function touchedShares(
   { engine, module, tables }: UnitSpec,

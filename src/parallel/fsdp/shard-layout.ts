@@ -9,9 +9,9 @@ import type { Parameter } from '../../nn/parameter';
  */
 export interface ShardedParameter {
   readonly parameter: Parameter;
-  /** Elements of every rank's chunk, with padding. */
+  /** The number of elements of a rank's chunk, with padding; equal on all ranks. */
   readonly chunk: number;
-  /** First element of the chunk in the unit's flat shard. */
+  /** The index of the chunk's first element in the unit's flat shard. */
   readonly offset: number;
 }
 
@@ -19,7 +19,7 @@ export interface ShardedParameter {
 export interface ShardLayout {
   readonly numRanks: number;
   readonly entries: readonly ShardedParameter[];
-  /** Elements of every rank's flat shard, with padding. */
+  /** The number of elements of a rank's flat shard, with padding; equal on all ranks. */
   readonly size: number;
 }
 
@@ -36,7 +36,7 @@ export function shardLayout(parameters: readonly Parameter[], numRanks: number):
   return { numRanks, entries, size };
 }
 
-/** The first element of a rank's chunk in the whole parameter, and its number of elements without padding. */
+/** Returns where a rank's chunk starts in the whole parameter, and its number of elements without padding. */
 export function chunkOf(
   entry: ShardedParameter,
   rank: number,
@@ -45,14 +45,14 @@ export function chunkOf(
   return { start, length: Math.min(entry.chunk, entry.parameter.size - start) };
 }
 
-/** Elements of padding in one rank's flat shard. */
+/** Returns the number of elements of padding in one rank's flat shard. */
 export function paddingOf(layout: ShardLayout, rank: number): number {
   return layout.entries.reduce((sum, entry) => sum + entry.chunk - chunkOf(entry, rank).length, 0);
 }
 
 /**
- * A rank's share of whole tensors in wire order: its chunk of each, directly from or into the tensor's storage. A
- * missing tensor (an unused parameter's gradient) counts as zeros.
+ * Returns a rank's share of whole tensors, in the order in which collectives send it: pieces of the tensors themselves,
+ * without a copy. A missing tensor (an unused parameter's gradient) counts as zeros.
  */
 export function shareOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[], rank: number): Piece[] {
   const pieces: Piece[] = [];
@@ -69,12 +69,12 @@ export function shareOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)
   return pieces;
 }
 
-/** Elements of all whole tensors that this rank updates: its chunks, without padding. */
+/** Returns a rank's chunks of whole tensors, without padding. */
 export function ownPieces(layout: ShardLayout, wholes: readonly tf.Tensor[], rank: number): Piece[] {
   return shareOf(layout, wholes, rank).filter((piece) => 'tensor' in piece);
 }
 
-/** Every rank's share, by rank. */
+/** Returns the share of each rank, by rank. */
 export function sharesOf(layout: ShardLayout, wholes: readonly (tf.Tensor | null)[]): Piece[][] {
   return Array.from({ length: layout.numRanks }, (_, rank) => shareOf(layout, wholes, rank));
 }

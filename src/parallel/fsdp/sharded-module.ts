@@ -8,8 +8,8 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * A module on which `fullyShard` was called: its unit, if it has parameters for one, and its part in the schedule. The
- * module that is called first becomes the root of all units inside it. See [Note: a step of FSDP].
+ * A module on which `fullyShard` was called. It calls the schedule for its unit; without own parameters it has no unit.
+ * The module whose forward is called first becomes the root of all units inside it. See [Note: a step of FSDP].
  * Source: FSDPState and its _lazy_init.
  */
 export class ShardedModule implements UnitHooks {
@@ -55,7 +55,7 @@ export class ShardedModule implements UnitHooks {
     if (schedule.root === this.#module) schedule.finalizeBackward();
   }
 
-  /** The schedule of a root around this module, if one ran before. */
+  /** Returns the schedule of a root around this module, if that root has already made one. */
   #joined(): FsdpSchedule | null {
     const scheduled = unitsOf(this.#module).find((unit) => unit.schedule !== null);
     const schedule = scheduled?.schedule ?? null;

@@ -6,15 +6,15 @@ import { declaredGrad, Reduction } from './reduction';
 import { chunkOf, type ShardLayout } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
-/** A unit's gradients between backward and the optimizer's step: reduced ones and local ones. */
+/** The reduced and the local gradients of a unit, between its backward and the optimizer's update. */
 export class UnitGradients {
   readonly #spec: UnitSpec;
   readonly #layout: ShardLayout;
-  /** Whole sums of gradients that are not reduced yet. */
+  /** Whole local gradients that are not reduced yet, summed over passes. */
   #local: (tf.Tensor | null)[] = [];
   #shard: Span | null = null;
   #wholes: readonly tf.Tensor[] | null = null;
-  /** Parameters for which some rank had a gradient. */
+  /** The indices of parameters for which at least one rank had a gradient. */
   readonly #present = new Set<number>();
 
   constructor(spec: UnitSpec, layout: ShardLayout) {
@@ -27,12 +27,12 @@ export class UnitGradients {
     return this.#shard;
   }
 
-  /** Mean gradients in this rank's chunks of the whole tensors. */
+  /** Whole tensors that contain the mean gradients in this rank's chunks. */
   get wholes(): readonly tf.Tensor[] | null {
     return this.#wholes;
   }
 
-  /** Whether some parameters have a mean gradient and others none. See [Note: missing gradients]. */
+  /** Whether at least one parameter has no mean gradient. See [Note: missing gradients]. */
   get isPartial(): boolean {
     return this.#present.size < this.#layout.entries.length;
   }
@@ -41,7 +41,7 @@ export class UnitGradients {
     return this.#local.some((grad) => grad !== null);
   }
 
-  /** The start of the mean gradient of this rank's chunk of a parameter; null if there is none. */
+  /** Returns where the mean gradient of this rank's chunk of a parameter starts; null if there is none. */
   spanOf(index: number): Span | null {
     const { placement } = this.#spec;
     const entry = this.#layout.entries[index];
@@ -52,12 +52,12 @@ export class UnitGradients {
     return { tensor, offset: chunkOf(entry, placement.shardGroup?.rank ?? 0).start };
   }
 
-  /** Takes over gradients that are not reduced yet. */
+  /** Adds gradients to the local ones, and takes ownership of them. */
   addLocal(grads: readonly (tf.Tensor | null)[]): void {
     this.#local = this.#withLocal(grads);
   }
 
-  /** Starts to reduce these gradients and all local ones; takes them over. */
+  /** Starts to reduce the sum of these gradients and the local ones; takes ownership of them. */
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];
@@ -67,8 +67,8 @@ export class UnitGradients {
   /** Waits for a reduction and adds its result. */
   add(reduction: Reduction): void {
     const reduced = reduction.finish();
-    reduction.missing.forEach((is, place) => {
-      if (!is) this.#present.add(place);
+    reduction.missing.forEach((isMissing, i) => {
+      if (!isMissing) this.#present.add(i);
     });
     if ('wholes' in reduced) this.#addWholes(reduced.wholes);
     else if (this.#spec.onHost) this.#addOnHost(reduced.shard);
@@ -92,7 +92,7 @@ export class UnitGradients {
       if (sum === null || grad === null) return sum ?? grad;
       engine.addInto(sum, grad);
       grad.dispose();
-      // Its values are sums in float32 now.
+      // The sum is not rounded, so it is float32 now.
       engine.retag(sum, { ...engine.tagOf(sum), declared: undefined });
       return sum;
     });

@@ -7,7 +7,7 @@ import { firstShard, firstWholes } from './first-chunks';
 import { chunkOf, type ShardLayout, shardLayout, sharesOf } from './shard-layout';
 import type { UnitSpec } from './unit-placement';
 
-/** The state of a unit. Source: torch.distributed.fsdp, ShardedState. */
+/** Whether a unit's parameters are whole. Source: ShardedState of fully_shard. */
 export type ShardedState = 'sharded' | 'shardedPostForward' | 'unsharded';
 
 /** A gather in flight. */
@@ -20,9 +20,9 @@ interface Gather {
 /**
  * A unit's parameters: this rank's chunks, and whole tensors while they exist.
  *
- * [Note: master] If whole tensors are freed between uses or are rounded, chunks are in a separate flat shard, the
- * master. Otherwise each chunk is a part of a whole tensor, which is gathered in place: after an update and until the
- * next gather, all chunks except this rank's are stale.
+ * [Note: master] If whole tensors are freed after use or are rounded, chunks are in a separate flat shard, the master.
+ * Otherwise each chunk is a part of a whole tensor, and gathers are in place: between an update and the next gather, the
+ * chunks of all other ranks are stale.
  *
  * [Note: no staging buffers] A gather writes every rank's chunk directly into the whole tensors, and a reduction reads
  * directly from the gradients, because collectives take lists of pieces. Source: FSDPParamGroup, without its flat
@@ -48,7 +48,7 @@ export class UnitParameters {
     this.#rank = shardGroup?.rank ?? 0;
     this.layout = shardLayout(parameters, shardGroup?.size ?? 1);
     this.#wholes = shardsParameters ? [] : firstWholes(spec, parameters, half);
-    // If whole tensors stay, firstWholes has already copied rank 0's values.
+    // If parameters are not sharded at rest, firstWholes has already copied rank 0's values.
     const first = shardsParameters ? spec : { ...spec, syncGroup: null };
     const hasMaster = shardsParameters || half !== null;
     this.master = hasMaster ? firstShard(first, this.layout, this.#rank, spec.onHost) : null;
@@ -65,12 +65,12 @@ export class UnitParameters {
     return this.#gather !== null;
   }
 
-  /** Whether whole tensors are gathered from chunks. */
+  /** Whether whole tensors are gathered or copied from chunks. */
   get unshards(): boolean {
     return this.#spec.placement.shardGroup !== null || this.master !== null;
   }
 
-  /** The start of this rank's chunk of a parameter. */
+  /** Returns where this rank's chunk of a parameter starts. */
   spanOf(index: number): Span {
     const entry = this.layout.entries[index];
     const whole = this.#wholes[index];
@@ -81,7 +81,7 @@ export class UnitParameters {
     return { tensor: whole, offset: chunkOf(entry, this.#rank).start };
   }
 
-  /** Starts to gather the whole tensors; has no effect if a gather already runs. */
+  /** Starts to gather the whole tensors; has no effect if they are whole or a gather is in flight. */
   unshard(): void {
     if (this.#state === 'unsharded' || this.#gather !== null) return;
     if (this.#spec.placement.shardsParameters) this.#allocateWholes();
@@ -107,7 +107,7 @@ export class UnitParameters {
     });
   }
 
-  /** Waits until a running gather has ended, even with an error; then frees the whole tensors, unless the placement keeps them. */
+  /** Waits until a gather in flight has ended or failed; then frees the whole tensors if parameters are sharded at rest. */
   reshard(): void {
     settled(this.#gather?.work ?? null);
     if (this.#gather?.staged) disposeSpan(this.#gather.staged);
@@ -137,8 +137,8 @@ export class UnitParameters {
   }
 
   /**
-   * Must be called after the chunks were changed, because whole tensors are then stale. Whole tensors that are not freed
-   * are gathered again at their next use.
+   * Marks whole tensors as stale; must be called after each change of the chunks. Whole tensors that are not freed are
+   * gathered again at their next use.
    */
   changed(): void {
     if (!this.unshards) return;
@@ -200,7 +200,7 @@ export class UnitParameters {
     return { work: group.allGatherPieces(input, sharesOf(layout, this.#wholes), this.#wire), staged: null };
   }
 
-  /** This rank holds all elements: whole tensors are rounded copies of the master. */
+  /** Copies the master into the whole tensors, rounded; for a unit that is not sharded. */
   #copyMaster(): Gather {
     const { engine, half } = this.#spec;
     this.layout.entries.forEach(({ parameter }, i) => {

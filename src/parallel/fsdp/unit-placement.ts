@@ -11,7 +11,7 @@ import type { RowTable } from '../sparse/row-masks';
  * never its strategy.
  */
 export interface UnitPlacement {
-  /** For tables and messages. IGNORED: whole, and no gradient is reduced. */
+  /** The strategy's name, for tables and messages. IGNORED: parameters are whole, and gradients are not reduced. */
   readonly strategy: StrategyName | 'IGNORED';
   /** The ranks over which the unit is sharded; null: this rank holds all elements. */
   readonly shardGroup: ProcessGroup | null;
@@ -19,59 +19,57 @@ export interface UnitPlacement {
   readonly replicateGroup: ProcessGroup | null;
   /** Whether parameters are sharded at rest; otherwise they stay whole, and this rank's chunks are updated in place. */
   readonly shardsParameters: boolean;
-  /**
-   * Whether gradients are reduced into a flat shard; otherwise they stay whole, with the mean in this rank's chunks.
-   */
+  /** Whether gradients are reduced into a flat shard; otherwise into this rank's chunks of the whole gradients. */
   readonly shardsGradients: boolean;
-  /** Whether whole parameters are freed after forward. Source: fully_shard's default, all units but the root. */
+  /** Whether whole parameters are freed after forward. Source: fully_shard; by default, all units except the root do so. */
   readonly reshardAfterForward: boolean | 'allButRoot';
-  /** Whether gradients of all micro-batches except the last stay local, unless a setting says otherwise. */
+  /** Whether gradients of all microbatches except a step's last stay local, unless `parallel.noSync` says otherwise. */
   readonly accumulatesLocally: boolean;
-  /** Consecutive ranks over which parameters are sharded between forward and backward; null: as at rest. */
+  /** The ranks over which parameters are sharded between forward and backward; null: `shardGroup`. */
   readonly postForwardGroup: ProcessGroup | null;
 }
 
-/** What a unit is made with; its parameters, gradients and reductions share it. */
+/** The settings of a unit; its parameters, gradients and reductions share them. */
 export interface UnitSpec {
   readonly engine: Engine;
   /** The module's full name. */
   readonly module: string;
   readonly placement: UnitPlacement;
-  /** Whether shards are on the host; those of parameters are copied to the device only for gathers. */
+  /** Whether shards are stored on the host; parameter shards are copied to the device only for gathers. */
   readonly onHost: boolean;
   /**
-   * Type to which whole parameters, and gradients that leave backward, are rounded, and in which parameters are sent;
-   * null: float32.
+   * The dtype in which parameters are sent, and to which whole parameters, and gradients at the end of backward, are
+   * rounded; null: float32.
    */
   readonly half: HalfDType | null;
-  /** Type of gradients on the wire; null: float32. */
+  /** The dtype in which gradients are sent; null: float32. */
   readonly gradHalf: HalfDType | null;
-  /** Whether sums of reduced gradients are also rounded to this type. */
+  /** Whether sums of reduced gradients are also rounded to `gradHalf`. */
   readonly keepsGradHalf: boolean;
-  /** Whether a gradient that no rank has counts as zeros. Source: FSDP's flat parameter, which is updated as one. */
+  /** Whether a gradient that no rank has counts as zeros. Source: FSDP updates a flat parameter as one tensor. */
   readonly missingAreZeros: boolean;
-  /** The unit's parameters whose gradients travel only in touched rows. */
+  /** The unit's parameters of whose gradients only touched rows are sent. */
   readonly tables: readonly RowTable[];
-  /** All ranks get the initial values of this group's rank 0; null: each rank makes its own. */
+  /** The group whose rank 0 sends initial values to all its ranks; null: each rank makes its own. */
   readonly syncGroup: ProcessGroup | null;
 }
 
 /**
- * Whether whole parameters are freed after forward; a number: resharded over this number of ranks. Default: by
+ * Whether whole parameters are freed after forward; a number: they are resharded over this number of ranks. Default: by
  * strategy.
  */
 export type ReshardAfterForward = boolean | number | null | undefined;
 
-/** The ranks of units. */
+/** The ranks over which units can be sharded or replicated. */
 export interface PlacementRanks {
   /** All data-parallel ranks. */
   readonly group: ProcessGroup;
-  /** Replicas times shards, for hybrid strategies; its axes are in this order. Default: one replica. */
+  /** The mesh of hybrid strategies; its axes are replicas, then shards. Default: one replica. */
   readonly mesh?: DeviceMesh | undefined;
   readonly rows: RowsOfRanks;
 }
 
-/** A strategy's placement on these ranks. Throws: CONFIG if `reshardAfterForward` does not divide the shard group. */
+/** Returns a strategy's placement on these ranks. Throws: CONFIG if `reshardAfterForward` does not divide the shard group. */
 export function placementOf(
   strategy: StrategyName,
   reshardAfterForward: ReshardAfterForward,
@@ -98,7 +96,7 @@ export function placementOf(
   };
 }
 
-/** Whole on every rank; each rank has its own gradients. */
+/** The placement of ignored modules: parameters are whole on every rank, and each rank uses its own gradients. */
 export const IGNORED: UnitPlacement = {
   strategy: 'IGNORED',
   shardGroup: null,
@@ -110,7 +108,7 @@ export const IGNORED: UnitPlacement = {
   postForwardGroup: null,
 };
 
-/** 1 means false and all ranks mean true, as in fully_shard. */
+/** Returns null for 1 (false) and for the group's size (true), as fully_shard does. */
 function postForwardGroup(
   numRanks: number,
   group: ProcessGroup | null,
@@ -126,11 +124,11 @@ function postForwardGroup(
   );
 }
 
-/** Groups of consecutive ranks of a group; each is made once. All ranks must request them in the same order. */
+/** Makes and stores groups of consecutive ranks of a group. All ranks must request them in the same order. */
 export class RowsOfRanks {
   readonly #rows = new Map<ProcessGroup, Map<number, ProcessGroup>>();
 
-  /** This rank's row of `numRanks` consecutive ranks; the group's size must be a multiple of it. */
+  /** Returns the group of `numRanks` consecutive ranks that contains this rank; `numRanks` must divide the group's size. */
   of(group: ProcessGroup, numRanks: number): ProcessGroup {
     const known = this.#rows.get(group) ?? new Map<number, ProcessGroup>();
     this.#rows.set(group, known);

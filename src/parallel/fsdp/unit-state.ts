@@ -9,26 +9,26 @@ import type { UnitPlacement } from './unit-placement';
 export interface UnitPart {
   readonly name: string;
   readonly layout: ShardLayout;
-  /** Their holder: from the index `first` on. */
+  /** The unit's parameters; this part begins at index `first`. */
   readonly parameters: UnitParameters;
   readonly first: number;
   readonly trains: boolean;
 }
 
-/** The parts of a unit that its state buffers use. */
+/** The fields of a unit that its state buffers use. */
 export interface StateOwner {
   readonly module: string;
   readonly placement: UnitPlacement;
   readonly gradients: UnitGradients;
-  /** Whether gradients, and so values, are this rank's own. */
+  /** Whether gradients are not reduced, so that gradients and values may differ between ranks. */
   readonly isLocal: boolean;
   /** Called when one of its state buffers is no longer used. */
   released(state: UnitState): void;
 }
 
 /**
- * A unit as the optimizer, clipping and checkpoints see it: this rank's chunks of the trainable parameters, or of the
- * frozen ones.
+ * This rank's chunks of a unit's trainable parameters, or of its frozen ones; the optimizer, clipping and checkpoints use
+ * them.
  */
 export class UnitState implements StateBuffer {
   readonly unit: StateOwner;
@@ -65,8 +65,8 @@ export class UnitState implements StateBuffer {
   }
 
   /**
-   * One segment if values and gradients are in flat shards and no gradient is missing; else one per parameter,
-   * including empty ones: a rank without rows must do the update too, because a collective follows.
+   * Returns one segment if values and gradients are in flat shards and no gradient is missing; otherwise one per parameter,
+   * also if it is empty: a rank without rows must run the update too, because a collective follows.
    */
   segments(): readonly StateSegment[] {
     const parameters = this.#parameters;

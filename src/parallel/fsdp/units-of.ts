@@ -4,7 +4,7 @@ import type { Module } from '../../nn/module';
 import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
 
-/** All units of a model, in the order of their parameters. */
+/** Returns all units of a model, in the order of their parameters. */
 export function unitsOf(model: Module): FsdpUnit[] {
   const units = new Set<FsdpUnit>();
   for (const { state } of model.parameters()) {
@@ -13,7 +13,7 @@ export function unitsOf(model: Module): FsdpUnit[] {
   return [...units];
 }
 
-/** Resets a model's units after an interrupted pass: each holds only its shard. */
+/** Resets a model's units after an interrupted pass; see `FsdpUnit.abandon`. */
 export function abandonUnits(model: Module): void {
   const units = unitsOf(model);
   for (const schedule of new Set(units.map((unit) => unit.schedule))) schedule?.abandon();
@@ -21,14 +21,14 @@ export function abandonUnits(model: Module): void {
 }
 
 /**
- * Within `work`, gradients of a model's backwards stay whole and local and add up; the next backward outside reduces
- * their sums. Needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
+ * Runs `work` without reductions: backward adds up whole local gradients, and the next backward after `work` reduces the
+ * sums. Needs the memory of whole gradients. Source: FSDP.no_sync; FSDP2's set_requires_gradient_sync.
  */
 export function noSync<T>(model: Module, work: () => T): T {
   return withoutSync(unitsOf(model), work);
 }
 
-/** As `noSync`, for some units. */
+/** Does the same as `noSync`, but only for these units. */
 export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
   const before = units.map((unit) => unit.requiresGradientSync);
   const [first] = units;
@@ -44,14 +44,14 @@ export function withoutSync<T>(units: readonly FsdpUnit[], work: () => T): T {
 }
 
 /**
- * While the module's forward runs, these modules' units are gathered, in this order, instead of the one that ran next.
- * Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
+ * Sets the modules whose units are gathered, in this order, during the module's forward, instead of the unit that ran next
+ * last time. Throws: CONFIG for a module that has no unit. Source: FSDPModule.set_modules_to_forward_prefetch.
  */
 export function setModulesToForwardPrefetch(module: Module, modules: readonly Module[]): void {
   unitOf(module).forwardPrefetch = modules.map(unitOf);
 }
 
-/** As `setModulesToForwardPrefetch`, during the module's backward. Source: FSDPModule.set_modules_to_backward_prefetch. */
+/** Does the same as `setModulesToForwardPrefetch` for backward. Source: FSDPModule.set_modules_to_backward_prefetch. */
 export function setModulesToBackwardPrefetch(module: Module, modules: readonly Module[]): void {
   unitOf(module).backwardPrefetch = modules.map(unitOf);
 }

@@ -7,18 +7,18 @@ import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import { mixedPrecision, type MixedPrecision as Policy } from '../precision/mixed-precision';
 
-/** Types, by a config's names: 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */
+/** Options of `MixedPrecision`. A dtype is one of 'bf16', 'bfloat16', 'fp16', 'float16', 'fp32', 'float32'. */
 export type MixedPrecisionOptions = Exclude<z.input<typeof mixedPrecisionSchema>, string | null>;
 
 /**
- * Types of parameters, reductions and outputs. Source: torch.distributed.fsdp.MixedPrecision.
- * Throws: CONFIG for an unknown argument or type.
+ * Makes a policy of the dtypes of parameters, reductions and outputs. Source: torch.distributed.fsdp.MixedPrecision.
+ * Throws: CONFIG for an unknown argument or dtype.
  */
 export function MixedPrecision(options: MixedPrecisionOptions = {}): Policy {
   return policyFrom('MixedPrecision', options);
 }
 
-/** As `MixedPrecision`, by fully_shard's name. Source: torch.distributed.fsdp.MixedPrecisionPolicy. */
+/** Does the same as `MixedPrecision`, under the name for fully_shard. Source: torch.distributed.fsdp.MixedPrecisionPolicy. */
 export function MixedPrecisionPolicy(options: MixedPrecisionOptions = {}): Policy {
   return policyFrom('MixedPrecisionPolicy', options);
 }
@@ -33,38 +33,38 @@ function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
   );
 }
 
-/** Where FSDP stores shards between uses. Source: torch.distributed.fsdp.CPUOffload. */
+/** Whether FSDP stores shards on the host. Source: torch.distributed.fsdp.CPUOffload. */
 export interface CPUOffload {
   readonly offloadParams: boolean;
 }
 
-/** Source: torch.distributed.fsdp.CPUOffload. Throws: CONFIG for an unknown argument. */
+/** Makes FSDP's offload policy. Source: torch.distributed.fsdp.CPUOffload. Throws: CONFIG for an unknown argument. */
 export function CPUOffload(options: Partial<CPUOffload> = {}): CPUOffload {
   requireKnownOptions('CPUOffload({ … })', options, ['offloadParams']);
   return { offloadParams: options.offloadParams ?? false };
 }
 
-/** fully_shard's offload policy: shards stay on the device. Source: torch.distributed.fsdp.OffloadPolicy. */
+/** Makes fully_shard's policy without offload: shards are on the device. Source: torch.distributed.fsdp.OffloadPolicy. */
 export function OffloadPolicy(): CPUOffload {
   return { offloadParams: false };
 }
 
 /** Options of `CPUOffloadPolicy`. */
 export interface CPUOffloadPolicyOptions {
-  /** Has no effect: host and device are one memory. */
+  /** Has no effect, because host and device are both CPU memory. */
   readonly pinMemory?: boolean;
 }
 
-/** fully_shard's offload policy: shards are on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
+/** Makes fully_shard's offload policy: shards are on the host. Source: torch.distributed.fsdp.CPUOffloadPolicy. */
 export function CPUOffloadPolicy(warn: Warn, options: CPUOffloadPolicyOptions = {}): CPUOffload {
   requireKnownOptions('CPUOffloadPolicy({ … })', options, ['pinMemory']);
   if (options.pinMemory !== undefined) {
-    warn('CPUOffloadPolicy: pinMemory has no effect: no device copies from pages of the host here');
+    warn('CPUOffloadPolicy: pinMemory has no effect: host and device are both CPU memory here');
   }
   return { offloadParams: true };
 }
 
-/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's; FSDP does not have them. */
+/** The names of FSDP's strategies (ZERO_1 and ZERO_2 are DeepSpeed's). Source: torch.distributed.fsdp.ShardingStrategy. */
 export const ShardingStrategy = strictNames('ShardingStrategy', {
   FULL_SHARD: 'FULL_SHARD',
   SHARD_GRAD_OP: 'SHARD_GRAD_OP',
@@ -75,7 +75,7 @@ export const ShardingStrategy = strictNames('ShardingStrategy', {
 
 export type ShardingStrategy = (typeof ShardingStrategy)[keyof typeof ShardingStrategy];
 
-/** Source: torch.distributed.fsdp.BackwardPrefetch; none is null. */
+/** When backward gathers the next unit; null stands for no prefetch. Source: torch.distributed.fsdp.BackwardPrefetch. */
 export const BackwardPrefetch = strictNames('BackwardPrefetch', {
   BACKWARD_PRE: 'BACKWARD_PRE',
   BACKWARD_POST: 'BACKWARD_POST',
@@ -85,7 +85,7 @@ export type BackwardPrefetch = (typeof BackwardPrefetch)[keyof typeof BackwardPr
 
 const RENAMED = 'PyTorch calls it ShardingStrategy';
 
-/** A document's misspelling of ShardingStrategy; every name in it throws CONFIG. */
+/** A wrong name of ShardingStrategy, used by a document; reading any of its members throws CONFIG. */
 export const ShardStrategy = strictNames('ShardStrategy', {}, {
   FULL_SHARD: `${RENAMED}: ShardingStrategy.FULL_SHARD`,
   SHARD_GRAD_OP: `${RENAMED}: ShardingStrategy.SHARD_GRAD_OP`,

@@ -8,7 +8,7 @@ type FloatName = NonNullable<MixedPrecisionOptions['paramDtype']>;
 /** Arguments of FairScale's FullyShardedDataParallel. Source: fairscale 0.4, which is archived. */
 export interface FairScaleOptions {
   readonly reshard_after_forward?: boolean;
-  /** Computes in compute_dtype (float16) and keeps masters in float32. */
+  /** Whether to compute in compute_dtype (default float16); masters are float32. */
   readonly mixed_precision?: boolean;
   readonly fp32_reduce_scatter?: boolean;
   readonly compute_dtype?: FloatName;
@@ -26,7 +26,7 @@ export interface FairScaleOptions {
   readonly verbose?: boolean;
 }
 
-/** What FairScale's arguments are among FSDP's. */
+/** The arguments of FSDP into which FairScale's are converted. */
 export interface FairScaleAsFsdp {
   readonly shardingStrategy: 'FULL_SHARD' | 'SHARD_GRAD_OP';
   readonly mixedPrecision?: Policy;
@@ -35,7 +35,7 @@ export interface FairScaleAsFsdp {
 
 const NOTHING = 'has no effect here';
 
-/** Our forms of FairScale's arguments, by their own names and in camelCase. */
+/** What to write in place of each argument of FairScale; keys are its name and its name in camelCase. */
 export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpellings({
   reshard_after_forward: "it is shardingStrategy: 'FULL_SHARD' (false: 'SHARD_GRAD_OP')",
   fp32_reduce_scatter: "it is mixedPrecision: MixedPrecision({ reduceDtype: 'float32' })",
@@ -53,13 +53,13 @@ export const FAIR_SCALE_NAMES: Readonly<Record<string, string>> = inBothSpelling
   verbose: `it ${NOTHING}: print the model`,
 });
 
-/** Arguments that FSDP has under the same name, in camelCase. */
+/** FairScale's arguments that FSDP has too (here in camelCase). */
 const SHARED = ['mixed_precision', 'cpu_offload'];
 
 const WITHOUT_EFFECT = Object.entries(FAIR_SCALE_NAMES).filter(([, ours]) => ours.includes(NOTHING));
 
 /**
- * FSDP's arguments from FairScale's. Warns about arguments without effect. Throws: CONFIG for an argument that
+ * Converts FairScale's arguments to FSDP's. Warns about arguments without effect. Throws: CONFIG for an argument that
  * FairScale does not have.
  */
 export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsFsdp {
@@ -70,7 +70,7 @@ export function fromFairScale(given: FairScaleOptions, warn: Warn): FairScaleAsF
   }
   if (given.move_grads_to_cpu !== undefined && given.move_grads_to_cpu !== offloads(given)) {
     warn(
-      'fromFairScale: move_grads_to_cpu: gradients are stored beside their parameters; give move_params_to_cpu',
+      'fromFairScale: move_grads_to_cpu: gradients are always stored where their parameters are; set move_params_to_cpu',
     );
   }
   const { reshard_after_forward: reshard = true } = given;

@@ -12,18 +12,18 @@ import { rootOnly, type WrapPolicy } from '../wrap-policy';
 import { BackwardPrefetch, type CPUOffload } from './arguments';
 import { FAIR_SCALE_NAMES } from './fair-scale';
 
-/** A policy without its options, as the documents write it; the error shows the right form. */
+/** A policy function that is passed without its options, as many tutorials do; it throws an error with the right form. */
 export type BarePolicy = (options: never) => WrapPolicy;
 
 /** Arguments of FSDP. Source: torch.distributed.fsdp.FullyShardedDataParallel, in camelCase. */
 export interface FsdpOptions {
-  /** The modules that become units. Default: none, the model is one unit. */
+  /** Chooses the modules that become units. Default: the model is one unit. */
   readonly autoWrapPolicy?: WrapPolicy | BarePolicy | null | undefined;
   /** Default FULL_SHARD. */
   readonly shardingStrategy?: StrategyName | undefined;
   /** `MixedPrecision({ … })`. */
   readonly mixedPrecision?: Policy | boolean | null | undefined;
-  /** Default BACKWARD_PRE; null: none. */
+  /** Default BACKWARD_PRE; null: no prefetch. */
   readonly backwardPrefetch?: 'BACKWARD_PRE' | 'BACKWARD_POST' | null | undefined;
   readonly forwardPrefetch?: boolean | undefined;
   readonly limitAllGathers?: boolean | undefined;
@@ -31,7 +31,7 @@ export interface FsdpOptions {
   readonly ignoredModules?: Iterable<Module> | null | undefined;
   /** `CPUOffload({ offloadParams: true })`. */
   readonly cpuOffload?: CPUOffload | boolean | null | undefined;
-  /** Ranks to shard over, or replicas times shards for the hybrid strategies. */
+  /** The ranks to shard over; for hybrid strategies a mesh of replicas and shards. */
   readonly deviceMesh?: DeviceMesh | undefined;
   readonly processGroup?: ProcessGroup | undefined;
   /** Has no effect; a warning says so. */
@@ -46,7 +46,7 @@ export interface FsdpOptions {
   readonly ignoreUnusedParameters?: unknown;
 }
 
-/** What FSDP takes: settings under its names, and what is no setting. */
+/** The arguments that FSDP accepts: settings, and (in `own`) arguments that are not settings. */
 const FSDP: Call<'fsdp', FsdpOptions> = {
   what: 'FSDP(model, { … })',
   by: 'fsdp',
@@ -56,7 +56,7 @@ const FSDP: Call<'fsdp', FsdpOptions> = {
     useOrigParams: { noEffect: 'parameters always keep their own names and shapes' },
     paramInitFn: {
       noEffect:
-        'modules know their initial values from their seed, and each rank makes those of its own chunk only, when it is sharded',
+        'initial values depend only on the seed, and when a module is sharded, each rank makes only the values of its own chunks',
     },
     checkpointWrapper: {
       refused:
@@ -64,7 +64,7 @@ const FSDP: Call<'fsdp', FsdpOptions> = {
     },
     ignoreUnusedParameters: {
       refused:
-        "FSDP needs none: an unused parameter's gradient counts as zeros (find_unused_parameters is DistributedDataParallel's)",
+        "FSDP needs no such argument: an unused parameter's gradient counts as zeros (only DistributedDataParallel has find_unused_parameters)",
     },
   },
 };
@@ -79,8 +79,8 @@ export interface FsdpSettings {
 }
 
 /**
- * Checks FSDP's arguments.
- * Throws: CONFIG naming the nearest argument, camelCase for snake_case, or our form of another library's argument.
+ * Checks FSDP's arguments and converts them. Throws: CONFIG; for an unknown argument, the error names a similar one, its
+ * camelCase form, or what to write in place of another library's argument.
  */
 export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   refuseFairScale(given);
@@ -108,14 +108,14 @@ export function fsdpSettings(given: FsdpOptions, warn: Warn): FsdpSettings {
   };
 }
 
-/** Throws: CONFIG for FairScale's arguments, with what they are here. */
+/** Throws: CONFIG for FairScale's arguments; the error says what to write here. */
 function refuseFairScale(given: FsdpOptions): void {
   for (const name of Object.keys(given)) {
     const ours = FAIR_SCALE_NAMES[name];
     if (ours === undefined) continue;
     throw new ConfigError(
       `FSDP(model, { … }) has no argument ${name}, which is FairScale's; here ${ours}. ` +
-        'FSDP(model, fromFairScale({ … })) takes its names',
+        "FSDP(model, fromFairScale({ … })) accepts FairScale's names",
     );
   }
 }
@@ -144,7 +144,7 @@ function policyOf(policy: WrapPolicy | BarePolicy | null): WrapPolicy {
       `FSDP: autoWrapPolicy is ${JSON.stringify(policy)}; give a policy, as transformerAutoWrapPolicy({ transformerLayerCls: [nn.Block] })`,
     );
   }
-  // A bare policy throws its own error when it is called.
+  // A policy function without its options throws its own error when it is called.
   return policy as WrapPolicy;
 }
 
@@ -183,7 +183,7 @@ export interface FullyShardArguments extends Omit<FullyShardOptions, 'missingAre
   readonly offloadPolicy?: CPUOffload | undefined;
 }
 
-/** All that it takes are settings. */
+/** All arguments of fully_shard are settings. */
 const FULLY_SHARD: Call<'fullyShard', FullyShardArguments> = {
   what: 'fullyShard(module, { … })',
   by: 'fullyShard',
@@ -191,8 +191,8 @@ const FULLY_SHARD: Call<'fullyShard', FullyShardArguments> = {
 };
 
 /**
- * fully_shard's arguments, converted for `fullyShard`. Throws: CONFIG for an unknown argument, naming the nearest, and
- * for a value that is not a policy.
+ * Converts fully_shard's arguments for `fullyShard`. Throws: CONFIG for an unknown argument (the error names a similar
+ * one), and for a value that is not a policy.
  */
 export function fullyShardOptions(given: FullyShardArguments): FullyShardOptions {
   checkArguments(FULLY_SHARD, given, () => {});

@@ -7,19 +7,19 @@ import { noSync, unitsOf } from '../fsdp/units-of';
 import { modulesToWrap } from '../wrap-policy';
 import { type FsdpOptions, fsdpSettings } from './fsdp-options';
 
-/** The parts that FSDP needs; a rank has one of each. */
+/** The objects that FSDP needs; a rank has one of each. */
 export interface FsdpContext extends ShardContext {
   readonly warn: Warn;
 }
 
-/** FSDP's result: call it as the module; it has the module's fields. */
+/** The wrapper that FSDP returns: it is called like the module, and has the module's fields. */
 export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof Module>;
 
 /**
- * Shards a module in place and returns a wrapper around it. Put the wrapper into the model in place of the module, or
- * call it as the model. It shards the rows of each parameter, as FSDP2 does, not a flat parameter with padding, so
- * bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if mesh and
- * ranks do not match.
+ * Shards a module in place and returns a wrapper around it. Put the wrapper into the model in place of the module; if the
+ * module is the model, call the wrapper. Each parameter is sharded by rows, as in FSDP2, not as part of a flat parameter
+ * with padding, so bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if
+ * mesh and ranks do not match.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
 export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
@@ -28,7 +28,7 @@ export function fsdp<M extends Module>(module: M, context: FsdpContext, given: F
   return new FullyShardedDataParallel(module, context) as Fsdp<M>;
 }
 
-/** As `fsdp`, without a wrapper, for modules that are called directly. Throws: as `fsdp`. */
+/** Does the same as `fsdp`, but returns no wrapper: call the module itself. Throws: as `fsdp`. */
 export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
   const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
@@ -38,7 +38,7 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
   fullyShard(module, shardContext, options);
 }
 
-/** A module around a sharded one. The inner modules have the units; the wrapper only notes that it was called. */
+/** A wrapper around a sharded module. The sharded modules have the units; the wrapper only notes that it was called. */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */
   readonly module: M;
@@ -63,10 +63,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     }
   }
 
-  /**
-   * Within `work`, gradients of each backward stay whole and local and add up. Source:
-   * FullyShardedDataParallel.no_sync.
-   */
+  /** Runs `work` without reductions: whole local gradients add up. Source: FullyShardedDataParallel.no_sync. */
   noSync<T>(work: () => T): T {
     return noSync(this.module, work);
   }
@@ -79,7 +76,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     return clipGradNormInPlace(this.#context.engine, this.module, maxNorm);
   }
 
-  /** The wrapper forwards reads of the module's own fields, as in torch. */
+  /** Makes the module's fields readable on the wrapper, as in torch. */
   #passOnFields(): void {
     for (const name of Object.keys(this.module)) {
       if (name in this) continue;
@@ -88,8 +85,8 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   }
 
   /**
-   * If a model calls the unwrapped module, the wrapper was never put into the model; in torch the module would train
-   * unwrapped.
+   * Warns if the module is called without its wrapper, because the wrapper was not put into the model; in torch the module
+   * would then train unwrapped.
    */
   #watchBareCalls(warn: Warn): void {
     this.module.wrap((inputs, next) => {
@@ -99,7 +96,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   }
 }
 
-/** All modules of a model that have a unit. Source: FullyShardedDataParallel.fsdp_modules. */
+/** Returns all modules of a model that have a unit. Source: FullyShardedDataParallel.fsdp_modules. */
 export function fsdpModules(model: Module, options: { readonly rootOnly?: boolean } = {}): Module[] {
   const owners = unitsOf(model).map(({ owner }) => owner);
   if (options.rootOnly !== true) return owners;
@@ -118,13 +115,13 @@ function bareCall(path: string): string {
     return 'FSDP: the code calls the unwrapped model instead of the one that FSDP returned; in PyTorch it would run without its root. Call the wrapper';
   }
   const parts = path.split('.');
-  const place = parts.at(-1) ?? '';
+  const last = parts.at(-1) ?? '';
   const list = parts.slice(0, -1).map((part) => (/^\d+$/.test(part) ? `.at(${part})?` : `.${part}`));
-  const form = /^\d+$/.test(place)
-    ? `write model${list.join('')}.set(${place}, FSDP(…))`
+  const form = /^\d+$/.test(last)
+    ? `write model${list.join('')}.set(${last}, FSDP(…))`
     : 'put the wrapper into the model where the module was';
   return (
     `FSDP: the wrapper around "${path}" was not put into the model, so the model calls the unwrapped module. ` +
-    `In PyTorch the model would train it unwrapped; here its unit works in place; ${form}`
+    `In PyTorch the module would train without FSDP; here it is sharded in place anyway. To avoid this warning, ${form}`
   );
 }

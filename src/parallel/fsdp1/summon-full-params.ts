@@ -9,28 +9,27 @@ import { shardLayout, sharesOf } from '../fsdp/shard-layout';
 
 /** Options of `summonFullParams`. */
 export interface SummonOptions {
-  /** Whether the values that `work` writes into whole parameters persist. Default false. */
+  /** Whether values that `work` writes into whole parameters are written to the shards. Default false. */
   readonly writeback?: boolean;
 }
 
-/** A summoned parameter, as `work` sees it. */
+/** A parameter that is whole while `work` runs. */
 interface Summoned {
   readonly parameter: Parameter;
   readonly whole: tf.Tensor;
-  /** The earlier tensor. */
+  /** The parameter's earlier tensor; null if it was not whole. */
   readonly before: tf.Tensor | null;
 }
 
 const NAME = 'FSDP.summonFullParams()';
 
 /**
- * Runs `work`, also an asynchronous one, while every parameter of a model is whole on every rank, in full precision,
- * and frees them after it. Values that `work` writes into their tensors, or new tensors in their place, persist only
- * with `writeback: true`; then all ranks must write the same. Use it to read and change parameters; run the model
- * outside. It is a collective: every rank calls it. It needs the memory of the whole model. Source:
- * FullyShardedDataParallel.summon_full_params.
- * Throws: COLLECTIVE_MISSING when some rank did not call it; SHAPE for a tensor of another shape; errors of `work`, and
- * then nothing is written.
+ * Makes every parameter of a model whole on every rank, in float32, runs `work` (which may be asynchronous), and frees the
+ * whole parameters. Changes that `work` makes to the parameters or their tensors persist only with `writeback: true`; all
+ * ranks must then make the same changes. Do not run the model inside `work`. It is a collective: every rank must call it.
+ * It needs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
+ * Throws: COLLECTIVE_MISSING if a rank did not call it; SHAPE for a tensor of another shape; errors of `work`. After an
+ * error, nothing is written.
  */
 export function summonFullParams<T>(
   engine: Engine,
@@ -67,14 +66,14 @@ export function summonFullParams<T>(
       end(writeback);
       return value;
     });
-    // A promise of the same value.
+    // The promise has the same value as the result of `work`.
     return ended.catch(fail) as T;
   } catch (error) {
     return fail(error);
   }
 }
 
-/** Puts whole tensors in place of the parameters. */
+/** Gathers the parameters of a state buffer, and puts the whole tensors in their place. */
 function summon(engine: Engine, state: StateBuffer): Summoned[] {
   const parameters = state.slices.map(({ parameter }) => parameter);
   if (parameters.length === 0) return [];
@@ -104,7 +103,7 @@ function summon(engine: Engine, state: StateBuffer): Summoned[] {
   });
 }
 
-/** Copies the elements of an unsharded buffer, parameter after parameter. */
+/** Copies the elements of an unsharded buffer into whole tensors. */
 function copyInto(engine: Engine, flat: tf.Tensor, wholes: readonly tf.Tensor[]): void {
   let offset = 0;
   for (const whole of wholes) {
@@ -118,7 +117,7 @@ function dismiss({ parameter, whole, before }: Summoned): void {
   whole.dispose();
 }
 
-/** The current values in a parameter's place. Throws: SHAPE. */
+/** Returns the parameter's values after `work`. Throws: SHAPE. */
 function valuesOf({ parameter, whole }: Summoned): Float32Array {
   const { shape, name } = parameter;
   const tensor = parameter.isWhole ? parameter.tensor : whole;

@@ -6,27 +6,27 @@ import { zeroGradient } from '../missing-gradients';
 import { type RankContext, runAsUnit } from '../run-as-unit';
 
 /**
- * Data parallelism in its naive form, to be read from top to bottom: every rank holds the whole model, computes gradients from
- * a batch of its own, and all ranks average them. Gives the module back, to be called as before.
+ * Makes a module data-parallel in the simplest way: each rank has the whole model and computes gradients from its own
+ * batch; after backward, all ranks average the gradients. Returns the same module; it is called as before.
  *
- * The real one (ddp/distributed-data-parallel.ts) puts gradients together in buckets, so that there are fewer and larger
- * collectives, and reduces a bucket while backward continues; here nothing is sent before backward is over.
+ * The real DDP (ddp/distributed-data-parallel.ts) puts gradients into buckets, so that there are fewer and larger
+ * collectives, and reduces a bucket while backward continues. Here, nothing is sent before backward has ended.
  */
 export function naiveDDP<M extends Module>(module: M, { engine, observer, group }: RankContext): M {
-  // 1. All ranks begin with the same values: rank 0's.
+  // 1. Rank 0 sends its values, so all ranks start with the same values.
   const parameters = module.parameters();
   for (const parameter of parameters) {
     group.broadcast(wholeTensor(engine, parameter), 0, { cause: 'param', module: parameter.module }).wait();
   }
 
-  // 2. Forward and backward find whole parameters. After backward every gradient becomes the mean over all ranks.
+  // 2. Parameters are always whole. After backward, each gradient is replaced by its mean over all ranks.
   const trained = parameters.filter(({ requiresGrad }) => requiresGrad);
   const average = (grads: readonly (tf.Tensor | null)[]): void => {
     trained.forEach((parameter, i) => {
-      // Every rank has to come to every collective, also one whose loss does not depend on the parameter.
+      // Every rank must take part in every collective, even if its loss does not depend on the parameter.
       const grad = grads[i] ?? zeroGradient(engine, parameter);
       group.allReduce(grad, 'avg', { cause: 'grad', module: parameter.module }).wait();
-      // 3. The optimizer reads parameter.grad; gradients of several micro-batches are added up there.
+      // 3. The optimizer reads parameter.grad, which is the sum over all microbatches of the step.
       accumulateGrad(engine, parameter, grad);
     });
   };

@@ -5,7 +5,7 @@ import { firstShard } from '../fsdp/first-chunks';
 import { chunkOf, type ShardLayout, shardLayout } from '../fsdp/shard-layout';
 import type { RankContext } from '../run-as-unit';
 
-/** One rank's rows of parameters, one after another, with their gradient: what an optimizer updates and stores states for. */
+/** One rank's rows of all parameters in one flat tensor, and their gradient; the optimizer updates this tensor. */
 export class FlatShard implements StateBuffer {
   readonly layout: ShardLayout;
   readonly name: string;
@@ -15,10 +15,10 @@ export class FlatShard implements StateBuffer {
   readonly isLocal = false;
   readonly slices: readonly StateSlice[];
   readonly values: tf.Tensor;
-  /** The mean gradient; null while there is none. */
+  /** The mean gradient; null before backward and after `zeroGrad`. */
   grad: tf.Tensor | null = null;
 
-  /** All ranks know the same first values; each stores its own rows of them. */
+  /** All ranks compute the same initial values from the seed; each rank stores only its own rows. */
   constructor(module: string, parameters: readonly Parameter[], { engine, group }: RankContext) {
     const layout = shardLayout(parameters, group.size);
     this.layout = layout;
@@ -45,7 +45,7 @@ export class FlatShard implements StateBuffer {
   }
 
   updated(): void {
-    // Whole parameters are gathered for every forward and backward.
+    // Nothing is stale: whole parameters are gathered for each forward and backward.
   }
 
   dispose(): void {

@@ -5,19 +5,19 @@ import { type RankContext, runAsUnit } from '../run-as-unit';
 import { FlatShard } from './flat-shard';
 
 /**
- * Fully sharded data parallelism in its naive form, to be read from top to bottom: the module is one unit; a rank holds its own
- * rows of each parameter (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the
- * same module; it is called as before.
+ * Shards a module fully in the simplest way: the module is one unit, each rank stores its own rows of each parameter
+ * (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the same module; it is called as
+ * before.
  *
- * The real form (fsdp/, see [Note: a step of FSDP]) has many units. It gathers the next unit while the current one computes, and
- * reduces gradients while backward runs. Here, computation waits for every collective.
+ * The real FSDP (fsdp/, see [Note: a step of FSDP]) has many units. It gathers the next unit while the current unit
+ * computes, and reduces gradients while backward runs. Here, computation waits for every collective.
  */
 export function naiveFullyShard<M extends Module>(module: M, context: RankContext): M {
   const { engine, group } = context;
   const { path } = module;
   const parameters = module.parameters().filter(({ requiresGrad }) => requiresGrad);
 
-  // 1. Each rank stores its own rows and frees the rest. The optimizer sees the shard in place of the parameters.
+  // 1. Each rank stores its own rows and frees the rest. The optimizer updates this shard in place of the parameters.
   const shard = new FlatShard(path, parameters, context);
   const { layout, size, values } = shard;
   const reshard = (): void => {
@@ -37,7 +37,7 @@ export function naiveFullyShard<M extends Module>(module: M, context: RankContex
     for (const [i, parameter] of parameters.entries()) parameter.replace(wholes[i] ?? null);
   };
 
-  // 3. After backward each rank receives the mean of its own rows of the gradients. The means of several micro-batches are added.
+  // 3. After backward, each rank gets the mean of its own rows of the gradients. Means of several microbatches add up.
   const reduce = (grads: readonly (tf.Tensor | null)[]): void => {
     const mean = tf.keep(engine.allocate([size], 'float32', { cause: 'grad.shard', module: path }));
     const own = [{ tensor: mean, offset: 0, length: size }];

@@ -5,8 +5,8 @@ import type { Module } from '../../nn/module';
 import { halfOf, type MixedPrecision } from './mixed-precision';
 
 /**
- * Rounds the inputs and outputs of a unit's module, and the gradients that flow back through them. Call it before the
- * module is made a unit: the casts belong to the unit's recording. [Note: mixed precision]
+ * Rounds the inputs and outputs of a unit's module, and their gradients. Call it before the module is made a unit,
+ * because the casts belong to the unit's recording. [Note: mixed precision]
  */
 export function castBoundaries(engine: Engine, module: Module, policy: MixedPrecision): void {
   const input = policy.castForwardInputs ? halfOf(policy.paramDtype) : null;
@@ -19,13 +19,13 @@ export function castBoundaries(engine: Engine, module: Module, policy: MixedPrec
 }
 
 /**
- * x rounded to a 16-bit type, differentiable: its gradient is rounded too, because it has that type when torch casts
- * back. Values other than float32 pass as they are. Source: Tensor.to(dtype) and its backward.
+ * Rounds x to a 16-bit dtype, differentiably. The gradient is rounded too, because in torch it has that dtype. Returns x
+ * itself if it is not float32. Source: Tensor.to(dtype) and its backward.
  */
 export function rounded(engine: Engine, x: tf.Tensor, half: HalfDType): tf.Tensor {
   if (x.dtype !== 'float32') return x;
   const cast = tf.customGrad((input) => {
-    // The only input, given below.
+    // tf.customGrad passes the x of the call below.
     const value = roundedCopy(engine, input as tf.Tensor, half);
     return { value, gradFunc: (dy: tf.Tensor) => roundedCopy(engine, dy, half) };
   });

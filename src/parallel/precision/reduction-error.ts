@@ -12,25 +12,25 @@ import {
   sampleGradient,
 } from './simulated-reduction';
 
-/** The reductions to compare with exact sums; every combination is one row. */
+/** The reductions to compare with exact means; each combination of the options is one row. */
 export interface ReductionErrorOptions {
-  /** Default both. */
+  /** The dtypes in which gradients are sent. Default: both. */
   readonly dtypes?: readonly HalfDType[];
-  /** Elements of the gradient. Default 4,096, over real ranks also 65,536. */
+  /** Numbers of elements of the gradient. Default: 4,096; with real ranks also 65,536. */
   readonly sizes?: readonly number[];
-  /** Typical sizes of its values. Default 1, 1e-3, 1e-6, 1e-8. */
+  /** Typical magnitudes of the gradient's values. Default 1, 1e-3, 1e-6, 1e-8. */
   readonly scales?: readonly number[];
-  /** Numbers of ranks. Default: all, or for a simulation 2, 4, 8 and 64. */
+  /** Numbers of ranks. Default: all ranks; for a simulation 2, 4, 8 and 64. */
   readonly worlds?: readonly number[];
   /** Default normal. */
   readonly distributions?: readonly GradientDistribution[];
-  /** Factors on the loss, as a GradScaler's. Default 1. */
+  /** Factors of the loss, as a GradScaler applies. Default 1. */
   readonly lossScales?: readonly number[];
   /** Default 0. */
   readonly seed?: number;
 }
 
-/** One reduction, compared. */
+/** The settings of one reduction, and its error. */
 export interface ReductionErrorRow extends ReductionErrorMeasure {
   readonly dtype: HalfDType;
   readonly accumulation: Accumulation;
@@ -44,16 +44,16 @@ export interface ReductionErrorRow extends ReductionErrorMeasure {
 type Case = Omit<ReductionErrorRow, keyof ReductionErrorMeasure>;
 
 /**
- * Sizes of gradients that occur in practice: of a norm of 1, of single weights, and sizes that float16 cannot represent
- * without a scale.
+ * Magnitudes that occur in practice: of a gradient's norm, of single elements, and magnitudes that float16 cannot
+ * represent without a loss scale.
  */
 const SCALES = [1, 1e-3, 1e-6, 1e-8] as const;
 const SIZES = [4096, 65_536] as const;
 
 /**
- * Reduces generated gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact one. All
- * ranks of the group must call it; a rank gets the rows of the worlds that include it, rank 0 gets all. Throws: CONFIG
- * for a world that is larger than the group.
+ * Reduces synthetic gradients over real ranks, with 16 bits on the wire, and compares each mean with the exact mean. All
+ * ranks of the group must call it. A rank gets rows only for the worlds that contain it; rank 0 gets all rows.
+ * Throws: CONFIG for a world that is larger than the group.
  */
 export function reductionError(
   engine: Engine,
@@ -71,8 +71,8 @@ export function reductionError(
 }
 
 /**
- * The same in one process, for any number of ranks, and also with sums that are rounded at every hop. Rows of 'float32'
- * equal the rows of `reductionError`, to the bit.
+ * Simulates `reductionError` in one process, for any number of ranks, and also with sums that are rounded after each
+ * addition. Rows of 'float32' equal the rows of `reductionError`, to the bit.
  */
 export function simulateReductionError(options: ReductionErrorOptions = {}): ReductionErrorRow[] {
   const { worlds = [2, 4, 8, 64], sizes = [4096] } = options;
@@ -83,7 +83,7 @@ export function simulateReductionError(options: ReductionErrorOptions = {}): Red
   );
 }
 
-/** A row for every combination; `reduce` gives the mean of all ranks' gradients. */
+/** Returns a row per combination of options; `reduce` returns the mean of all ranks' gradients. */
 function compared(
   options: ReductionErrorOptions,
   world: number,
@@ -98,7 +98,7 @@ function compared(
       );
       return wiresOf(options, accumulations).map((wire) => {
         const reduced: Case = { ...wire, world, size, distribution };
-        // Errors are relative, so the loss scale stays in.
+        // The mean need not be divided by the loss scale, because errors are relative.
         const factor = wire.scale * wire.lossScale;
         const contributions = units.map((unit) => unit.map((value) => factor * value));
         const mean = reduce(contributions, reduced);

@@ -4,14 +4,14 @@ import * as tf from '../../core/tf';
 import type { Parameter } from '../../nn/parameter';
 
 /**
- * Rounded copies that replace whole parameters while a module computes; the optimizer's parameters stay float32. They
- * exist between `enter` and `leave`, as a unit's gathered parameters do.
+ * Replaces whole parameters by rounded copies between `enter` and `leave`, while a module computes. The optimizer's
+ * parameters stay float32.
  */
 export class RoundedParameters {
   readonly #engine: Engine;
   readonly #parameters: readonly Parameter[];
   readonly #half: HalfDType;
-  /** Each parameter's own tensor while its copy replaces it. */
+  /** The float32 tensors of the parameters while copies replace them. */
   #masters: readonly tf.Tensor[] = [];
 
   constructor(engine: Engine, parameters: readonly Parameter[], half: HalfDType) {
@@ -20,14 +20,14 @@ export class RoundedParameters {
     this.#half = half;
   }
 
-  /** Puts the copies in place; a second call keeps them. */
+  /** Replaces the parameters by copies; a second call has no effect. */
   enter(): void {
     if (this.#masters.length > 0) return;
     this.#masters = this.#parameters.map(({ tensor }) => tensor);
     for (const parameter of this.#parameters) parameter.replace(this.#copy(parameter));
   }
 
-  /** Puts the parameters' own tensors back. */
+  /** Frees the copies, and restores the float32 tensors. */
   leave(): void {
     this.#masters.forEach((master, i) => {
       const parameter = this.#parameters[i];

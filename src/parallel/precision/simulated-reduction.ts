@@ -2,20 +2,20 @@ import type { HalfDType } from '../../core/dtypes';
 import { type Random, seeded } from '../../core/random';
 import { HALF_FORMATS, roundValues } from '../../core/rounding';
 
-/** Where sums are rounded: once at the end, as here, or after every hop, as in a ring that adds in the wire's type. */
+/** When sums are rounded: at the end ('float32', as our collectives), or after each addition ('wire', as a ring in 16 bits). */
 export type Accumulation = 'float32' | 'wire';
 
-/** Normal: standard deviation 1. Log-normal: median size 1, sizes spread over decades (sigma 2 in ln), random signs. */
+/** 'normal': standard deviation 1. 'logNormal': median magnitude 1, sigma 2 of the magnitude's ln, random signs. */
 export type GradientDistribution = 'normal' | 'logNormal';
 
-/** Which gradients are reduced. */
+/** A synthetic gradient: its number of elements, distribution and seed. */
 export interface GradientSample {
   readonly size: number;
   readonly distribution: GradientDistribution;
   readonly seed: number;
 }
 
-/** One rank's generated gradient, at scale 1: the same on every machine. */
+/** Generates one rank's gradient, at scale 1; it is the same on every machine. */
 export function sampleGradient({ size, distribution, seed }: GradientSample, rank: number): Float32Array {
   const random = seeded(seed, 'gradient', rank, size, distribution);
   const draw = distribution === 'normal' ? () => random.normal() : () => logNormal(random);
@@ -32,8 +32,8 @@ function logNormal(random: Random): number {
 }
 
 /**
- * The mean of contributions over a 16-bit wire. 'float32' rounds every contribution, adds in rank order in float32,
- * divides, and rounds, as our collectives do, bit for bit. 'wire' also rounds after every addition.
+ * Computes the mean of contributions that are sent in 16 bits. 'float32' rounds each contribution, adds in rank order in
+ * float32, divides, and rounds, exactly as our collectives do. 'wire' also rounds after each addition.
  */
 export function reduceOnWire(
   contributions: readonly Float32Array[],
@@ -62,25 +62,25 @@ function roundedTo(values: Float32Array, dtype: HalfDType): Float32Array {
 export interface ReductionErrorMeasure {
   /** ‖approximate − exact‖ / ‖exact‖; infinite if a value overflowed. */
   readonly relativeError: number;
-  /** Largest |approximate − exact| / |exact| of one element; large if contributions cancel. */
+  /** The largest |approximate − exact| / |exact| of an element; large if contributions cancel each other. */
   readonly maxRelativeError: number;
-  /** Upper bound of relativeError, from the format alone. [Note: bound of a reduction] */
+  /** An upper bound of relativeError; see [Note: bound of a reduction]. */
   readonly bound: number;
-  /** Elements of the result that are not finite. */
+  /** The number of the result's elements that are not finite. */
   readonly overflowed: number;
-  /** Share of contributions other than 0 that became 0 on the wire. */
+  /** The fraction of the nonzero contributions that became 0 when they were sent. */
   readonly underflowedShare: number;
 }
 
 /**
- * Compares a reduced mean with the exact one, computed in float64: sums of 24-bit numbers are exact to 2^-52.
+ * Compares a reduced mean with the exact mean, which is computed in float64 (relative error of an addition: 2^-53).
  *
- * [Note: bound of a reduction] With u the unit roundoff (2^-8 for bfloat16, 2^-11 for float16) and η half of the smallest
- * subnormal, rounding x is off by at most u|x| + η. With a = (1/N) Σ|x_i| for one element of N ranks:
- * contributions are off by u·a + η; N sums and the division in float32 by N · 2^-24 · (1 + u) · a, in the wire's type instead
- * by ((1 + u)^N - 1) · (a + η); rounding the mean m by u(|m| + what came before) + η. The norm of all elements' bounds over the
- * norm of the exact mean bounds relativeError. Where η does not count it is about u (1 + κ), with κ = ‖a‖ / ‖m‖: contributions
- * that cancel cost more. Source: Higham 2002, sections 2.2 and 4.2.
+ * [Note: bound of a reduction] Let u be the unit roundoff (2^-8 for bfloat16, 2^-11 for float16), η half of the smallest
+ * subnormal, N the number of ranks, m the exact mean of one element, and a = (1/N) Σ|x_i|. Rounding x has an error of at
+ * most u|x| + η. So the contributions' error is at most u·a + η; the error of the sums and the division is at most
+ * N · 2^-24 · (1 + u) · (a + η) in float32, and ((1 + u)^N - 1) · (a + η) in 16 bits. Let e be the sum of both;
+ * rounding the mean adds u(|m| + e) + η. The norm of all elements' bounds, divided by the norm of the exact mean, bounds
+ * relativeError. If η is negligible, that is about u (1 + κ), κ = ‖a‖ / ‖m‖. Source: Higham 2002, sections 2.2 and 4.2.
  */
 export function measureReduction(
   approximate: Float32Array,
@@ -121,7 +121,7 @@ interface Reducing {
   readonly accumulation: Accumulation;
 }
 
-/** [Note: bound of a reduction] */
+/** Returns the bound of one element's error; see [Note: bound of a reduction]. */
 function elementBound(mean: number, size: number, { world, dtype, accumulation }: Reducing): number {
   const { unitRoundoff: u, smallestSubnormal } = HALF_FORMATS[dtype];
   const eta = smallestSubnormal / 2;

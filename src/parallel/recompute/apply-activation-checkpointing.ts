@@ -9,9 +9,9 @@ import { type ActivationCheckpointing, BudgetedLayers } from './budgeted';
 import { type CheckpointContext, checkpointed, offloaded } from './checkpointed';
 
 /**
- * Makes a model's layers (the items of its ModuleLists) save less for backward, as a config says. Call it before a
- * strategy is applied to the model. Throws: CONFIG for a model without layers and for operations that do not exist;
- * after the first forward, for a budget that cannot be met. Source: torchtitan's apply_ac; torch's
+ * Applies a config's activation checkpointing to a model's layers (the items of its ModuleLists). Call it before a
+ * strategy is applied to the model. Throws: CONFIG for a model without layers and for operations that do not exist. The
+ * first forward throws CONFIG for a budget that cannot be met. Source: torchtitan's apply_ac; torch's
  * apply_activation_checkpointing.
  */
 export function applyActivationCheckpointing(
@@ -33,8 +33,8 @@ export function applyActivationCheckpointing(
   const keepResultsOf = keptBy(config);
   const isCheckpointed = choiceOf(config);
   const names: string[] = [];
-  layers.forEach((layer, place) => {
-    if (isCheckpointed(place)) {
+  layers.forEach((layer, i) => {
+    if (isCheckpointed(i)) {
       checkpointed(context, layer, { keepResultsOf, offload });
       names.push(layer.path);
     } else if (offload) {
@@ -51,14 +51,14 @@ function keptBy(config: ActivationCheckpointingConfig | null): ReadonlySet<strin
     : undefined;
 }
 
-/** Which indices in the list of layers are checkpointed. */
-function choiceOf(config: ActivationCheckpointingConfig | null): (place: number) => boolean {
+/** Returns a function that says whether the layer with an index is checkpointed. */
+function choiceOf(config: ActivationCheckpointingConfig | null): (index: number) => boolean {
   if (config === null) return () => false;
   const everyNth = typeof config === 'object' && 'everyNth' in config ? config.everyNth : 1;
-  return (place) => place % everyNth === 0;
+  return (index) => index % everyNth === 0;
 }
 
-/** Operations of model code: the kernel of each, and the kernels that replace it on an engine without that kernel. */
+/** The fused kernel of each operation of model code, and the kernels that replace it on an engine without that kernel. */
 const OPERATIONS: ReadonlyMap<
   string,
   { readonly fused: (typeof FUSED)[keyof typeof FUSED]; readonly parts: readonly string[] }
@@ -72,10 +72,10 @@ const OPERATIONS: ReadonlyMap<
   ['embedding', { fused: FUSED.embedding, parts: ['GatherV2'] }],
 ]);
 
-/** tfjs's matmul kernels, under one name. */
+/** The kernels of tfjs for 'matMul'. */
 const PRODUCTS = ['BatchMatMul', '_FusedMatMul'];
 
-/** Kernels whose results are views or lists, so there is nothing to save. */
+/** Kernels whose results cannot be saved, because they are views or lists. */
 const NOT_SAVED: ReadonlySet<string> = new Set(['Identity', 'Reshape', 'ExpandDims', 'Unpack', 'SplitV']);
 
 /**
@@ -91,7 +91,7 @@ export const EXPENSIVE_OPS: readonly string[] = [
   'FusedConv2D',
 ];
 
-/** The engine's kernels for names of operations or kernels. Throws: CONFIG naming the nearest one for a name that it does not know. */
+/** Returns the engine's kernels for names of operations or kernels. Throws: CONFIG for an unknown name. */
 export function kernelsOf(names: readonly string[]): ReadonlySet<string> {
   return new Set(names.flatMap(kernelsOfOne));
 }

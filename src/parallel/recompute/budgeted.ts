@@ -8,21 +8,19 @@ import { LayerMeter } from './layer-meter';
 
 /** The result of activation checkpointing on a model's layers. */
 export interface ActivationCheckpointing {
-  /**
-   * Full names of the layers that run forward again; null until they are chosen (a budget, before the first forward).
-   */
+  /** Full names of the layers that run forward again; null if there is a budget and no forward has run yet. */
   readonly layers: readonly string[] | null;
   /** The solution of a budget, once it is known. */
   readonly choice: LayerChoice | null;
 }
 
 /**
- * Layers of which the fewest are checkpointed that a budget of bytes allows.
+ * Checkpoints the layers that are cheapest to run again, so that saved bytes are within a budget.
  *
- * [Note: measured choice] The first forward checkpoints every layer, which needs least memory, and counts the bytes
- * that each layer would have saved, and its operations. At its end, the choice is computed. Bytes and operations depend
- * only on shapes, so ranks with batches of the same shape choose the same layers without communication. Measured times
- * would differ between ranks and between runs.
+ * [Note: measured choice] The first forward checkpoints every layer, which needs the least memory, and counts each
+ * layer's operations and the bytes that it would save without checkpointing. When this forward ends, the layers are
+ * chosen. The counts depend only on shapes, so ranks with batches of the same shape choose the same layers without
+ * communication. Measured times would differ between ranks and between runs.
  */
 export class BudgetedLayers implements ActivationCheckpointing {
   readonly #layers: readonly Module[];
@@ -41,8 +39,8 @@ export class BudgetedLayers implements ActivationCheckpointing {
     this.#layers = layers;
     this.#budgetBytes = budgetBytes;
     this.#meters = layers.map(() => new LayerMeter(context.engine));
-    layers.forEach((layer, place) => {
-      this.#wrap(context, layer, place, offload);
+    layers.forEach((layer, i) => {
+      this.#wrap(context, layer, i, offload);
     });
     model.wrap((inputs, next) => {
       if (this.#choice === null) for (const meter of this.#meters) meter.restart();
@@ -57,11 +55,11 @@ export class BudgetedLayers implements ActivationCheckpointing {
   }
 
   get layers(): readonly string[] | null {
-    return this.#choice?.checkpointed.map((place) => this.#layers[place]?.path ?? '') ?? null;
+    return this.#choice?.checkpointed.map((index) => this.#layers[index]?.path ?? '') ?? null;
   }
 
-  #wrap(context: CheckpointContext, layer: Module, place: number, offload: boolean): void {
-    const meter = this.#meters[place] as LayerMeter; // one for every layer
+  #wrap(context: CheckpointContext, layer: Module, index: number, offload: boolean): void {
+    const meter = this.#meters[index] as LayerMeter; // each layer has one
     const measured = checkpointWrapperOf(context, layer, { offload, meter: meter.meter });
     const chosen = checkpointWrapperOf(context, layer, { offload });
     const plain = (inputs: tf.Tensor[], next: Next): tf.Tensor =>
@@ -73,13 +71,13 @@ export class BudgetedLayers implements ActivationCheckpointing {
     });
   }
 
-  /** Throws: CONFIG when the budget cannot be met. */
+  /** Chooses the layers after the first forward with gradients. Throws: CONFIG when the budget cannot be met. */
   #choose(): void {
     const costs = this.#meters.map(({ cost }) => cost);
     // A forward without gradients saves nothing.
     if (this.#choice !== null || costs.every(({ flops }) => flops === 0)) return;
     this.#choice = chooseLayers(costs, this.#budgetBytes);
-    const places = new Set(this.#choice.checkpointed);
-    this.#checkpointed = new Set(this.#layers.filter((_, place) => places.has(place)));
+    const indices = new Set(this.#choice.checkpointed);
+    this.#checkpointed = new Set(this.#layers.filter((_, i) => indices.has(i)));
   }
 }

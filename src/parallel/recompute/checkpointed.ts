@@ -7,21 +7,21 @@ import type { Warn } from '../../core/warn';
 import type { Module, Wrapper } from '../../nn/module';
 import type { RankContext } from '../run-as-unit';
 
-/** The parts that a checkpointed module needs; the observer gets a span 'recompute' for every second forward. */
+/** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */
 export type CheckpointContext = Pick<RankContext, 'engine' | 'observer'>;
 
 /** How a module recovers its activations in backward. */
 export interface CheckpointOptions {
-  /** Kernels whose results are saved, and which do not run again. Default: none. */
+  /** Kernels that do not run again, because their results are saved. Default: none. */
   readonly keepResultsOf?: ReadonlySet<string> | undefined;
   /** Whether the saved tensors are on the host between forward and backward. Default false. */
   readonly offload?: boolean | undefined;
 }
 
 /**
- * From now on the module stores its inputs for backward instead of its operations' saved tensors, and its forward runs
- * again in backward; gradients are the same to the bit. Call it before the module becomes a unit: then one gather
- * serves both forward and backward. If you call it after, each second forward gathers again. Returns the module.
+ * Checkpoints a module in place and returns it: the module saves only its inputs for backward, and its forward runs again
+ * in backward; gradients are the same to the bit. Call it before the module becomes a unit, so that one all-gather serves
+ * both the second forward and backward; if you call it afterwards, each second forward gathers once more.
  * Source: torch's checkpoint_wrapper.
  */
 export function checkpointed<M extends Module>(
@@ -33,7 +33,7 @@ export function checkpointed<M extends Module>(
   return module;
 }
 
-/** The wrapper that `checkpointed` puts around a module. */
+/** Returns the wrapper that `checkpointed` puts around a module. */
 export function checkpointWrapperOf(
   { engine, observer }: CheckpointContext,
   module: Module,
@@ -49,8 +49,8 @@ export function checkpointWrapperOf(
 }
 
 /**
- * From now on the module's saved tensors are on the host from the end of its forward to the beginning of its backward.
- * Returns the module. Source: torch's offload_wrapper.
+ * Offloads a module in place and returns it: its saved tensors are on the host from the end of its forward to the start
+ * of its backward. Source: torch's offload_wrapper.
  */
 export function offloaded<M extends Module>({ engine }: CheckpointContext, module: M): M {
   module.wrap((inputs, next) => runOffloaded(engine, module.path, next, inputs));
@@ -83,14 +83,14 @@ export function checkpointWrapper<M extends Module>(
   const { impl = CheckpointImpl.NO_REENTRANT, offloadToHost = false } = options;
   if (!Object.hasOwn(CheckpointImpl, impl)) {
     throw new ConfigError(
-      `checkpointWrapper: impl is ${JSON.stringify(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and none for a layer ` +
-        'that is not checkpointed: leave checkpointWrapper out for that',
+      `checkpointWrapper: impl is ${JSON.stringify(impl)}; PyTorch has NO_REENTRANT and REENTRANT, and nothing else; ` +
+        'do not call checkpointWrapper for a layer that is not checkpointed',
     );
   }
   if (impl === CheckpointImpl.REENTRANT) {
     context.warn(
-      `checkpointWrapper of "${layer.path}": impl REENTRANT behaves as NO_REENTRANT does; there is one backward here, ` +
-        'which needs neither a second autograd run nor inputs that require gradients',
+      `checkpointWrapper of "${layer.path}": impl REENTRANT behaves like NO_REENTRANT: there is only one ` +
+        'implementation here, and inputs need not require gradients',
     );
   }
   return checkpointed(context, layer, { offload: offloadToHost });

@@ -2,9 +2,9 @@ import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { LayerCost } from './layer-meter';
 
-/** Which layers run forward again. */
+/** The layers that run forward again, and the cost. */
 export interface LayerChoice {
-  /** Their indices in the list of layers. */
+  /** Indices in the list of layers. */
   readonly checkpointed: readonly number[];
   /** Bytes that all layers together save between forward and backward. */
   readonly savedBytes: Bytes;
@@ -14,20 +14,20 @@ export interface LayerChoice {
 interface Partial {
   readonly savedBytes: Bytes;
   readonly recomputedFlops: number;
-  /** The choice for the last added layer; `before` has the choices for earlier layers. */
+  /** Whether the last added layer is checkpointed; `before` has the choices for earlier layers. */
   readonly isCheckpointed: boolean;
   readonly before: Partial | null;
 }
 
 /**
- * The layers to checkpoint so that at most `budgetBytes` are saved and recomputation is minimal. The solution is exact:
- * it lists all choices that no other choice beats in both bytes and operations (Nemhauser and Ullmann 1969 for the 0/1
- * knapsack). It depends only on its arguments; among equal choices, the first layers are checkpointed, because their
- * activations would be held longest.
- * Throws: CONFIG with the least bytes possible when the budget is less.
+ * Chooses the layers to checkpoint so that at most `budgetBytes` are saved and recomputation is minimal. The solution is
+ * exact: the algorithm lists all choices that no other choice beats in both bytes and operations (Nemhauser and Ullmann
+ * 1969, for the 0/1 knapsack). The result depends only on the arguments. Among equal choices, earlier layers are
+ * checkpointed, because their activations would be in memory longest.
+ * Throws: CONFIG if the budget is too small; the error names the smallest possible budget.
  */
 export function chooseLayers(costs: readonly LayerCost[], budgetBytes: Bytes): LayerChoice {
-  // The least bytes that the remaining layers save.
+  // The minimum of bytes that the remaining layers save.
   let rest = costs.reduce((sum, cost) => sum + leastBytes(cost), 0);
   if (rest > budgetBytes) {
     throw new ConfigError(
@@ -55,8 +55,8 @@ function leastBytes({ savedBytes, inputBytes }: LayerCost): Bytes {
 }
 
 /**
- * Every choice with the next layer checkpointed or not, without those that save more bytes and compute more than
- * another choice.
+ * Extends each choice by the next layer, checkpointed or not; drops choices for which another choice is at least as good in
+ * both bytes and operations.
  */
 function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): Partial[] {
   const kept = choices.map((before) => ({
@@ -71,7 +71,7 @@ function unbeaten(choices: readonly Partial[], cost: LayerCost, limit: Bytes): P
     isCheckpointed: true,
     before,
   }));
-  // The sort is stable: among equal choices, the one that keeps the later layer stays.
+  // The sort is stable: of equal choices, the one in which the later layer is not checkpointed comes first and remains.
   const all = [...kept, ...checkpointed]
     .filter(({ savedBytes }) => savedBytes <= limit)
     .sort((a, b) => a.savedBytes - b.savedBytes || a.recomputedFlops - b.recomputedFlops);

@@ -6,7 +6,7 @@ import { itemBytes } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 
-/** Kernels that move or rename values. */
+/** Kernels that only move or reshape values. */
 const NO_FLOPS: ReadonlySet<string> = new Set([
   'Cast',
   'Concat',
@@ -22,15 +22,15 @@ const NO_FLOPS: ReadonlySet<string> = new Set([
 
 /** The bytes that a layer saves for backward, and the cost of its forward. */
 export interface LayerCost {
-  /** Bytes saved without checkpointing. */
+  /** Bytes that the layer saves without checkpointing. */
   readonly savedBytes: Bytes;
-  /** Bytes saved with checkpointing: its inputs. */
+  /** Bytes that the layer saves with checkpointing: its inputs. */
   readonly inputBytes: Bytes;
-  /** Floating-point operations of its forward: the cost of running it again. */
+  /** Floating-point operations of the layer's forward, which run again with checkpointing. */
   readonly flops: number;
 }
 
-/** Counts the bytes that a layer's forward would save, each buffer once, and its operations. */
+/** Counts the operations of a layer's forward and the bytes that it would save; each buffer counts once. */
 export class LayerMeter {
   readonly #engine: Engine;
   readonly #saved = new Map<object, Bytes>();
@@ -45,7 +45,7 @@ export class LayerMeter {
     return { savedBytes: sum(this.#saved), inputBytes: sum(this.#inputs), flops: this.#flops };
   }
 
-  /** Called when a forward begins; forgets the counts of an aborted forward. */
+  /** Resets the counts when a forward begins. */
   restart(): void {
     this.#saved.clear();
     this.#inputs.clear();
@@ -61,7 +61,7 @@ export class LayerMeter {
     this.#flops += flopsOf(node);
   };
 
-  /** Parameters and batches are held anyway, so they do not count. */
+  /** Adds tensors' bytes; parameters and batches do not count, because they are in memory anyway. */
   #note(tensors: readonly tf.Tensor[], to: Map<object, Bytes>): void {
     for (const tensor of tensors) {
       const { cause } = this.#engine.tagOf(tensor);
@@ -76,7 +76,7 @@ function sum(bytes: ReadonlyMap<object, Bytes>): Bytes {
   return [...bytes.values()].reduce((total, part) => total + part, 0);
 }
 
-/** Multiplications and additions of an operation; one per element unless it is a matmul. */
+/** Returns an operation's multiplications and additions: one per element except in matmuls, attention and convolutions. */
 export function flopsOf({
   kernelName,
   inputs,
@@ -87,7 +87,7 @@ export function flopsOf({
     case FUSED.linear:
       return 2 * size * (inputs.x?.shape.at(-1) ?? 0);
     case FUSED.causalAttention:
-      // Scores and their matmul with the values, for all pairs of positions.
+      // Two matmuls: queries with keys, and scores with values, for all pairs of positions.
       return 4 * size * (inputs.qkv?.shape[1] ?? 0);
     case FUSED.flashAttention:
       return 4 * size * (inputs.k?.shape[1] ?? 0);
@@ -102,7 +102,7 @@ export function flopsOf({
   }
 }
 
-/** The length over which a matmul sums, whether or not its operands are transposed: (m·k)(k·n) = (m·n)·k². */
+/** Returns the length k over which a matmul sums, transposed or not: (m·k)(k·n) = (m·n)·k². */
 function innerLength(...[a, b, product]: readonly (tf.Tensor | undefined)[]): number {
   return Math.sqrt((matrixSize(a) * matrixSize(b)) / Math.max(1, matrixSize(product)));
 }

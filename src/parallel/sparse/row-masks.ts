@@ -7,16 +7,16 @@ import { MixtureOfExperts } from '../../nn/mixture-of-experts';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 
-/** A parameter in which backward touches only some rows. */
+/** A parameter whose gradient is nonzero only in some rows. */
 export interface RowTable {
   readonly parameter: Parameter;
-  /** Number of its rows; 1 for a parameter of an expert, which is touched as a whole or not at all. */
+  /** The number of rows; 1 for a parameter of an expert, because a batch uses all rows of an expert or none. */
   readonly rows: number;
 }
 
 /**
- * The parameters whose gradients travel only in touched rows: tables of Embeddings, and all parameters of experts. A
- * table that is also the output head has a gradient in every row; if it is in the list, all its rows travel.
+ * Returns the parameters of whose gradients only touched rows are sent: the weights of Embeddings, and all parameters of
+ * experts. An embedding that is tied to the output head has a gradient in every row, so all its rows are sent.
  */
 export function rowTables(model: Module): RowTable[] {
   const tables = new Map<Parameter, RowTable>();
@@ -33,17 +33,17 @@ export function rowTables(model: Module): RowTable[] {
   return [...tables.values()].filter(({ parameter }) => parameter.requiresGrad);
 }
 
-/** One flag per row: 1 if some rank has values there. */
+/** One flag per row: 1 if the row is touched. */
 export type RowMask = Uint8Array;
 
-/** The rows of a gradient [rows, …] that are not all zero; a missing gradient has no such rows. */
+/** Finds the rows of a gradient [rows, …] that are not all zero; a missing gradient has no such rows. */
 export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number): RowMask {
   const mask = new Uint8Array(rows);
   if (grad === null) return mask;
   // [Note: values in a dry run]
   if (!engine.hasValues) return mask.fill(1);
   const bytes = engine.storage(grad).view();
-  // Float32 zeros are zero bits; a negative zero counts as a value, so its row travels, and the result is the same.
+  // A float32 zero has only zero bits. A negative zero counts as touched; its row is then sent, with the same result.
   const values = new Int32Array(bytes.buffer, bytes.byteOffset, grad.size);
   const width = grad.size / rows;
   for (let row = 0; row < rows; row++) {
@@ -55,14 +55,14 @@ export function touchedRows(engine: Engine, grad: tf.Tensor | null, rows: number
   return mask;
 }
 
-/** Number of 32-bit words in which `rows` flags travel between `world` ranks: each flag has room to count all ranks. */
+/** Returns the number of 32-bit words that hold `rows` counters; each counter can count up to `world`. */
 export function maskWords(rows: number, world: number): number {
   return Math.ceil(rows / rowsPerWord(world));
 }
 
 /**
- * The rows that some rank of the group touched. Flags travel as counters, side by side in words that are summed: a
- * counter above 0 means that some rank has the flag, and no counter overflows into the next. Blocks.
+ * Returns the rows that at least one rank of the group touched. Blocks. Each flag is sent as a counter of a few bits;
+ * several counters share a word, and the words are summed over ranks. No counter can overflow into the next one.
  */
 export function unionOfRows(
   engine: Engine,
@@ -88,7 +88,7 @@ export function unionOfRows(
   return union;
 }
 
-/** The rows of each table that some rank of the groups touched. Blocks for one small reduction per group. */
+/** Returns the rows of each table that at least one rank of the groups touched. Blocks for one small reduction per group. */
 export function touchedByAny(
   engine: Engine,
   groups: readonly ProcessGroup[],
@@ -118,14 +118,14 @@ function sumOverRanks(
   const tensor = engine.tagged({ cause: 'comm', module }, () => tf.tensor1d(words, 'int32'));
   try {
     group.allReduce(tensor, 'sum', { cause: 'grad', module }).wait();
-    // In a dry run, the other ranks touched the same rows as this one.
+    // A dry run assumes that the other ranks touched the same rows as this rank.
     return Int32Array.from(readValues(tensor, () => words));
   } finally {
     tensor.dispose();
   }
 }
 
-/** The sign bit is not used. */
+/** Usable bits of an int32 word, without the sign bit. */
 const WORD_BITS = 31;
 
 function bitsPerRow(world: number): number {

@@ -2,13 +2,13 @@ import type * as tf from '../../core/tf';
 import type { Piece, PieceList } from '../../dist/types';
 import type { RowMask } from './row-masks';
 
-/** Elements [start, start + length) of something. */
+/** The elements [start, start + length) of a tensor or a list of pieces. */
 export interface Range {
   readonly start: number;
   readonly length: number;
 }
 
-/** The touched rows of rows [from, to) as ranges of elements, neighbours together; counted from row `from`. */
+/** Returns the touched rows of [from, to) as ranges of elements, relative to row `from`; adjacent rows are one range. */
 export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.length): Range[] {
   const ranges: Range[] = [];
   for (let row = from; row < to; ) {
@@ -23,13 +23,13 @@ export function touchedRanges(mask: RowMask, width: number, from = 0, to = mask.
   return ranges;
 }
 
-/** The touched rows of a tensor [rows, …], in place. */
+/** Returns the touched rows of a tensor [rows, …] as pieces of the tensor itself. */
 export function piecesOfRows(tensor: tf.Tensor, mask: RowMask): Piece[] {
   const width = tensor.size / mask.length;
   return touchedRanges(mask, width).map(({ start, length }) => ({ tensor, offset: start, length }));
 }
 
-/** The parts of a list of pieces that are in ranges of its elements; ranges ascend and do not overlap. */
+/** Returns the parts of a list of pieces that are in the ranges; ranges must ascend and must not overlap. */
 export function slicePieces(pieces: PieceList, ranges: readonly Range[]): Piece[] {
   const sliced: Piece[] = [];
   let at = 0;

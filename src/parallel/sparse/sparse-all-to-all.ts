@@ -3,26 +3,26 @@ import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 
-/** Rows that this rank received, and the way back. */
+/** The rows that this rank received, and a function that sends rows back. */
 export interface RoutedRows {
-  /** In order of their source ranks, and within a rank in its order. Shapes: [received, …]. */
+  /** The received rows, sorted by source rank, and within a source in the order of its rows. Shapes: [received, …]. */
   readonly rows: tf.Tensor;
-  /** Number of rows received from each rank. */
+  /** The number of rows received from each rank. */
   readonly received: readonly number[];
-  /** Number of rows sent to each rank. */
+  /** The number of rows sent to each rank. */
   readonly sent: readonly number[];
   /**
-   * Sends one row per received row back to its source; all ranks must call it. The result is in the order of the sent
-   * rows. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
+   * Sends one row per received row back to its source; all ranks must call it. The result has the order of the rows that
+   * this rank sent. Shapes: [received, …] → [rows, …]. Throws: SHAPE for another number of rows.
    */
   back(rows: tf.Tensor): tf.Tensor;
 }
 
 /**
- * Sends each row to its destination rank. Only rows that change their rank travel, plus one number per pair of ranks.
- * All ranks of the group must call it, with any number of rows. Rows are read in place, without packing. Shapes: rows
- * [n, …] float32 or int32, destinations n rank indices in the group. Throws: SHAPE when the number of destinations
- * differs from the number of rows, or a destination is not a rank.
+ * Sends each row to its destination rank. Only rows for other ranks are sent over the wire, plus one number per pair of
+ * ranks. All ranks of the group must call it, with any number of rows. Rows are read in place, without packing. Shapes:
+ * rows [n, …] float32 or int32; destinations: n rank indices in the group. Throws: SHAPE if the number of destinations
+ * differs from the number of rows, or if a destination is not a rank index of the group.
  */
 export function sparseAllToAll(
   engine: Engine,
@@ -66,14 +66,14 @@ function exchange(group: ProcessGroup, inputs: readonly PieceList[], outputs: re
   group.allToAllPieces(inputs, outputs, { cause: 'user' }).wait();
 }
 
-/** Row indices by destination, ascending. */
+/** Returns the row indices for each destination, ascending. */
 function placesOf(to: ArrayLike<number>, size: number): number[][] {
   const places: number[][] = Array.from({ length: size }, () => []);
   for (let row = 0; row < to.length; row++) places[to[row] ?? 0]?.push(row);
   return places;
 }
 
-/** Pieces of these rows of a tensor, per rank; neighbouring rows are one piece. */
+/** Returns, per rank, these rows of a tensor as pieces; adjacent rows are one piece. */
 function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): PieceList[] {
   const width = widthOf(tensor);
   return places.map((rows) => {
@@ -87,7 +87,7 @@ function gathered(tensor: tf.Tensor, places: readonly (readonly number[])[]): Pi
   });
 }
 
-/** Consecutive pieces with `counts` rows. */
+/** Divides a tensor into consecutive pieces with `counts` rows each. */
 function consecutive(tensor: tf.Tensor, counts: readonly number[]): PieceList[] {
   const width = widthOf(tensor);
   let row = 0;
@@ -111,7 +111,7 @@ function countsFromAll(engine: Engine, group: ProcessGroup, sent: readonly numbe
 }
 
 function allocate(engine: Engine, shape: readonly number[], like: tf.Tensor): tf.Tensor {
-  // Collectives refuse other types than these two.
+  // Collectives accept only these two dtypes.
   return engine.allocate(shape, like.dtype as 'float32' | 'int32', { cause: 'temp', module: '' });
 }
 
@@ -125,7 +125,7 @@ function total(counts: readonly number[]): number {
 
 function requireDestinations(group: ProcessGroup, rows: tf.Tensor, to: ArrayLike<number>): void {
   const numRows = rows.shape[0] ?? 0;
-  const wrong = Array.from(to).find((place) => !Number.isInteger(place) || place < 0 || place >= group.size);
+  const wrong = Array.from(to).find((rank) => !Number.isInteger(rank) || rank < 0 || rank >= group.size);
   if (rows.rank > 0 && to.length === numRows && wrong === undefined) return;
   throw new ShardlabError(
     'SHAPE',

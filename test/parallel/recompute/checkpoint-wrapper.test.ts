@@ -31,12 +31,12 @@ describe('activation checkpointing by name', () => {
     );
     assert.deepEqual(told, []);
     checkpointWrapper(context, layer, { impl: 'REENTRANT' });
-    assert.match(told.join(), /impl REENTRANT behaves as NO_REENTRANT does/);
+    assert.match(told.join(), /impl REENTRANT behaves like NO_REENTRANT/);
     // As in an untyped cell.
     const impl = 'NO_CHECKPOINT' as 'REENTRANT';
     assert.throws(() => checkpointWrapper(context, layer, { impl }), {
       code: 'CONFIG',
-      message: /NO_CHECKPOINT.*NO_REENTRANT and REENTRANT, and none/,
+      message: /NO_CHECKPOINT.*NO_REENTRANT and REENTRANT, and nothing else/,
     });
     layer.dispose();
   });
