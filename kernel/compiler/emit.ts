@@ -117,8 +117,8 @@ function importStatements(declaration: ts.ImportDeclaration): ts.Statement[] {
   if (name !== undefined) elements.push(bindingElement('default', name));
   if (namedBindings !== undefined && ts.isNamedImports(namedBindings)) {
     elements.push(
-      ...namedBindings.elements.map((each) =>
-        bindingElement((each.propertyName ?? each.name).text, each.name),
+      ...namedBindings.elements.map((item) =>
+        bindingElement((item.propertyName ?? item.name).text, item.name),
       ),
     );
   }

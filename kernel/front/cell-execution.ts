@@ -44,7 +44,7 @@ export class CellExecution {
       case 'unknown':
         return failed(
           'UnknownMagic',
-          `${asked.magic} is not known; there is %%ranks [--check] [selection], and ?name for help`,
+          `${asked.magic} is not known; known are %%ranks [--check] [selection] and ?name (help)`,
         );
       case 'notebook':
       case 'ranks':
@@ -63,7 +63,7 @@ export class CellExecution {
       const outcome =
         typeof source === 'string'
           ? await this.#compileAndRun(request, `(${source})`, cell, undefined)
-          : failed('TypeError', `the expression is ${typeof source}, but must be text`);
+          : failed('TypeError', `the expression has type ${typeof source}, but must be a string`);
       values[name] = outcome.ok
         ? { status: 'ok', data: shortenedBundle(outcome.result ?? {}), metadata: {} }
         : errorReply(outcome.error);

@@ -132,10 +132,6 @@ function asInterrupted(ending: Ending): Ending {
   if (ending.ok || ending.processEnded === true || ending.error.ename === INTERRUPTED) return ending;
   const evalue =
     'the cell and the processes that it waited for were interrupted; variables keep their values';
-  const traceback = [
-    `${INTERRUPTED}: ${evalue}`,
-    'The cell then threw this error:',
-    ...ending.error.traceback,
-  ];
+  const traceback = [`${INTERRUPTED}: ${evalue}`, 'The cell then threw:', ...ending.error.traceback];
   return { ok: false, error: { ...ending.error, ename: INTERRUPTED, evalue, traceback } };
 }

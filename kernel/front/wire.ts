@@ -130,7 +130,7 @@ function refused(why: string): ShardlabError {
 export function readText(content: Json, key: string): string {
   const value = content[key] ?? '';
   if (typeof value === 'string') return value;
-  throw new ConfigError(`${key} of the request is ${typeof value}, but must be text`);
+  throw new ConfigError(`${key} of the request has type ${typeof value}, but must be a string`);
 }
 
 /** Stores the signatures of messages, so that a repeated message is refused. */

@@ -34,7 +34,7 @@ describe('output that is too large for a browser', () => {
     const cut = shortenedBundle({ 'image/png': 'x'.repeat(2e7), 'text/plain': 'a picture' });
     assert.match(
       String(cut['text/plain']),
-      /^a picture\nimage\/png of 20,000,000 characters is not shown; write it/,
+      /^a picture\nimage\/png of 20,000,000 characters is not shown; to see all of it, write it/,
     );
     assert.equal(cut['image/png'], undefined);
   });

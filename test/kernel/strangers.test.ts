@@ -52,7 +52,7 @@ describe('a kernel whose ports are open to everybody on the host', () => {
     for (const type of ['execute_request', 'complete_request', 'inspect_request', 'is_complete_request']) {
       const { content } = await client.request(type, { code: { toString: 1 } });
       assert.equal(content.status, 'error');
-      assert.match(String(content.evalue), /code of the request is object, but must be text/);
+      assert.match(String(content.evalue), /code of the request has type object, but must be a string/);
     }
   });
 });
