@@ -2,13 +2,13 @@ import { existsSync, readdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { join } from 'node:path';
 
-/** The koffi module: calls into native libraries. */
+/** The module koffi, which calls functions of native libraries. */
 export type Koffi = typeof import('koffi');
 
-/** Loads koffi if it works here; otherwise says why not. */
+/** Loads koffi, or returns the reason why it does not load. */
 export function loadKoffi(): { readonly koffi: Koffi } | { readonly koffi: null; readonly reason: string } {
   try {
-    // The type of a module loaded at run time is its own declaration.
+    // A module that is loaded at run time has no type of its own.
     return { koffi: createRequire(__filename)('koffi') as Koffi };
   } catch (error) {
     const message = error instanceof Error ? error.message.split('\n')[0] : String(error);
@@ -16,25 +16,25 @@ export function loadKoffi(): { readonly koffi: Koffi } | { readonly koffi: null;
   }
 }
 
-/** What computes the engine's matrix products. */
+/** The library that computes the engine's matmuls. */
 export interface BlasInfo {
   readonly library: string;
   readonly path: string;
   readonly threads: number;
 }
 
-/** A product's own word about why there is no BLAS, and what to do. */
+/** The reason why there is no BLAS, and what to do. */
 export interface BlasAbsent {
   readonly library: null;
   readonly reason: string;
 }
 
-/** The source of the BLAS: 'auto' searches for one, 'none' uses none, or the library that the user names. */
+/** Which BLAS is used: 'auto' searches for one, 'none' uses none, `path` names a library. */
 export type BlasChoice = 'auto' | 'none' | { readonly path: string };
 
 /**
- * C = op(A) op(B) + beta C on row-major float32 matrices; op(A) is [m, k], op(B) [k, n].
- * a, b, c are addresses; lda, ldb, ldc are the lengths of stored rows.
+ * C = op(A) op(B) + beta C for row-major float32 matrices; op(A) is [m, k], op(B) is [k, n].
+ * a, b, c are addresses; lda, ldb, ldc are the lengths of the stored rows, in elements.
  */
 export type Sgemm = (
   transposeA: boolean,
@@ -59,11 +59,11 @@ export interface BlasOptions {
   readonly blas?: BlasChoice;
   /** Threads per matmul. Default 1. */
   readonly threads?: number;
-  /** Python site-packages folders that may contain numpy, and with it OpenBLAS. */
+  /** Python's site-packages folders that are searched for numpy, which contains OpenBLAS. */
   readonly searchPaths?: readonly string[];
 }
 
-/** Names of one library's functions; integers are 64 bits wide if the name ends in 64. */
+/** Names of a library's functions. If a name ends in 64, its integers have 64 bits. */
 interface Flavour {
   readonly sgemm: string;
   readonly setThreads: readonly string[];
@@ -88,10 +88,10 @@ const SYSTEM_LIBRARIES: Partial<Record<NodeJS.Platform, readonly string[]>> = {
   win32: ['libopenblas.dll', 'mkl_rt.2.dll'],
 };
 
-/** The message of Linux's and macOS's loaders for a library that does not exist. */
+/** Part of the error that the loaders of Linux and macOS give for a library that does not exist. */
 const ABSENT = /no such file/i;
 
-/** Finds a BLAS in the order: the user's path, numpy's OpenBLAS, the system's libraries. Never throws. */
+/** Searches for a BLAS: first the user's path, then numpy's OpenBLAS, then the system's libraries. Never throws. */
 export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   const { blas = 'auto', threads = 1, searchPaths = [] } = options;
   if (blas === 'none') return { library: null, reason: "it was switched off (blas: 'none')" };
@@ -105,7 +105,7 @@ export function findBlas(options: BlasOptions = {}): BlasFound | BlasAbsent {
   }
   return {
     library: null,
-    reason: `no library was found (${tried.length === 0 ? 'no library to try' : `tried ${tried.join(', ')}`}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
+    reason: `no library was found (${tried.length === 0 ? 'there is none to try' : `tried ${tried.join(', ')}`}); install numpy in the Jupyter environment or the system's OpenBLAS, or name a path`,
   };
 }
 
@@ -114,7 +114,7 @@ function candidates(blas: 'auto' | { readonly path: string }, searchPaths: reado
   return [...searchPaths.flatMap(numpyLibraries), ...(SYSTEM_LIBRARIES[process.platform] ?? [])];
 }
 
-/** OpenBLAS in numpy's wheels: beside the package (Linux, Windows) or inside it (macOS). */
+/** Returns the OpenBLAS files of numpy's wheels: next to the package (Linux, Windows) or in the package (macOS). */
 function numpyLibraries(sitePackages: string): string[] {
   return [join(sitePackages, 'numpy.libs'), join(sitePackages, 'numpy', '.dylibs')]
     .filter((folder) => existsSync(folder))
@@ -122,7 +122,7 @@ function numpyLibraries(sitePackages: string): string[] {
     .filter((path) => /openblas/.test(path));
 }
 
-/** The library at `path`, ready for use, or the reason why it cannot be used. */
+/** Opens and tests the library at `path`; returns the reason if it cannot be used. */
 function open(koffi: Koffi, path: string, threads: number): BlasFound | string {
   try {
     const library = koffi.load(path);
@@ -132,7 +132,7 @@ function open(koffi: Koffi, path: string, threads: number): BlasFound | string {
     const setThreads = flavour.setThreads.find(has);
     if (setThreads !== undefined) library.func(`void ${setThreads}(int)`)(threads);
     const sgemm = bind(library, flavour);
-    if (!multipliesRight(koffi, sgemm)) return `its ${flavour.sgemm} gives wrong products`;
+    if (!multipliesRight(koffi, sgemm)) return `its ${flavour.sgemm} computes wrong matmuls`;
     return { library: nameOf(path), path, threads: setThreads === undefined ? 1 : threads, sgemm };
   } catch (error) {
     return error instanceof Error ? error.message : String(error);
@@ -164,7 +164,7 @@ function bind(library: ReturnType<Koffi['load']>, flavour: Flavour): Sgemm {
   };
 }
 
-/** A small matmul with a transpose and an accumulation: detects integers of another width and other conventions. */
+/** Tests a small matmul with a transpose and beta 1: it is wrong if integers or arguments are not as expected. */
 function multipliesRight(koffi: Koffi, sgemm: Sgemm): boolean {
   const a = Float32Array.of(1, 4, 2, 5, 3, 6);
   const b = Float32Array.of(1, 2, 3, 4, 5, 6);

@@ -2,7 +2,7 @@ import type { DType } from '../core/dtypes';
 import type { BufferId, MemoryCause, Observer, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
-/** The tag of buffers made outside of all scopes. */
+/** The tag of buffers that are allocated outside of all scopes. */
 const UNTAGGED: Tag = { cause: 'temp', module: '' };
 
 interface BufferRecord {
@@ -13,7 +13,7 @@ interface BufferRecord {
   tag: Tag;
 }
 
-/** Bytes held for one cause and module. */
+/** The bytes that are held for a cause and module. */
 export interface Holding {
   readonly cause: MemoryCause;
   readonly module: string;
@@ -21,8 +21,8 @@ export interface Holding {
 }
 
 /**
- * Every live buffer of a backend with its tag; reports each change to observers. Keys are tfjs's data ids on the
- * device, and the arrays themselves on the host. Sums are the device's unless a space is named.
+ * All live buffers of a backend with their tags; the table reports each change to observers. Keys are tfjs's data ids on the
+ * device, and the arrays themselves on the host. Sums are of the device unless a space is named.
  */
 export class BufferTable {
   readonly #records = new Map<object, BufferRecord>();
@@ -62,7 +62,7 @@ export class BufferTable {
     }
   }
 
-  /** Forgets all open tag scopes: their `finally` never ran. */
+  /** Closes all open tag scopes whose `finally` an interrupt skipped. */
   unwind(): void {
     this.#scopes.length = 0;
   }
@@ -84,12 +84,12 @@ export class BufferTable {
     for (const observer of this.#observers) observer.freed(record.id);
   }
 
-  /** A point in time, for `keysSince`. */
+  /** The current moment, as an argument for `keysSince`. */
   get mark(): number {
     return this.#nextId;
   }
 
-  /** Keys of the live buffers on the device that were made after a mark. */
+  /** Returns the keys of the device's live buffers that were made after a mark. */
   keysSince(mark: number): object[] {
     return [...this.#records]
       .filter(([, { id, space }]) => id >= mark && space === 'device')
@@ -118,7 +118,7 @@ export class BufferTable {
     this.#observers.push(observer);
   }
 
-  /** Held bytes by cause and module, largest first. */
+  /** Returns the held bytes by cause and module, largest first. */
   holdingsIn(space: Space): Holding[] {
     const sums = new Map<string, Holding>();
     for (const { bytes, tag, space: own } of this.#records.values()) {
@@ -130,7 +130,7 @@ export class BufferTable {
   }
 }
 
-/** Only float32 buffers have a declared type; other buffers of the same scope have none. */
+/** Returns the tag without its declared type if the buffer is not float32. */
 function fitting(tag: Tag, dtype: DType): Tag {
   if (dtype === 'float32' || tag.declared === undefined) return tag;
   const { declared: _, ...others } = tag;

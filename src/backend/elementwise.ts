@@ -1,11 +1,11 @@
 interface UpdateStep<T> {
   readonly param: T;
   readonly grad: T;
-  /** Default: all of `param`. */
+  /** Number of elements. Default: all elements of `param`. */
   readonly length?: number;
   readonly lr: number;
   readonly weightDecay: number;
-  /** Factor on the gradient before use (clipping); 1 when absent. */
+  /** Factor by which the gradient is multiplied first (clipping). Default 1. */
   readonly gradScale?: number;
 }
 
@@ -13,21 +13,21 @@ interface AdamStep<T> extends UpdateStep<T> {
   readonly beta1: number;
   readonly beta2: number;
   readonly eps: number;
-  /** From 1. */
+  /** Number of this step, counted from 1. */
   readonly step: number;
 }
 
-/** One AdamW step over `length` elements of flat arrays, each from its own first element on, in place. Source: Loshchilov and Hutter 2019, as torch.optim.AdamW. */
+/** One AdamW step over `length` elements of flat arrays, in place. Source: Loshchilov and Hutter 2019; torch.optim.AdamW. */
 export interface AdamWStep<T> extends AdamStep<T> {
   readonly expAvg: T;
   readonly expAvgSq: T;
-  /** First elements; 0 when absent. */
+  /** Index of the first element in each array. Default 0. */
   readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq', number>>>;
 }
 
 /**
- * Values as one-byte codes of a dynamic map, with a float32 scale per block. Shapes: codes [size] of 'bool' (the
- * one-byte type), scales [ceil(size / blockSize)].
+ * Values that are stored as one-byte codes of a dynamic map, with a float32 scale per block. Shapes: codes [size] of 'bool'
+ * (the one-byte type), scales [ceil(size / blockSize)].
  */
 export interface Quantized<T> {
   readonly codes: T;
@@ -35,8 +35,8 @@ export interface Quantized<T> {
 }
 
 /**
- * One AdamW step with moments in one byte per element: the first signed, the second unsigned. `first` is the element of
- * the moments at which the range begins; the blocks that it touches are encoded again, by their new largest value.
+ * One AdamW step with 8-bit moments: the first moment is signed, the second is unsigned. `first` is the index in the moments
+ * at which the range begins. All blocks that overlap the range are encoded again, with their new scales.
  * Source: Dettmers et al. 2022, block-wise quantization.
  */
 export interface AdamW8bitStep<T> extends AdamStep<T> {
@@ -47,7 +47,7 @@ export interface AdamW8bitStep<T> extends AdamStep<T> {
   readonly offsets?: Readonly<Partial<Record<'param' | 'grad', number>>>;
 }
 
-/** One step of SGD; `momentumBuffer` is null if momentum is 0. Source: torch.optim.SGD with dampening 0. */
+/** One SGD step; `momentumBuffer` is null if momentum is 0. Source: torch.optim.SGD with dampening 0. */
 export interface SgdStep<T> extends UpdateStep<T> {
   readonly momentumBuffer: T | null;
   readonly momentum: number;
@@ -56,16 +56,16 @@ export interface SgdStep<T> extends UpdateStep<T> {
 }
 
 /**
- * In-place updates of flat float32 arrays: tensors on the device, host arrays on the host. Both use the same code, so
- * the results are equal to the bit.
+ * In-place updates of flat float32 arrays: tensors on the device, and host arrays on the host. Both use the same code, so
+ * their results are bitwise equal.
  */
 export interface Elementwise<T> {
   /** target += factor * source, in place. */
   addInto(target: T, source: T, factor?: number): void;
   fill(target: T, value: number): void;
-  /** Elements [offset, offset + length) *= factor, in place. */
+  /** Multiplies elements [offset, offset + length) by `factor`, in place. */
   scale(target: T, factor: number, offset?: number, length?: number): void;
-  /** Sum of squares in float64 of elements [offset, offset + length). */
+  /** Returns the sum of squares of elements [offset, offset + length), computed in float64. */
   sumOfSquares(array: T, offset?: number, length?: number): number;
   adamW(step: AdamWStep<T>): void;
   adamW8bit(step: AdamW8bitStep<T>): void;

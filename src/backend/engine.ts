@@ -8,19 +8,19 @@ import type { Elementwise } from './elementwise';
 import type { HeapDamage } from './heap-health';
 import type { HostMemory } from './host-arrays';
 
-/** The memory of a tensor's values in this process. Valid until the tensor is disposed. */
+/** The memory of a tensor's values in this process. It is valid until the tensor is disposed. */
 export interface Storage {
-  /** Address in the process's memory; native code and other threads of the process may use it. 0 on engines without one. */
+  /** Address in the process's memory, for native code and other threads of the process. 0 if the engine has no addresses. */
   readonly address: number;
   readonly bytes: Bytes;
   /**
-   * The same bytes as an array over the engine's memory (no copy). Invalid after the next allocation; then call it
-   * again.
+   * Returns the bytes as an array over the engine's memory (no copy). The next allocation makes the array invalid; then call
+   * `view` again.
    */
   view(): Uint8Array;
 }
 
-/** The engine's current memory, by the backend's buffers (an alias is not counted twice). */
+/** The memory of the engine's live buffers (a buffer that several tensors share is counted once). */
 export interface EngineMemory {
   readonly bytes: Bytes;
   readonly numBuffers: number;
@@ -29,63 +29,63 @@ export interface EngineMemory {
 }
 
 /**
- * Computes and holds tensors. All model code is plain tfjs; an engine is the backend below it, plus the functions that
- * sharding needs: addresses, tags on buffers, allocation without values, in-place updates.
+ * An engine computes and stores tensors. All model code is plain tfjs; an engine is the backend of tfjs and the functions
+ * that sharding needs: addresses, tags of buffers, allocation without initial values, in-place updates.
  */
 export interface Engine extends Elementwise<tf.Tensor> {
   readonly name: 'wasm' | 'tensorflow' | 'meta';
   readonly blas: BlasInfo | BlasAbsent;
   /**
-   * Whether tensors have values. If they are only shapes, code moves no values, and values that it reads are
-   * assumptions.
+   * Whether tensors have values. If they have only shapes, code moves no values, and assumptions replace the values that
+   * code reads.
    */
   readonly hasValues: boolean;
-  /** The trap after which the heap can't be trusted; then every operation is an error. undefined: no trap. */
+  /** The trap that may have damaged the heap: after it, every operation throws. undefined: there was no trap. */
   readonly damage: HeapDamage | undefined;
-  /** The clock of spans and collectives. */
+  /** The clock that gives spans and collectives their times. */
   readonly clock: Clock;
 
-  /** Runs `work`; buffers made in it carry `tag`. Scopes nest; the innermost counts. */
+  /** Runs `work`; buffers that it allocates get the tag `tag`. Scopes nest; the innermost scope's tag is used. */
   tagged<T>(tag: Tag, work: () => T): T;
-  /** The tag of the innermost scope; { cause: 'temp', module: '' } outside all of them. */
+  /** The tag of the innermost scope; { cause: 'temp', module: '' } outside of all scopes. */
   readonly currentTag: Tag;
-  /** Gives the tensor's buffer another tag (a temporary that was saved for backward becomes an activation). */
+  /** Changes the tag of the tensor's buffer (a temporary that was saved for backward becomes an activation). */
   retag(tensor: tf.Tensor, tag: Tag): void;
   tagOf(tensor: tf.Tensor): Tag;
 
-  /** A tensor whose values are not set. Throws: OUT_OF_MEMORY with the held bytes. */
+  /** Returns a tensor whose values are not set. Throws: OUT_OF_MEMORY, with the held bytes. */
   allocate(shape: readonly number[], dtype: DType, tag: Tag): tf.Tensor;
   storage(tensor: tf.Tensor): Storage;
 
   readonly memory: EngineMemory;
-  /** Arrays on the host and copies between them and tensors. */
+  /** Arrays on the host, and copies between these arrays and tensors. */
   readonly host: HostMemory;
   /**
-   * From now on reports every allocation, retag and free to `observer`; first reports the buffers that are alive now.
+   * Reports all live buffers to `observer`, and then every later allocation, retag and free.
    */
   observe(observer: Observer): void;
 
-  // Every view of the buffer sees in-place updates: reshapes, clones and tensors that operations saved.
+  // In-place updates also change the other tensors that share the buffer: reshapes, clones and tensors saved for backward.
   /** target[offset, offset + source.size) = source, in place. */
   copyInto(target: tf.Tensor, offset: number, source: tf.Tensor): void;
-  /** target = target rounded to nearest (ties to even) at a 16-bit type, kept as float32; in place. */
+  /** Rounds float32 values in place to a 16-bit type: to nearest, ties to even. */
   round(target: tf.Tensor, dtype: 'bfloat16' | 'float16'): void;
 
-  /** Runs `work` without the memoryLimit, to measure how much memory it needs. */
+  /** Runs `work` without the memoryLimit, so that the memory that it needs can be measured. */
   withoutLimit<T>(work: () => T): T;
   /**
-   * Runs `work`; if it throws or is cut off, every tensor that it made is freed, because no other code can free them.
+   * Runs `work`; if `work` throws or is interrupted, frees every tensor that it made, because no other code can free them.
    */
   allOrNothing<T>(work: () => T): T;
 
   /**
-   * Recovers the engine after an interrupted cell: ends open tidy scopes and tapes and disposes their tensors, except
-   * tensors reachable from `keep`.
+   * Recovers the engine after an interrupted cell: ends open tidy scopes and tapes, and disposes their tensors except those
+   * in `keep`.
    */
   recover(keep?: Iterable<tf.Tensor>): void;
   /**
-   * The next `recover` calls `release` once, before it disposes tensors: code that holds tensors during longer work (a
-   * tape, a gathered unit) releases them there. The returned function cancels this.
+   * Makes the next `recover` call `release` once, before it disposes tensors. Code that holds tensors over several calls (a
+   * tape, a gathered unit) frees them in `release`. The returned function cancels this.
    */
   onRecover(release: () => void): () => void;
 }

@@ -1,8 +1,8 @@
 import * as core from '@tensorflow/tfjs-core';
 
 /**
- * [Note: chained operations] `x.add(y)` beside `tf.add(x, y)`. Of what Node can load, only the package @tensorflow/tfjs gives
- * tensors these methods; a test compares ours with them. These are functions of the core whose first argument is the tensor.
+ * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node only the package @tensorflow/tfjs has these
+ * methods; a test compares our methods with them. Each name is a function of the core whose first argument is the tensor.
  */
 const FUNCTIONS = `
   abs acos acosh add all any argMax argMin asin asinh atan atan2 atanh avgPool batchToSpaceND batchNorm
@@ -18,7 +18,7 @@ const FUNCTIONS = `
 
 type Method = (this: core.Tensor, ...args: never[]) => unknown;
 
-/** Methods that are no function of the same name. */
+/** Methods that do not have the name of a function of the core. */
 const OTHERS: Readonly<Record<string, Method>> = {
   asScalar() {
     core.util.assert(this.size === 1, () => 'The array must have only 1 element.');
@@ -27,8 +27,8 @@ const OTHERS: Readonly<Record<string, Method>> = {
   asType(dtype: core.DataType) {
     return core.cast(this, dtype);
   },
-  as1D: flat,
-  flatten: flat,
+  as1D: flatten,
+  flatten,
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
   reshapeAs(other: core.Tensor) {
     return core.reshape(this, other.shape);
@@ -55,7 +55,7 @@ const OTHERS: Readonly<Record<string, Method>> = {
 
 type Resizing = [size: [number, number], alignCorners?: boolean, halfPixelCenters?: boolean];
 
-/** Gives tensors their methods; see [Note: chained operations]. */
+/** Defines the methods on tfjs's class of tensors. See [Note: chained operations]. */
 export function registerChainedOps(): void {
   const functions = core as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>; // named at run time
   for (const name of FUNCTIONS.trim().split(/\s+/)) {
@@ -79,7 +79,7 @@ function define(name: string, method: Method): void {
   });
 }
 
-function flat(this: core.Tensor): core.Tensor {
+function flatten(this: core.Tensor): core.Tensor {
   return core.reshape(this, [this.size]);
 }
 

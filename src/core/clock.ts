@@ -1,34 +1,34 @@
 import { now, type Seconds } from './units';
 
-/** The clock of events' times. */
+/** The clock that gives events their times. */
 export interface Clock {
   now(): Seconds;
 }
 
-/** The host's monotonic clock. */
+/** The machine's monotonic clock. */
 export const HOST_CLOCK: Clock = { now };
 
-/** Begin and end of an operation on a stream. */
+/** The times at which an operation on a stream starts and ends. */
 export interface Stretch {
   readonly started: Seconds;
   readonly ended: Seconds;
 }
 
 /**
- * A clock whose time passes only by computations and waits. It has one stream of computation, and one of communication
- * per group, and begins at 0. An operation that is posted to a stream starts when it is posted or when the stream is
- * free, whichever is later. The stream of computation continues meanwhile, and stops only while it waits.
+ * A clock that starts at 0 and advances only when code computes or waits. There is one stream of computation, and one stream
+ * of communication per group. An operation that is posted to a stream starts when it is posted or when the stream is free,
+ * whichever is later. The stream of computation continues at once; it stops only while it waits.
  */
 export class SimulatedClock implements Clock {
   #now: Seconds = 0;
-  /** When each stream of communication will be free. */
+  /** The time at which each stream of communication will be free. */
   readonly #free = new Map<string, Seconds>();
 
   now(): Seconds {
     return this.#now;
   }
 
-  /** Computes for this time. */
+  /** Advances the clock by a computation of `seconds`. */
   compute(seconds: Seconds): void {
     this.#now += seconds;
   }

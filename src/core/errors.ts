@@ -1,24 +1,24 @@
-/** What went wrong, in one word that programs may test. */
+/** The kind of an error, as a word that programs can test. */
 export type ErrorCode =
   | 'CONFIG' // a setting is wrong, unknown or contradictory
   | 'MESH' // mesh and world do not fit
   | 'SHAPE' // a tensor's shape or dtype does not fit
   | 'COLLECTIVE_MISMATCH' // ranks called different collectives
-  | 'COLLECTIVE_MISSING' // a rank ended its work without calling the collective that others wait in
+  | 'COLLECTIVE_MISSING' // a rank ended its work without calling a collective in which other ranks wait
   | 'RANK_DIED' // a rank's process ended
   | 'RANK_FAILED' // a rank's code threw
   | 'LAUNCH' // ranks could not be started
   | 'INTERRUPTED' // the user stopped the work
-  | 'ABORTED' // work was cancelled because of another rank's failure
+  | 'ABORTED' // work was cancelled because another rank failed
   | 'OUT_OF_MEMORY' // the engine's heap, the memory limit or the container is full
-  | 'ENGINE' // an engine is missing or cannot do what was asked
+  | 'ENGINE' // an engine is missing, damaged, or cannot run an operation
   | 'TRANSPORT' // a link between processes failed
   | 'CLOSED' // the job or group was shut down
   | 'IO' // a file could not be read or written
-  | 'CHECK' // a stated equality does not hold
+  | 'CHECK' // two results that must be equal differ
   | 'INTERNAL'; // a defect of shardlab itself
 
-/** Facts about an error that a program or a figure may use; plain JSON. */
+/** Values of an error for programs and figures, as plain JSON. */
 export type ErrorDetails = Readonly<Record<string, unknown>>;
 
 export interface ErrorJson {
@@ -30,8 +30,8 @@ export interface ErrorJson {
 }
 
 /**
- * Every error that shardlab raises on purpose says what happened, where, and what to do. It crosses processes as JSON
- * and keeps its code.
+ * An error that shardlab throws on purpose. Its message says what happened, where, and what to do. It is sent between
+ * processes as JSON, with its code.
  */
 export class ShardlabError extends Error {
   readonly code: ErrorCode;
@@ -69,21 +69,21 @@ export class ShardlabError extends Error {
   }
 }
 
-/** An error in the form for messages. If shardlab did not raise it, it gets `code`, and its text comes after `context`. */
+/** Returns an error as JSON. An error that is not shardlab's gets the code `code`, and `context` in front of its text. */
 export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context = ''): ErrorJson {
   if (error instanceof ShardlabError) return error.toJSON();
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);
   return { code, message: `${context}${text}` };
 }
 
-/** What a value is, for a message: 'an array', 'a Tensor', 'undefined'. */
+/** Returns the kind of a value for a message: 'an array', 'a Tensor', 'undefined'. */
 export function classOf(value: unknown): string {
   if (typeof value === 'function') return 'a function';
   if (typeof value !== 'object' || value === null) return String(value);
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
 }
 
-/** A setting that cannot be used. The message names the requested setting, the actual values, and what to change. */
+/** The error for a setting that cannot be used. Its message names the setting, its value, and what to change. */
 export class ConfigError extends ShardlabError {
   constructor(message: string, details: ErrorDetails = {}) {
     super('CONFIG', message, { details });

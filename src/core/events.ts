@@ -1,7 +1,7 @@
 import type { DType, HalfDType, WireDType } from './dtypes';
 import type { Bytes, Seconds } from './units';
 
-/** Why bytes are held. Ledgers, figures and plans use the same words. */
+/** The causes for which bytes are held. Ledgers, figures and plans use the same words. */
 export const MEMORY_CAUSES = [
   'param.shard',
   'param.full',
@@ -15,23 +15,23 @@ export const MEMORY_CAUSES = [
 ] as const;
 export type MemoryCause = (typeof MEMORY_CAUSES)[number];
 
-/** Where bytes are held: the engine's backend is the device, the rest of the process is the host. */
+/** The memory that holds bytes: the engine's heap is the device, the heap of offloaded states is the host. */
 export type Space = 'device' | 'host';
 
-/** The purpose of a buffer: its cause and the module's full name ('' when no module applies). */
+/** The purpose of a buffer: its cause, and its module's full name ('' if it has no module). */
 export interface Tag {
   readonly cause: MemoryCause;
   readonly module: string;
   /**
-   * The type in which a device would hold a float32 buffer: its values were rounded to this type, or were computed from
-   * such values in a unit with this type. A tag without it does not change it.
+   * The type in which a GPU would store a float32 buffer: its values were rounded to this type, or were computed from such
+   * values in a unit with this type. If a new tag of a buffer omits `declared`, the buffer's type does not change.
    */
   readonly declared?: HalfDType | undefined;
   /** For a temporary: 'ring' if one unit passes it to the next. See [Note: pool and ring]. */
   readonly part?: 'ring' | undefined;
 }
 
-/** Why ranks communicate. */
+/** The causes for which ranks communicate. */
 export const COMM_CAUSES = ['param', 'grad', 'norm', 'loss', 'buffer', 'user', 'control'] as const;
 export type CommCause = (typeof COMM_CAUSES)[number];
 
@@ -48,24 +48,24 @@ export const COLLECTIVE_OPS = [
 export type CollectiveOp = (typeof COLLECTIVE_OPS)[number];
 
 /**
- * The times that separate a rank's waits in a collective: for the wire, for a peer or for a core. `lacked` is time in
- * which the thread had work but no core.
+ * Times by which a rank's wait in a collective is divided into waits for the wire, for a peer and for a core. A thread that
+ * waits for a core is ready to run, but no core is free.
  */
 export interface CollectiveProgress {
-  /** When its thread could begin: the collective was posted, and the thread's queue was free. */
+  /** When the collective's thread could begin: the collective was posted, and all earlier ones were done. */
   readonly free: Seconds;
-  /** When this rank had arrived and began to wait for others. */
+  /** When this rank arrived and began to wait for the other ranks. */
   readonly arrived: Seconds;
-  /** How long its thread lacked a core from `free` to `arrived`. */
+  /** How long the collective's thread waited for a core between `free` and `arrived`. */
   readonly lacked: Seconds;
   /**
-   * How long the bytes took after all ranks had arrived: by a shaped link's model, else this rank's CPU time to move
-   * them.
+   * How long the transfer took after all ranks had arrived: on a shaped link, the time of the link's model; otherwise this
+   * rank's CPU time for moving the bytes.
    */
   readonly carried: Seconds;
   /** When the main thread continued after its wait. */
   readonly resumed: Seconds;
-  /** CPU time of the main thread when it posted, and when it continued. */
+  /** CPU time of the main thread when it posted the collective, and when it continued after its wait. */
   readonly postedCpu: Seconds;
   readonly resumedCpu: Seconds;
 }
@@ -77,18 +77,18 @@ export interface CollectiveEvent {
   /** The group's name; its ranks are global ranks in group order. */
   readonly group: string;
   readonly ranks: readonly number[];
-  /** Number of the collective in its group, from 1. */
+  /** Number of the collective in its group, counted from 1. */
   readonly number: number;
   readonly dtype: DType;
   readonly wireDType: WireDType;
   /**
-   * Elements of this rank's tensor: the whole tensor for allReduce, reduceScatter and allToAll, this rank's part for
-   * allGather.
+   * Number of elements of this rank's tensor: of the whole tensor for allReduce, reduceScatter and allToAll, of this rank's
+   * part for allGather.
    */
   readonly count: number;
-  /** Payload at the tensor's dtype. */
+  /** Payload in bytes, at the tensor's dtype. */
   readonly bytes: Bytes;
-  /** Bytes that this rank received from others, by the ring algorithm's count, at the wire's dtype. */
+  /** Bytes that this rank receives from other ranks by the ring algorithm, at the wire's dtype. */
   readonly wireBytes: Bytes;
   readonly cause: CommCause;
   readonly module: string;
@@ -98,15 +98,15 @@ export interface CollectiveEvent {
   readonly posted: Seconds;
   readonly started: Seconds;
   readonly ended: Seconds;
-  /** How long the main thread waited for it; the rest was overlapped. */
+  /** How long the main thread waited for the collective; the rest of its time overlapped with computation. */
   readonly exposed: Seconds;
-  /** Omitted if a thread's CPU time cannot be read, and over zeromq. */
+  /** Omitted over zeromq, and if a thread's CPU time cannot be read. */
   readonly progress?: CollectiveProgress | undefined;
 }
 
 export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimizer' | 'data' | 'step';
 
-/** A stretch of the main thread's work. */
+/** A span of the main thread's work. */
 export interface SpanEvent {
   readonly kind: 'span';
   readonly name: SpanName;
@@ -115,12 +115,12 @@ export interface SpanEvent {
   readonly end: Seconds;
 }
 
-/** Identifies a buffer of the engine within its process. */
+/** The number of a buffer, unique within its process. */
 export type BufferId = number;
 
 /**
- * Takes the reports of lower layers. They get it as an argument; no layer below the ledger imports the ledger. Calls
- * are on the hot path: no allocation beyond the arguments, no throwing.
+ * Receives the events of lower layers. Lower layers get the observer as an argument and never import the ledger. Its methods
+ * are on the hot path: they must not throw, and callers allocate nothing except the arguments.
  */
 export interface Observer {
   allocated(buffer: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void;
@@ -128,7 +128,7 @@ export interface Observer {
   freed(buffer: BufferId): void;
   collective(event: CollectiveEvent): void;
   span(event: SpanEvent): void;
-  /** A stretch begins; `span` will report it. Observers that only need its end omit this method. */
+  /** Reports that a span begins; `span` will report its end. Observers that only need the end omit this method. */
   entered?(name: SpanName, module: string): void;
 }
 

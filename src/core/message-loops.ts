@@ -1,7 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { Warn } from './warn';
 
-/** A socket that gives messages, as zeromq's do. */
+/** The part of a zeromq socket that receives messages. */
 export interface ReceivingSocket {
   readonly closed: boolean;
   receive(): Promise<Buffer[]>;
@@ -9,18 +9,18 @@ export interface ReceivingSocket {
 
 type Frame = Buffer | Uint8Array | string;
 
-/** A socket that takes messages, one at a time, as zeromq's do. */
+/** The part of a zeromq socket that sends messages, one at a time. */
 export interface SendingSocket {
   readonly closed: boolean;
   send(message: Frame | Frame[]): Promise<void>;
 }
 
-/** A failed socket is tried again after this time. */
+/** Time after which a failed socket is tried again. */
 const RETRY_MS = 100;
 
 /**
- * Gives every message of a socket to `handle`, until the socket is closed. Never rejects: `warn` gets a report of a
- * message that `handle` refuses, or of a failed socket, and the loop waits for the next message.
+ * Calls `handle` with every message of a socket until the socket is closed. The promise never rejects: if `handle` throws or
+ * the socket fails, `warn` is called, and the loop waits for the next message.
  */
 export async function receiveAll(
   name: string,
@@ -43,10 +43,9 @@ async function receive(name: string, socket: ReceivingSocket, warn: Warn): Promi
   try {
     return await socket.receive();
   } catch (error) {
-    // zeromq throws EAGAIN when it has announced a message and then finds it malformed; anybody can send such a
-    // message.
+    // zeromq throws EAGAIN if a message that it announced is malformed; any process can send such a message.
     if (socket.closed || isAgain(error)) return undefined;
-    warn(`the socket ${name} failed to receive and is tried again: ${textOf(error)}`);
+    warn(`the socket ${name} failed to receive; it will be tried again: ${textOf(error)}`);
     await delay(RETRY_MS);
     return undefined;
   }
@@ -54,13 +53,13 @@ async function receive(name: string, socket: ReceivingSocket, warn: Warn): Promi
 
 /** Sends one message after another. */
 export interface Sender {
-  /** Queues a message; preserves the order. The message's bytes must not change afterwards. */
+  /** Queues a message; messages are sent in order. The caller must not change the message's bytes afterwards. */
   send(message: Frame | Frame[]): void;
   /** Resolves when all queued messages are sent. */
   drained(): Promise<void>;
 }
 
-/** A queue for a socket that takes one message at a time. Messages for a closed socket are dropped. */
+/** Returns a queue for a socket that sends one message at a time. Messages for a closed socket are dropped. */
 export function createSender(name: string, socket: SendingSocket, warn: Warn): Sender {
   let last: Promise<void> = Promise.resolve();
   return {

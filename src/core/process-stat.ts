@@ -1,29 +1,28 @@
 import { readFileSync } from 'node:fs';
 import type { Seconds } from './units';
 
-/** The system's facts about a process. */
+/** The system's data about a process. */
 export interface ProcessStat {
-  /** R runs, S sleeps, D waits for a device, T is stopped, t is traced, Z has ended and waits to be collected. */
+  /** R: runs, S: sleeps, D: waits for a device, T: is stopped, t: is traced, Z: has ended, but its parent has not waited. */
   readonly state: string;
-  /** Number of the process that started it. */
+  /** Number of the parent process. */
   readonly parent: number;
   /** Number of its process group. */
   readonly group: number;
-  /** When it started, in ticks of the machine's uptime: a whole number, which tells two processes of one number apart. */
+  /** Start time in ticks of the machine's uptime, an integer. Two processes with the same number have different start times. */
   readonly startTicks: number;
-  /** The same in seconds. */
+  /** The start time in seconds of the machine's uptime. */
   readonly startSeconds: Seconds;
 }
 
-/** Ticks of /proc's clock in a second (USER_HZ). Source: proc(5) */
+/** Ticks of /proc's clock per second (USER_HZ). Source: proc(5) */
 const TICKS_PER_SECOND = 100;
 
-/** Reads /proc/PID/stat; undefined if the system has none, or the process is gone. Source: proc(5) */
+/** Reads /proc/PID/stat; returns undefined if the system has no such file or the process has ended. Source: proc(5) */
 export function readProcessStat(pid: number): ProcessStat | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The program's name, in brackets, may contain anything; fields are numbered from 1, and the third follows the
-    // name.
+    // The second field is the program's name in brackets, with any characters in it; here fields[0] is the third field.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state = '', parent, group] = fields;
     const startTicks = Number(fields[19]);

@@ -1,17 +1,17 @@
-/** A seeded source of numbers: the same seed gives the same sequence on every machine. */
+/** A seeded generator of random numbers: the same seed gives the same sequence on every machine. */
 export interface Random {
-  /** Uniform in [0, 1). */
+  /** Returns a uniform number in [0, 1). */
   uniform(): number;
-  /** Standard normal (Box-Muller). */
+  /** Returns a standard normal number (Box-Muller). */
   normal(): number;
-  /** Uniform integer in [0, bound). */
+  /** Returns a uniform integer in [0, bound). */
   integer(bound: number): number;
-  /** Skips this many uniform numbers; a normal number uses two. */
+  /** Skips `count` uniform numbers; a normal number uses two. */
   skip(count: number): void;
 }
 
 /**
- * Random numbers from a seed and any number of stream labels; different labels give independent streams.
+ * Returns a generator for a seed and any number of stream labels; different labels give independent streams.
  * Source: sfc32 (C. Doty-Humphrey, PractRand), seeded by splitmix32 over the labels' characters.
  */
 export function seeded(seed: number, ...labels: readonly (string | number)[]): Random {

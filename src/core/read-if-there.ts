@@ -1,6 +1,6 @@
 import { readFileSync } from 'node:fs';
 
-/** A file's text; undefined if it cannot be read, as a file that only some systems have. */
+/** Returns a file's text; undefined if the file cannot be read (some systems lack some files of /proc and /sys). */
 export function readIfThere(path: string): string | undefined {
   try {
     return readFileSync(path, 'utf8');

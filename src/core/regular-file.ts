@@ -12,24 +12,24 @@ import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
 /**
- * Opens a regular file for reading. A FIFO or a device would block or never end, so it is refused at once. Throws: IO
- * for anything but a regular file; errors of openSync.
+ * Opens a regular file for reading. It refuses FIFOs and devices at once, because reading them may block or never end.
+ * Throws: IO if the file is not a regular file; errors of openSync.
  */
 export function openRegularFile(path: string): number {
   const descriptor = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  return checked(path, descriptor, (stats) => stats.isFile());
+  return checkKind(path, descriptor, (stats) => stats.isFile());
 }
 
 /**
- * Makes or empties a file for writing; a device (/dev/null) is allowed too. Throws: IO for a FIFO; errors of openSync.
+ * Creates or empties a file for writing; a device (/dev/null) is allowed too. Throws: IO for a FIFO; errors of openSync.
  */
 export function createOutputFile(path: string): number {
   const { O_WRONLY, O_CREAT, O_TRUNC, O_NONBLOCK } = constants;
   const descriptor = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
-  return checked(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
+  return checkKind(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
 }
 
-/** The text of a regular file. Throws: IO for anything but a regular file; errors of readFileSync. */
+/** Returns the text of a regular file. Throws: IO if the file is not a regular file; errors of openSync and readFileSync. */
 export function readRegularFile(path: string): string {
   const descriptor = openRegularFile(path);
   try {
@@ -40,8 +40,8 @@ export function readRegularFile(path: string): string {
 }
 
 /**
- * Makes a folder and its missing parents. Node's recursive mkdir never returns for a folder below /proc. Throws: errors of
- * mkdirSync.
+ * Creates a folder and its missing parents, because Node's recursive mkdir never returns for a folder below /proc. Throws:
+ * errors of mkdirSync.
  */
 export function makeFolder(path: string): void {
   if (isFolder(path)) return;
@@ -49,7 +49,7 @@ export function makeFolder(path: string): void {
   try {
     mkdirSync(path);
   } catch (error) {
-    // Another process may have made it meanwhile.
+    // Another process may have created the folder meanwhile.
     if (!isFolder(path)) throw error;
   }
 }
@@ -58,9 +58,9 @@ function isFolder(path: string): boolean {
   return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
-function checked(path: string, descriptor: number, isTaken: (stats: Stats) => boolean): number {
+function checkKind(path: string, descriptor: number, isAllowed: (stats: Stats) => boolean): number {
   const stats = fstatSync(descriptor);
-  if (isTaken(stats)) return descriptor;
+  if (isAllowed(stats)) return descriptor;
   closeSync(descriptor);
   throw new ShardlabError('IO', `${path} is ${kindOf(stats)}, not a regular file; name a file`, {
     details: { file: path },

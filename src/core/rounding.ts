@@ -4,11 +4,11 @@ import type { HalfDType } from './dtypes';
  * The limits of a 16-bit floating point type. Source: IEEE 754-2019 binary16; bfloat16 as Google and Intel define it.
  */
 export interface HalfFormat {
-  /** Largest relative error of rounding to nearest, if the result is a normal number: half of the last place. */
+  /** Largest relative error of rounding to nearest, if the result is a normal number. */
   readonly unitRoundoff: number;
-  /** Largest finite value; values that would round above it become infinity. */
+  /** Largest finite value; a value that would be rounded to more than this becomes infinity. */
   readonly largest: number;
-  /** Smallest normal value: below it the error is absolute, at most half of the smallest subnormal. */
+  /** Smallest normal value. Below it, the absolute error of rounding is at most half of the smallest subnormal. */
   readonly smallestNormal: number;
   readonly smallestSubnormal: number;
 }
@@ -28,7 +28,7 @@ export const HALF_FORMATS: Readonly<Record<HalfDType, HalfFormat>> = {
   },
 };
 
-/** Rounds values in place to a 16-bit type, to nearest, ties to even. The bits are those of the engine's kernels. */
+/** Rounds values in place to a 16-bit type: to nearest, ties to even. The engine's kernels give the same bits. */
 export function roundValues(values: Float32Array, dtype: HalfDType): void {
   if (dtype === 'bfloat16') roundToBfloat16(values);
   else roundToFloat16(values);
@@ -45,8 +45,8 @@ function roundToBfloat16(values: Float32Array): void {
 }
 
 /**
- * Below the smallest normal, adding and subtracting this number rounds to multiples of the smallest subnormal, exactly
- * in float64.
+ * If this number is added to a value below the smallest normal in float64 and then subtracted, the value is rounded to a
+ * multiple of the smallest subnormal.
  */
 const SUBNORMAL_MAGIC = 1.5 * 2 ** 52 * HALF_FORMATS.float16.smallestSubnormal;
 /** The bits of 2 ** -14 and of 65536 as float32. */

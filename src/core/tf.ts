@@ -1,7 +1,7 @@
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
 /**
- * TensorFlow.js as this package and its cells use it: the core, the layers, the plain JavaScript backend. The package
- * `@tensorflow/tfjs` adds a reader of files (`tf.data`), graph models and WebGL, which nothing here needs, and is four times as large.
+ * TensorFlow.js for this package and its cells: the core, the layers and the plain JavaScript backend. The package
+ * `@tensorflow/tfjs` also has `tf.data`, graph models and WebGL, which are not needed here; it is four times as large.
  */
 import { version_cpu } from '@tensorflow/tfjs-backend-cpu';
 import { version_core } from '@tensorflow/tfjs-core';
@@ -12,7 +12,7 @@ export * from '@tensorflow/tfjs-backend-cpu';
 export * from '@tensorflow/tfjs-core';
 export * from '@tensorflow/tfjs-layers';
 
-/** The versions of the parts. */
+/** The versions of TensorFlow.js's packages. */
 export const version = {
   tfjs: version_core,
   'tfjs-core': version_core,

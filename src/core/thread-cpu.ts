@@ -1,6 +1,6 @@
 import type { Seconds } from './units';
 
-/** CPU time of the calling thread; it does not advance while the thread waits, for whatever reason. */
+/** Returns the CPU time of the calling thread, which does not advance while the thread waits. */
 export type ThreadCpuClock = () => Seconds;
 
 /** CLOCK_THREAD_CPUTIME_ID. Source: Linux, uapi/linux/time.h; macOS, sys/_types/_clock_id.h. */
@@ -11,14 +11,14 @@ const LIBRARIES: Readonly<Partial<Record<NodeJS.Platform, readonly string[]>>> =
 };
 
 /**
- * The clock of this thread's CPU time (a read takes about a microsecond); undefined if the system or koffi has none.
- * Time that passes on the host's clock but not on this clock was spent waiting: for an event, or for a core.
+ * Returns a clock of this thread's CPU time (a read takes about a microsecond), or undefined if the system or koffi has none.
+ * If the machine's clock advances but this clock does not, the thread waits: for an event, or for a core.
  */
 export function openThreadCpuClock(): ThreadCpuClock | undefined {
   const id = CLOCK_ID[process.platform];
   for (const name of LIBRARIES[process.platform] ?? []) {
     try {
-      // Loaded on first use; koffi's declarations describe the result of require.
+      // koffi is loaded on first use; koffi's declarations describe the result of require.
       const koffi = require('koffi') as typeof import('koffi');
       const read = koffi.load(name).func('int clock_gettime(int, void*)');
       const spec = Buffer.alloc(16);
@@ -28,7 +28,7 @@ export function openThreadCpuClock(): ThreadCpuClock | undefined {
         return Number(spec.readBigInt64LE(0)) + Number(spec.readBigInt64LE(8)) / 1e9;
       };
     } catch {
-      // Tries the next library; without any, waits for a core are not recognised.
+      // The next library is tried; if none works, waits for a core are not recognised.
     }
   }
   return undefined;

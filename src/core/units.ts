@@ -1,20 +1,20 @@
 /** A number of bytes. */
 export type Bytes = number;
 
-/** A time or a duration in seconds. Times are monotonic and shared by all processes of one host. */
+/** A time or a duration in seconds. Times are on a monotonic clock that all processes of a machine share. */
 export type Seconds = number;
 
 const originSeconds = Math.min(...Array.from({ length: 5 }, readOrigin));
 
 /**
- * The first call is half a millisecond late (both clocks are set up on first use), so this takes the least of several.
+ * Reads the origin of performance.now. The first read is half a millisecond too late, so the least of several reads is used.
  */
 function readOrigin(): Seconds {
   const since = performance.now();
   return Number(process.hrtime.bigint()) / 1e9 - since / 1e3;
 }
 
-/** The host's monotonic clock: comparable between processes of one host, not with the time of day. */
+/** Returns the time of the machine's monotonic clock: comparable between its processes, but not a time of day. */
 export function now(): Seconds {
   return originSeconds + performance.now() / 1e3;
 }

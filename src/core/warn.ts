@@ -1,15 +1,15 @@
 /**
- * Takes a warning: the given setting, why it has no effect or does something else, and what to do. A sentence, without
+ * Reports a warning: which setting has no effect or another effect, why, and what to do. The message is a sentence without
  * a newline at its end.
  */
 export type Warn = (message: string) => void;
 
-/** Passes on each message once, even if it comes at every step. */
+/** Returns a function that reports each message only once, even if it comes at every step. */
 export function warnOnce(warn: Warn): Warn {
-  const told = new Set<string>();
+  const reported = new Set<string>();
   return (message) => {
-    if (told.has(message)) return;
-    told.add(message);
+    if (reported.has(message)) return;
+    reported.add(message);
     warn(message);
   };
 }

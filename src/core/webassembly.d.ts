@@ -1,4 +1,4 @@
-// The parts of the WebAssembly API that shardlab uses; TypeScript has them only in the browser's library.
+// The parts of the WebAssembly API that shardlab uses. TypeScript declares them only in its library for browsers.
 declare namespace WebAssembly {
   interface MemoryDescriptor {
     readonly initial: number;

@@ -8,10 +8,10 @@ import type { PieceList, ProcessGroup } from './types';
 const BENCH_OPS = ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const;
 export type BenchOp = (typeof BENCH_OPS)[number];
 
-/** Sizes of the whole tensor; for allGather, of each rank's result. */
+/** Sizes of the whole tensor in bytes. For allGather the whole tensor is the result. */
 export const BENCH_SIZES: readonly Bytes[] = [4096, 65_536, 1 << 20, 16 << 20, 64 << 20];
 
-/** Number of runs timed together, so that small ones are longer than the clock's resolution. */
+/** Number of runs that are timed together: one run of a small size is too short for the clock's resolution. */
 const REPEATS: Readonly<Record<Bytes, number>> = { 4096: 100, 65536: 50, [1 << 20]: 20, [16 << 20]: 4 };
 const NUM_SAMPLES = 5;
 const TAG: Tag = { cause: 'comm', module: '' };
@@ -21,19 +21,19 @@ export interface BenchRow {
   readonly bytes: Bytes;
   /** Median time of one collective. */
   readonly seconds: Seconds;
-  /** Bus bandwidth: algorithm-independent, comparable between worlds. Source: nccl-tests, PERFORMANCE.md. */
+  /** Bus bandwidth, which can be compared between worlds of different sizes. Source: nccl-tests, PERFORMANCE.md. */
   readonly bytesPerSecond: number;
 }
 
 /**
- * Bytes divided by time, scaled by the share that each link must carry: 2(N-1)/N for allReduce, (N-1)/N for the others.
+ * Returns bytes / seconds, times the share of the bytes that each link carries: 2(N-1)/N for allReduce, else (N-1)/N.
  */
 export function busBandwidth(op: BenchOp, bytes: Bytes, seconds: Seconds, world: number): number {
   const factor = ((op === 'allReduce' ? 2 : 1) * (world - 1)) / world;
   return (bytes / seconds) * factor;
 }
 
-/** How long one of these collectives takes on a link, by the model of the shaped link. */
+/** Returns how long a collective takes on a shaped link, by the link's model. */
 export function modelSeconds(link: Link, op: BenchOp, bytes: Bytes, world: number): Seconds {
   const length = bytes / 4;
   const lists = listsOf(op, length, Math.floor(length / world), world);
@@ -56,7 +56,7 @@ function listsOf(op: BenchOp, length: number, part: number, world: number) {
   }
 }
 
-/** Times collectives of float32 sums; all ranks of the group call it together. */
+/** Measures float32 collectives; all ranks of the group must call it together. */
 export function benchCollectives(
   group: ProcessGroup,
   engine: Engine,

@@ -7,14 +7,14 @@ import type { Block, BlockList, ValueDType } from '../transport/call';
 import { VALUE_BYTES } from '../transport/call';
 import type { PieceList } from './types';
 
-/** The whole tensor as one block. */
+/** Returns the whole tensor as one piece. */
 export function wholeTensor(tensor: tf.Tensor): PieceList {
   return [{ tensor, offset: 0, length: tensor.size }];
 }
 
 /**
- * Pieces with their storage; each tensor's storage is looked up once. Throws: SHAPE if a piece reaches beyond its
- * tensor.
+ * Returns the blocks of memory of pieces. Throws: SHAPE if a piece ends outside of its tensor, or if its tensor was
+ * disposed.
  */
 export function resolve(engine: Engine, pieces: PieceList): BlockList {
   return pieces.map((piece): Block => {
@@ -50,10 +50,10 @@ function checkRange(tensor: tf.Tensor, offset: number, length: number): void {
 
 function checkLength(value: number, what: string): void {
   if (Number.isSafeInteger(value) && value >= 0) return;
-  throw new ShardlabError('SHAPE', `a piece's ${what} must be a whole number from 0, not ${value}`);
+  throw new ShardlabError('SHAPE', `a piece's ${what} must be an integer of at least 0, not ${value}`);
 }
 
-/** The dtype that all pieces have. Throws: SHAPE for mixed dtypes, and for dtypes that collectives do not carry. */
+/** Returns the dtype of all pieces. Throws: SHAPE if dtypes differ, or for a dtype other than float32 and int32. */
 export function commonDType(lists: readonly PieceList[]): ValueDType {
   let common: ValueDType | undefined;
   for (const list of lists) {
@@ -78,7 +78,7 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
   return common ?? 'float32';
 }
 
-/** Copies within this process, for groups of one: padding becomes zeros in the output and is dropped from the input. */
+/** Copies blocks within this process: padding of the input becomes zeros; what padding of the output receives is dropped. */
 export function copyBlocks(from: BlockList, to: BlockList): void {
   let [source, target] = [0, 0];
   let [readFrom, writeTo] = [0, 0];
@@ -95,7 +95,7 @@ export function copyBlocks(from: BlockList, to: BlockList): void {
   }
 }
 
-/** Gives the elements the values that they would have had on a wire of this type. */
+/** Rounds the elements in place to the type of a wire. */
 export function roundBlocks(list: BlockList, dtype: HalfDType): void {
   for (const { storage, offset, length } of list) {
     if (storage === undefined) continue;

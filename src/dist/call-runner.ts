@@ -9,20 +9,20 @@ import { type GroupContext, settleEnded } from './group-context';
 import type { Work } from './types';
 import { type CallTensors, FinishedWork, hold, PostedWork } from './work';
 
-/** Time on the engine's clock, and on the main thread's CPU clock if there is one. */
+/** Times on the engine's clock and on the main thread's CPU clock. */
 interface Moment {
   readonly at: Seconds;
   readonly cpu: Seconds;
 }
 
 /**
- * Runs a group's calls: blocking, posted, or at once in a group of one; reports to the status board and the observer.
+ * Runs a group's calls: on the main thread (blocking), on the comm thread (posted), or locally in a group of one rank.
  */
 export class CallRunner {
   readonly #context: GroupContext;
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
-  /** Posted sends and recvs by direction; a blocking one waits for them. */
+  /** The last posted send or recv of each direction; a blocking call of the same direction first waits for it. */
   readonly #directions = new Map<string, PostedWork<unknown>>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
@@ -31,7 +31,7 @@ export class CallRunner {
     this.#plane = plane;
   }
 
-  /** Starts a call; its work gives `value`. */
+  /** Starts a call and returns its work; the work's result is `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     settleEnded(this.#context);
     if (this.#plane === undefined) return this.#runAlone(call, value);
@@ -40,7 +40,7 @@ export class CallRunner {
       : this.#runBlocking(this.#plane, call, value);
   }
 
-  /** Runs an internal call of the group, which is reported only to the status board. */
+  /** Runs an internal call of the group; it is reported to the status board, but not to the observer. */
   runInternal(call: Call): CallResult {
     if (this.#plane === undefined) {
       const at = this.#now();
@@ -84,7 +84,7 @@ export class CallRunner {
   }
 
   /**
-   * A group of one has no wire, but its results are rounded as on a wire, so they do not depend on the number of ranks.
+   * Runs a call in a group of one rank. It rounds results to the wire's type, so that one rank rounds as many ranks do.
    */
   #runAlone<T>(call: Call, value: T): Work<T> {
     const posted = this.#moment();
@@ -150,8 +150,8 @@ function directionOf(header: CallHeader): string {
 }
 
 /**
- * Bytes that a rank of a group receives from the others, counted by the ring algorithm at the wire's dtype. allReduce
- * is a reduce-scatter of parts that differ by at most one element, then an all-gather of the parts.
+ * Returns the bytes that a rank of a group receives from the others by the ring algorithm, at the wire's dtype. allReduce
+ * is a reduce-scatter of parts whose lengths differ by at most one element, then an all-gather of the parts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
  */
 function wireBytes(call: Call, rank: number, size: number): Bytes {

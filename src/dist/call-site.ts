@@ -1,29 +1,29 @@
 import { join, sep } from 'node:path';
 import type { CallSite } from '../transport/call';
 
-/** A place in a cell; both count from 1. */
+/** A place in a cell; lines and columns are counted from 1. */
 export interface Place {
   readonly line: number;
   readonly column: number;
 }
 
-/** Maps a place in compiled code to the place in the cell as written. */
+/** Maps a place in compiled code to the place in the cell's source. */
 export type ToWritten = (cell: string, compiled: Place) => Place;
 
 const CELL = /^In\[(\d+)\]/;
 const OWN_CODE = join(__dirname, '..') + sep;
 /**
- * Number of searched stack frames, so that a collective deep in a model still names the cell. Ranks store the same
- * number in every error.
+ * Number of stack frames that are searched: enough to find the cell from a collective deep in a model. Ranks store the
+ * same number of frames in every error.
  */
 const NUM_FRAMES = 60;
 
-/** The call site of a collective without a place worth naming. */
+/** The call site of a collective that no user code called. */
 export const NO_SITE: CallSite = { cell: undefined, line: undefined, text: '' };
 
 /**
- * The notebook cell and line that led here, or else the nearest file outside shardlab. It takes 7 to 25 µs, depending
- * on the stack's depth, so give NO_SITE to collectives that no cell can have called.
+ * Returns the notebook cell and line of the current call or, outside of cells, the nearest file that is not shardlab's. A
+ * call takes 7 to 25 µs, depending on the stack's depth, so use NO_SITE for collectives that no cell can call.
  */
 export function findCallSite(toWritten: ToWritten = (_, compiled) => compiled): CallSite {
   const sites = frames();
@@ -55,9 +55,9 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
 }
 
 /**
- * The stack's frames as objects, through V8's hook, which is restored at once. An interrupt may end this function
- * without its `finally`, and then the hook remains; it must do no harm. So the hook formats all other errors as the
- * previous hook does, and the limit is only raised.
+ * Returns the stack's frames as objects. It replaces V8's hook for stacks and restores it at once. An interrupt may end this
+ * function without `finally`; then the hook remains and must do no harm. So the hook formats all other errors as the
+ * previous hook does, and the limit is never lowered.
  */
 function frames(): readonly NodeJS.CallSite[] {
   const { prepareStackTrace: previous, stackTraceLimit } = Error;
@@ -70,13 +70,13 @@ function frames(): readonly NodeJS.CallSite[] {
     // V8 returns the result of prepareStackTrace: the frames.
     return (holder.stack ?? []) as unknown as readonly NodeJS.CallSite[];
   } finally {
-    // Deleting the property instead would make every later access to Error slow; V8 takes undefined for absent.
+    // The property is not deleted, because this would make every later access to Error slow. For V8, undefined means no hook.
     Reflect.set(Error, 'prepareStackTrace', previous);
     Error.stackTraceLimit = stackTraceLimit;
   }
 }
 
-/** As V8 formats a stack without a hook. */
+/** Formats a stack as V8 does without a hook. */
 function plainStack(error: Error, sites: readonly NodeJS.CallSite[]): string {
   return [String(error), ...sites.map((site) => `    at ${String(site)}`)].join('\n');
 }

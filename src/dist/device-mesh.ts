@@ -10,22 +10,22 @@ export interface DeviceMesh {
   readonly group: ProcessGroup;
   /** This rank's coordinate along each axis. */
   readonly coordinate: readonly number[];
-  /** The ranks that share this rank's coordinates on all other axes. Throws: MESH for an unknown axis. */
+  /** Returns the group of this rank's row along `axis`: all other coordinates are equal. Throws: MESH for an unknown axis. */
   get(axis: string): ProcessGroup;
-  /** Ranks along an axis. Throws: MESH. */
+  /** Returns the number of ranks along an axis. Throws: MESH for an unknown axis. */
   sizeOf(axis: string): number;
 }
 
-/** Coordinates → rank index in the mesh's group. Throws: MESH if they are outside of the mesh. */
+/** Returns the rank index (in the mesh's group) at coordinates. Throws: MESH if the coordinates are outside of the mesh. */
 export function rankAt(shape: readonly number[], coordinate: readonly number[]): number {
   const inside =
     coordinate.length === shape.length &&
-    coordinate.every((place, axis) => Number.isInteger(place) && place >= 0 && place < (shape[axis] ?? 0));
+    coordinate.every((index, axis) => Number.isInteger(index) && index >= 0 && index < (shape[axis] ?? 0));
   if (!inside) throw new ShardlabError('MESH', `[${coordinate}] is outside of a mesh of shape [${shape}]`);
   return shape.reduce((rank, length, axis) => rank * length + (coordinate[axis] ?? 0), 0);
 }
 
-/** Rank index in the mesh's group → coordinates. Throws: MESH if it is outside of the mesh. */
+/** Returns the coordinates of a rank index in the mesh's group. Throws: MESH if the index is outside of the mesh. */
 export function coordinateOf(shape: readonly number[], rank: number): number[] {
   const total = sizeOfShape(shape);
   if (!Number.isInteger(rank) || rank < 0 || rank >= total) {
@@ -43,12 +43,12 @@ export function coordinateOf(shape: readonly number[], rank: number): number[] {
     .reverse();
 }
 
-/** The most ranks in a row's name. */
+/** Number of ranks up to which a row's name lists them all. */
 const NAMED_RANKS = 8;
 
 /**
- * Arranges a group's ranks and makes a group for every row along every axis. All ranks must call it alike.
- * Throws: MESH if sizes and ranks do not match.
+ * Arranges a group's ranks as a mesh and makes a group for every row along every axis. All ranks must call it with the same
+ * arguments. Throws: MESH if the product of the sizes is not the number of ranks.
  */
 export function initDeviceMesh(
   group: ProcessGroup,
@@ -78,7 +78,7 @@ export function initDeviceMesh(
   return mesh;
 }
 
-/** Makes the groups of all rows along an axis, in the same order on all ranks; returns this rank's. */
+/** Makes the groups of all rows along an axis, in the same order on all ranks; returns the group of this rank's row. */
 function makeRows(
   group: ProcessGroup,
   shape: readonly number[],
@@ -101,9 +101,9 @@ function makeRows(
   return own;
 }
 
-/** Each row along an axis has its own name, so that a hang report can say in which row a rank waits: 'dp[1,3]'. */
+/** Returns the name of a row along an axis: 'dp[1,3]'. By this name a hang report says in which row a rank waits. */
 function rowName(axis: string, members: readonly number[], group: ProcessGroup): string {
-  const ranks = members.map((place) => group.ranks[place] ?? place);
+  const ranks = members.map((index) => group.ranks[index] ?? index);
   // Rows are evenly spaced in their group, so the first two ranks and the last identify a row.
   const shown = ranks.length <= NAMED_RANKS ? ranks.join(',') : `${ranks[0]},${ranks[1]}…${ranks.at(-1)}`;
   return `${axis}[${shown}]`;
@@ -128,7 +128,7 @@ function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: re
     const size = shape[axisNames.indexOf(wrong)];
     throw new ShardlabError(
       'MESH',
-      `axis ${wrong} has size ${size}, but must have a whole number of ranks from 1`,
+      `axis ${wrong} has size ${size}, but must have an integer size of at least 1`,
     );
   }
   const total = sizeOfShape(shape);

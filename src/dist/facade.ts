@@ -7,9 +7,9 @@ import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from 
 import type { World } from './world';
 
 export interface DistOptions {
-  /** Default: all ranks. */
+  /** The group that runs the collective. Default: all ranks. */
   readonly group?: ProcessGroup | undefined;
-  /** true returns at once with a Work. Default false. */
+  /** true: the call returns a Work at once. Default false. */
   readonly asyncOp?: boolean;
 }
 
@@ -17,53 +17,53 @@ export interface DistReduceOptions extends DistOptions {
   readonly op?: ReduceOp;
 }
 
-/** The result of a call, or with asyncOp a Work that returns it. */
+/** A call's result; with asyncOp, a Work whose `wait` returns it. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
 
 /**
- * Collectives for cells, with torch.distributed's semantics: in place as in torch, global ranks in `src` and `dst`,
- * blocking unless `asyncOp`. Source: torch.distributed.
+ * Collectives for cells, with the semantics of torch.distributed: the same collectives work in place, `src` and `dst` are
+ * global ranks, and calls block unless `asyncOp` is true. Source: torch.distributed.
  */
 export interface Dist {
   readonly ReduceOp: { readonly SUM: 'sum'; readonly AVG: 'avg'; readonly MAX: 'max' };
   getRank(group?: ProcessGroup): number;
   getWorldSize(group?: ProcessGroup): number;
-  /** A group of global ranks; every rank of the world must call it, in the same order. null on ranks outside. */
+  /** Makes a group of global ranks; every rank of the world must call it, in the same order. Returns null on other ranks. */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
-  /** In place. */
+  /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce<O extends DistReduceOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
-  /** Every rank's tensor, in rank order; shapes must be equal. */
+  /** Returns every rank's tensor, in rank order; shapes must be equal. */
   allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[], O>;
-  /** Every rank's tensor, concatenated along axis 0. */
+  /** Returns every rank's tensor, concatenated along axis 0. */
   allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
-  /** Reduces list[r] onto rank r; a single tensor is split along axis 0. */
+  /** Reduces x[r] of all ranks onto rank r; a single tensor is split along axis 0. Returns this rank's part. */
   reduceScatter<O extends DistReduceOptions>(
     x: tf.Tensor | readonly tf.Tensor[],
     options?: O,
   ): Outcome<tf.Tensor, O>;
-  /** Part r along axis 0 goes to rank r. */
+  /** Sends part r of the tensor (along axis 0) to rank r; returns the received parts in rank order. */
   allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
-  /** In place, from global rank `src`. */
+  /** Copies the tensor of global rank `src` to all ranks, in place. */
   broadcast<O extends DistOptions & { readonly src: number }>(
     x: tf.Tensor,
     options: O,
   ): Outcome<tf.Tensor, O>;
   send<O extends DistOptions & { readonly dst: number }>(x: tf.Tensor, options: O): Outcome<void, O>;
-  /** In place, from global rank `src`. */
+  /** Receives from global rank `src` into `x`, in place. */
   recv<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
   barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
 }
 
 const REDUCE_OP = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
 
-/** The collectives of a world for cells. */
+/** Returns a world's collectives for cells. */
 export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
   const run = <T, O extends DistOptions>(
     options: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
   ): Outcome<T, O> => {
     const work = start(options?.group ?? world.group, { async: options?.asyncOp ?? false });
-    // The conditional type follows asyncOp, which is tested here.
+    // TypeScript does not see that this test of asyncOp decides the type.
     return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
   };
   return {
@@ -91,7 +91,7 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
   };
 }
 
-/** Cells may pass values that no type checker saw. Throws: CONFIG for another operation. */
+/** Returns the checked operation: cells are JavaScript, so it may be any value. Throws: CONFIG for an unknown operation. */
 function opOf(options: DistReduceOptions | undefined): ReduceOp | undefined {
   const op = options?.op;
   if (op === undefined || Object.values<string>(REDUCE_OP).includes(op)) return op;
@@ -145,7 +145,7 @@ function scatterList(
   });
 }
 
-/** Starts a collective into tensors that were made for it; disposes them if it is refused or fails at once. */
+/** Starts a collective and disposes `made`, the tensors for its results, if the collective is refused or fails at once. */
 function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): Work<T> {
   try {
     return start();
@@ -155,7 +155,7 @@ function disposingOnError<T>(made: readonly tf.Tensor[], start: () => Work<T>): 
   }
 }
 
-/** The same work, with a result. */
+/** Returns a work that waits for `work` and then returns `value`. */
 function giving<T>(work: Work<void>, value: T): Work<T> {
   return {
     get done() {
@@ -168,7 +168,7 @@ function giving<T>(work: Work<void>, value: T): Work<T> {
   };
 }
 
-/** Throws nothing here: the collective refuses dtypes that it does not carry. */
+/** Returns the dtype for a result tensor; the collective itself refuses dtypes other than float32 and int32. */
 function dtypeOf(x: tf.Tensor): DType {
   return x.dtype === 'int32' ? 'int32' : 'float32';
 }

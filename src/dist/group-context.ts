@@ -5,18 +5,18 @@ import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';
 
-/** What all groups of a rank share. */
+/** Objects and state that all groups of a rank share. */
 export interface GroupContext {
   readonly engine: Engine;
   readonly observer: Observer;
   readonly status: StatusWriter;
   readonly world: number;
-  /** undefined in a world of one, where nothing travels. */
+  /** The plane; undefined in a world of one rank. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
-  /** Called with every group that is made: its name and its ranks. */
+  /** Called with the name and ranks of every new group. */
   readonly groupMade?: ((name: string, ranks: readonly number[]) => void) | undefined;
-  /** The number of groups made with a name and ranks. */
+  /** The number of groups that were made so far, by their name and ranks. */
   readonly numGroups: Map<string, number>;
   /** Asynchronous work that no caller has awaited yet. */
   readonly pending: Set<{ readonly done: boolean; settle(): void }>;
@@ -24,7 +24,7 @@ export interface GroupContext {
   readonly cpu: ThreadCpuClock | undefined;
 }
 
-/** Settles work that has ended meanwhile, so that its tensors are released and its events are reported. */
+/** Settles works whose collectives have ended: releases their tensors and reports their events. */
 export function settleEnded({ pending }: GroupContext): void {
   for (const work of pending) if (work.done) work.settle();
 }

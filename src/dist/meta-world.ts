@@ -8,23 +8,23 @@ import type { GroupContext } from './group-context';
 import { createGroup } from './process-group';
 import type { ProcessGroup } from './types';
 
-/** The rank that a dry run represents, and its world. */
+/** Options of a dry run's world. */
 export interface MetaWorldOptions {
   readonly rank: number;
   readonly world: number;
   readonly engine: MetaEngine;
   readonly observer: Observer;
-  /** Default: collectives take no time. */
+  /** Times of collectives. Default: collectives take no time. */
   readonly costs?: CollectiveCosts | undefined;
 }
 
 /**
- * All ranks of a world of any size: this process is one of them, and the others are imagined. As elsewhere, a world of
- * one has no plane. Throws: CONFIG for a rank or world out of range.
+ * Returns the group of all ranks of a world of any size. This process represents one rank; the other ranks do not exist. A
+ * world of one rank has no plane. Throws: CONFIG if rank or world is out of range.
  */
 export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorldOptions): ProcessGroup {
   if (!Number.isInteger(world) || world < 1) {
-    throw new ConfigError(`a dry run's world is ${world}; give a whole number of at least 1`);
+    throw new ConfigError(`a dry run's world is ${world}; give an integer of at least 1`);
   }
   if (!Number.isInteger(rank) || rank < 0 || rank >= world) {
     throw new ConfigError(`rank ${rank} is not in a dry run's world of ${world} (0 to ${world - 1})`);

@@ -8,7 +8,7 @@ import { commonDType, resolve, wholeTensor } from './blocks';
 import { CallRunner } from './call-runner';
 import type { GroupContext } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
-import { checkOneListEach, checkOwnPart, checkPlace, checkSubgroup, rowsPerRank, wireOf } from './validation';
+import { checkOneListEach, checkOwnPart, checkRankIndex, checkSubgroup, rowsPerRank, wireOf } from './validation';
 
 interface CallParts {
   readonly op: CallOp;
@@ -20,7 +20,7 @@ interface CallParts {
   readonly signature?: number;
 }
 
-/** Makes the group of these ranks over a plane; without a plane, a group of this rank alone, which does not communicate. */
+/** Makes a group of ranks that communicate over a plane. Without a plane, the group contains only this rank. */
 export function createGroup(
   context: GroupContext,
   identity: GroupIdentity,
@@ -95,7 +95,7 @@ class Group implements ProcessGroup {
     return this.#start({ op: 'allToAll', inputs, outputs }, options, undefined);
   }
 
-  /** First gathers the ranks' row counts, so that these may differ. That blocks, even if the all-gather is asynchronous. */
+  /** First exchanges row counts, because these may differ. The exchange blocks, even if the all-gather is asynchronous. */
   allGather(tensor: tf.Tensor, options: CollectiveOptions = {}): Work<tf.Tensor> {
     const [rows = 1, ...rest] = tensor.shape;
     const row = rest.reduce((product, length) => product * length, 1);
@@ -133,19 +133,19 @@ class Group implements ProcessGroup {
   }
 
   broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkPlace(this.#identity, 'broadcast', 'source', source);
+    checkRankIndex(this.#identity, 'broadcast', 'source', source);
     const whole = [wholeTensor(tensor)];
     return this.#start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
   }
 
   send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
-    checkPlace(this.#identity, 'send', 'destination', destination, true);
+    checkRankIndex(this.#identity, 'send', 'destination', destination, true);
     const inputs = [wholeTensor(tensor)];
     return this.#start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
   }
 
   recv(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkPlace(this.#identity, 'recv', 'source', source, true);
+    checkRankIndex(this.#identity, 'recv', 'source', source, true);
     const outputs = [wholeTensor(tensor)];
     return this.#start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
   }
@@ -164,17 +164,17 @@ class Group implements ProcessGroup {
     const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
     const rank = ranks.indexOf(this.rank);
     if (rank < 0) return null;
-    const title = this.#distinct(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
+    const title = this.#uniqueName(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
     const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
     return createGroup(this.#context, identity, plane);
   }
 
   /**
-   * Numbers groups of the same name and ranks, so that each has its own name. Members agree on the number, because all
-   * make groups in the same order.
+   * Returns a group's name with a number if an earlier group has the same name and ranks. All members use the same number,
+   * because all make groups in the same order.
    */
-  #distinct(title: string, ranks: readonly number[]): string {
+  #uniqueName(title: string, ranks: readonly number[]): string {
     const { numGroups } = this.#context;
     const key = `${title} of ${ranks.join(',')}`;
     const count = (numGroups.get(key) ?? 0) + 1;
@@ -182,7 +182,7 @@ class Group implements ProcessGroup {
     return count === 1 ? title : `${title} #${count}`;
   }
 
-  /** Every rank's `value`, in rank order. */
+  /** Returns every rank's `value`, in rank order. */
   #exchange(
     value: number,
     tensor: tf.Tensor,
@@ -195,7 +195,7 @@ class Group implements ProcessGroup {
     return this.#runner.runInternal({ header, inputs: [], outputs: [] }).values;
   }
 
-  /** As `#start`, with a result tensor that was made for this call; disposes it if the call is refused or fails. */
+  /** Does the same as `#start`, but disposes `result` (a tensor made for this call) if the call is refused or fails. */
   #startInto(parts: CallParts, options: CollectiveOptions, result: tf.Tensor): Work<tf.Tensor> {
     try {
       return this.#start(parts, options, result, result);
@@ -218,7 +218,7 @@ class Group implements ProcessGroup {
 
   #header(parts: CallParts, options: CollectiveOptions, dtype: ValueDType, count: number): CallHeader {
     const { op, reduction, peer = -1, value = options.note ?? 0, signature = 0 } = parts;
-    // The type is checked first, because a refused call must not take a number.
+    // The type is checked first, because a refused call must not get a number.
     const wireDType = wireOf(this.#identity, op, dtype, options.wireDType);
     const epoch = this.#enterEpoch();
     return {
@@ -240,7 +240,7 @@ class Group implements ProcessGroup {
     };
   }
 
-  /** Returns the epoch; in a new one, call numbers restart at 1. */
+  /** Returns the current epoch; call numbers start at 1 in every epoch. */
   #enterEpoch(): number {
     const epoch = this.#context.plane?.epoch ?? 1;
     if (epoch !== this.#epoch) {
@@ -265,7 +265,7 @@ class Group implements ProcessGroup {
   }
 }
 
-/** The number of elements that this rank contributes, as in CollectiveEvent. */
+/** Returns `count` of a call's CollectiveEvent. */
 function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
   const lists = op === 'recv' ? outputs : inputs;
   return lists.reduce((sum, list) => sum + totalLength(list), 0);

@@ -2,35 +2,35 @@ import type { WireDType } from '../core/dtypes';
 import type { CommCause } from '../core/events';
 import type * as tf from '../core/tf';
 
-/** How a reduction combines the ranks' values. */
+/** The operation by which a reduction combines the ranks' values. */
 export type ReduceOp = 'sum' | 'avg' | 'max';
 
 /**
- * A started operation. `wait` blocks the main thread until it is done and returns its result; a second `wait`
- * returns the same result. Throws: COLLECTIVE_MISMATCH, RANK_DIED, INTERRUPTED, ABORTED.
+ * A collective that was started. `wait` blocks the main thread until the collective is done and returns its result; a second
+ * `wait` returns the same result. `wait` throws: COLLECTIVE_MISMATCH, RANK_DIED, INTERRUPTED, ABORTED.
  */
 export interface Work<T> {
   readonly done: boolean;
-  /** After `wait`: whether all ranks gave the same `note`. Omitted by work that combines other work. */
+  /** Whether all ranks passed the same `note`; valid after `wait`. Omitted by a work that combines several works. */
   readonly agrees?: boolean;
   wait(): T;
 }
 
-/** Some elements of a tensor's storage, or elements that exist only on the wire (padding: zeros out, dropped in). */
+/** Consecutive elements of a tensor, or padding: elements that are sent as zeros and dropped when they are received. */
 export type Piece =
   | { readonly tensor: tf.Tensor; readonly offset: number; readonly length: number }
   | { readonly padding: number };
 
-/** One participant's share of a collective: pieces in wire order. */
+/** The pieces that a rank sends or receives as one buffer, in the order in which they are sent over the wire. */
 export type PieceList = readonly Piece[];
 
-/** What every collective takes. */
+/** Options of every collective. */
 export interface CollectiveOptions {
-  /** true: runs beside the main thread; false: the call returns when it is done. Default false. */
+  /** true: the collective runs on the comm thread; false: the call returns when the collective is done. Default false. */
   readonly async?: boolean;
-  /** Type of values on the wire; default: the tensor's type. */
+  /** Type of the values on the wire. Default: the tensor's type. */
   readonly wireDType?: WireDType;
-  /** For ledgers and messages. Default 'user', ''. */
+  /** Cause and module in ledgers and messages. Default: cause 'user', module ''. */
   readonly cause?: CommCause;
   readonly module?: string;
   /** An int32 that ranks compare together with the fingerprint, at no extra cost. Default 0. */
@@ -38,8 +38,8 @@ export interface CollectiveOptions {
 }
 
 /**
- * Ranks that communicate. All of them must call collectives in the same order; a mismatch is an error on all ranks that
- * shows both call sites. Sums run in rank order, so results do not depend on timing.
+ * Ranks that communicate. All ranks of a group must call its collectives in the same order; a mismatch is an error on all
+ * ranks, and the error shows both call sites. Sums are computed in rank order, so results do not depend on timing.
  */
 export interface ProcessGroup {
   readonly name: string;
@@ -49,13 +49,13 @@ export interface ProcessGroup {
   readonly rank: number;
   readonly size: number;
 
-  /** In place: every rank ends with the reduction. */
+  /** Reduces all ranks' tensors; every rank gets the result in place. */
   allReduce(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** In place over pieces of equal total length on all ranks. */
+  /** Reduces pieces in place; their total length must be equal on all ranks. */
   allReducePieces(pieces: PieceList, op?: ReduceOp, options?: CollectiveOptions): Work<void>;
   /**
-   * inputs[r] is this rank's contribution to rank r's share; `output` receives the reduction of this rank's share.
-   * Shares may differ in length (uneven).
+   * Reduces inputs[r] of all ranks onto rank r; `output` receives this rank's result. Lengths may differ between ranks r
+   * (uneven).
    */
   reduceScatterPieces(
     inputs: readonly PieceList[],
@@ -64,7 +64,7 @@ export interface ProcessGroup {
     options?: CollectiveOptions,
   ): Work<void>;
   /**
-   * outputs[r] receives rank r's `input`. Lengths may differ between ranks (uneven); outputs[r] has rank r's length.
+   * Gathers every rank's `input`: outputs[r] receives rank r's. Lengths may differ between ranks (uneven).
    */
   allGatherPieces(input: PieceList, outputs: readonly PieceList[], options?: CollectiveOptions): Work<void>;
   allToAllPieces(
@@ -73,22 +73,22 @@ export interface ProcessGroup {
     options?: CollectiveOptions,
   ): Work<void>;
 
-  /** Concatenates all ranks' tensors along axis 0: [n, …] → [size * n, …]. Uneven first axes are allowed. */
+  /** Concatenates all ranks' tensors along axis 0: [n, …] → [size * n, …]. n may differ between ranks (uneven). */
   allGather(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** Reduces and keeps this rank's part of axis 0: [size * n, …] → [n, …]. Throws: SHAPE when axis 0 is not divisible. */
+  /** Returns this rank's part of the reduction: [size * n, …] → [n, …]. Throws: SHAPE if axis 0 is not divisible. */
   reduceScatter(tensor: tf.Tensor, op?: ReduceOp, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** Transposes blocks along axis 0: part r of this rank's tensor goes to rank r. */
+  /** Sends part r of this rank's tensor (along axis 0) to rank r; returns the received parts in rank order. */
   allToAll(tensor: tf.Tensor, options?: CollectiveOptions): Work<tf.Tensor>;
-  /** In place: every rank ends with the values of `source` (rank in the group). */
+  /** Copies the tensor of `source` (a rank index in the group) to all ranks, in place. */
   broadcast(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
   send(tensor: tf.Tensor, destination: number, options?: CollectiveOptions): Work<void>;
-  /** In place into `tensor`. */
+  /** Receives into `tensor`, in place. */
   recv(tensor: tf.Tensor, source: number, options?: CollectiveOptions): Work<tf.Tensor>;
   barrier(options?: CollectiveOptions): Work<void>;
 
   /**
-   * A group of some of this group's ranks (rank indices in this group). Every rank of this group must call it, in the
-   * same order. null on other ranks. Throws: MESH for ranks that are not in this group or named twice.
+   * Makes a group of some of this group's ranks (rank indices in this group). Every rank of this group must call it, in the
+   * same order. Returns null on ranks that are not in the subgroup. Throws: MESH for unknown and repeated ranks.
    */
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
 }

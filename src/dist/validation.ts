@@ -5,7 +5,7 @@ import type { CallOp, ValueDType } from '../transport/call';
 import { type GroupIdentity, speaker } from '../transport/mismatch';
 import type { PieceList } from './types';
 
-/** The type on the wire. Throws: SHAPE if values of `dtype` cannot travel as this type. */
+/** Returns the type on the wire: `wanted`, or else `dtype`. Throws: SHAPE if `dtype` cannot be sent as `wanted`. */
 export function wireOf(
   identity: GroupIdentity,
   op: CallOp,
@@ -16,12 +16,12 @@ export function wireOf(
   if (dtype === 'float32' && wanted !== 'int32') return wanted;
   throw new ShardlabError(
     'SHAPE',
-    `${speaker(identity)} ${op} of ${dtype} cannot travel as ${wanted}; ` +
+    `${speaker(identity)} ${op} of ${dtype} cannot be sent as ${wanted}; ` +
       `omit wireDType${dtype === 'float32' ? " or use 'bfloat16' or 'float16'" : ''}`,
   );
 }
 
-/** Throws: SHAPE unless there is one list per rank. */
+/** Checks that there is one list per rank. Throws: SHAPE. */
 export function checkOneListEach(
   identity: GroupIdentity,
   call: string,
@@ -36,14 +36,14 @@ export function checkOneListEach(
   );
 }
 
-/** Throws: SHAPE unless the rank's own part has the length that the other ranks expect. */
+/** Checks that the rank's own part is as long as the rank's entry in the list of all ranks' parts. Throws: SHAPE. */
 export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceList, told: PieceList): void {
   const [length, expected] = [lengthOf(own), lengthOf(told)];
   if (length === expected) return;
   throw new ShardlabError(
     'SHAPE',
-    `${speaker(identity)} ${call} in group ${identity.name}: this rank's own part has ${length} elements, but its place ` +
-      `${identity.rank} in the list of all has ${expected}; make both equal`,
+    `${speaker(identity)} ${call} in group ${identity.name}: this rank's own part has ${length} elements, but entry ` +
+      `${identity.rank} of the list of all ranks' parts has ${expected}; make both equal`,
     { details: { length, expected } },
   );
 }
@@ -52,7 +52,7 @@ function lengthOf(pieces: PieceList): number {
   return pieces.reduce((sum, piece) => sum + ('padding' in piece ? piece.padding : piece.length), 0);
 }
 
-/** Rows of axis 0 per rank. Throws: SHAPE when axis 0 is not divisible. */
+/** Returns the number of rows of axis 0 per rank. Throws: SHAPE if axis 0 is not divisible. */
 export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Tensor): number {
   const size = identity.ranks.length;
   const [rows] = tensor.shape;
@@ -65,13 +65,13 @@ export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Te
   );
 }
 
-/** Throws: CONFIG unless `rank` is a rank index in the group, and not this rank if `other` is set. */
-export function checkPlace(
+/** Checks that `rank` is a rank index in the group and, if `isPeer` is true, that it is not this rank. Throws: CONFIG. */
+export function checkRankIndex(
   identity: GroupIdentity,
   call: string,
   what: string,
   rank: number,
-  other = false,
+  isPeer = false,
 ): void {
   const size = identity.ranks.length;
   if (!Number.isInteger(rank) || rank < 0 || rank >= size) {
@@ -79,14 +79,14 @@ export function checkPlace(
       `${speaker(identity)} ${call} got ${what} ${rank}, but group ${identity.name} has ranks 0 to ${size - 1}`,
     );
   }
-  if (other && rank === identity.rank) {
+  if (isPeer && rank === identity.rank) {
     throw new ConfigError(
       `${speaker(identity)} ${call} got its own rank as ${what}; name another rank of the group`,
     );
   }
 }
 
-/** Throws: MESH for ranks that are not in the group or named twice. */
+/** Checks that all ranks are in the group and that none is named twice. Throws: MESH. */
 export function checkSubgroup(identity: GroupIdentity, ranks: readonly number[]): void {
   const size = identity.ranks.length;
   const outside = ranks.filter((rank) => !Number.isInteger(rank) || rank < 0 || rank >= size);

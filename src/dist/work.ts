@@ -6,7 +6,7 @@ import type { PostedCall } from '../transport/plane';
 import type { GroupContext } from './group-context';
 import type { Work } from './types';
 
-/** A work whose result is already known. */
+/** The work of a call that is already done. */
 export class FinishedWork<T> implements Work<T> {
   readonly done = true;
   readonly agrees: boolean;
@@ -26,7 +26,7 @@ export class FinishedWork<T> implements Work<T> {
 export interface CallTensors {
   /** Tensors whose values the call needs while it runs asynchronously. */
   readonly held: readonly tf.Tensor[];
-  /** The tensor that was made for the result; disposed if the call fails. */
+  /** The tensor that was made for the result; it is disposed if the call fails. */
   readonly made: tf.Tensor | undefined;
 }
 
@@ -41,7 +41,7 @@ export class PostedWork<T> implements Work<T> {
   #settled = false;
   #doesAgree = true;
 
-  /** `report` is called after a success, with the time that the main thread waited. */
+  /** `report` is called if the collective succeeds; `exposed` is the time for which the main thread waited. */
   constructor(
     context: GroupContext,
     { call, posted }: { readonly call: Call; readonly posted: PostedCall },
@@ -66,7 +66,7 @@ export class PostedWork<T> implements Work<T> {
     return this.#doesAgree;
   }
 
-  /** Its text in prints. */
+  /** Returns the text that console.log prints. */
   [inspect.custom](): string {
     return `Work (${this.done ? 'done' : 'pending'}); wait() gives its result`;
   }
@@ -78,7 +78,7 @@ export class PostedWork<T> implements Work<T> {
     return this.#value;
   }
 
-  /** Releases the tensors and reports; blocks if the collective still runs. Never throws; `wait` does. */
+  /** Releases the tensors and reports the result; blocks while the collective runs. It never throws; `wait` does. */
   settle(): void {
     if (this.#settled) return;
     this.#settled = true;
@@ -90,7 +90,7 @@ export class PostedWork<T> implements Work<T> {
       const result = this.#posted.wait();
       this.#report(result, finished ? 0 : engine.clock.now() - from);
     } catch {
-      // The error stays in the posted call; a caller of `wait` gets it.
+      // `wait` throws this error.
       this.#tensors.made?.dispose();
     } finally {
       if (!finished) status.leave();
@@ -101,8 +101,8 @@ export class PostedWork<T> implements Work<T> {
 }
 
 /**
- * A second tensor with the same data, counted by the backend, outside of every tidy scope and gradient tape: disposing
- * or tidying the original is safe while an asynchronous collective still needs the values.
+ * Returns a second tensor that shares the data (the backend counts the reference) and is in no tidy scope or gradient tape.
+ * So the original may be disposed or tidied while an asynchronous collective still needs the values.
  */
 export function hold(tensor: tf.Tensor): tf.Tensor {
   const engine = tf.engine();

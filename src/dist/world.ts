@@ -29,46 +29,46 @@ export type PlaneConfig =
       readonly addresses: readonly string[];
       /** The job's secret, by which ranks recognise each other's messages. */
       readonly token: string;
-      /** Made by createControlBuffer; the courier writes aborts and resets there when the launcher says so. */
+      /** A buffer of createControlBuffer: the courier writes the launcher's aborts and resets into it. */
       readonly control: SharedArrayBuffer;
     };
 
 export interface JoinOptions {
   readonly rank: number;
   readonly world: number;
-  /** Needed for two or more ranks. */
+  /** The plane; required if `world` is 2 or more. */
   readonly plane?: PlaneConfig | undefined;
-  /** Shapes the wire between all ranks; default: as fast as the plane. */
+  /** Bandwidth and latency of the simulated wire between all ranks. Default: the plane is not slowed down. */
   readonly link?: Link | undefined;
   readonly engine: Engine;
   readonly observer: Observer;
-  /** Made by createStatusBoard; the courier reads it. */
+  /** A buffer of createStatusBoard; the courier reads it. */
   readonly statusBoard?: SharedArrayBuffer;
-  /** Gives the call site of a collective; default: from the stack. */
+  /** Returns the call site of a collective. Default: the call site is read from the stack. */
   readonly callSite?: () => CallSite;
   /**
-   * Called with every group that is made: its name and its ranks. A rank's courier cannot look into the main thread: it must
-   * know beforehand which ranks belong to a name, to say who waits for whom.
+   * Called with the name and ranks of every new group. A rank's courier cannot read the main thread's objects, so it must
+   * know the ranks of each group in advance to report which rank waits for which.
    */
   readonly groupMade?: (name: string, ranks: readonly number[]) => void;
 }
 
-/** A rank among all ranks of its job. */
+/** All ranks of a job, as one rank of them sees them. */
 export interface World {
   readonly rank: number;
   readonly size: number;
   readonly group: ProcessGroup;
   readonly plane: Plane['kind'] | 'none';
-  /** Settles asynchronous work that has ended, then ends the comm thread. */
+  /** Settles finished asynchronous work, then ends the comm thread. */
   close(): Promise<void>;
 }
 
 /**
- * Joins the world of a job. All ranks must join.
- * Throws: CONFIG for a rank or world out of range, TRANSPORT if the plane does not work here.
+ * Makes this process a rank of a job's world. All ranks must call it.
+ * Throws: CONFIG if rank or world is out of range, TRANSPORT if the plane does not work on this machine.
  */
 export async function joinWorld(options: JoinOptions): Promise<World> {
-  checkPlaceInWorld(options);
+  checkRankAndWorld(options);
   const { rank, world, engine, observer, callSite = findCallSite } = options;
   const board = options.statusBoard ?? createStatusBoard();
   const plane = await openPlane(options, board);
@@ -122,7 +122,7 @@ function checkAddresses(engine: Engine): void {
   );
 }
 
-function checkPlaceInWorld({ rank, world, plane }: JoinOptions): void {
+function checkRankAndWorld({ rank, world, plane }: JoinOptions): void {
   if (!Number.isInteger(world) || world < 1 || world > MAX_RANKS) {
     throw new ConfigError(`a world has 1 to ${MAX_RANKS} ranks, not ${world}`, { world });
   }
@@ -130,6 +130,6 @@ function checkPlaceInWorld({ rank, world, plane }: JoinOptions): void {
     throw new ConfigError(`rank ${rank} is not in a world of ${world} (0 to ${world - 1})`, { rank, world });
   }
   if (plane?.kind === 'zeromq' && plane.addresses.length !== world) {
-    throw new ConfigError(`${plane.addresses.length} addresses were given for ${world} ranks; give one each`);
+    throw new ConfigError(`${plane.addresses.length} addresses were given for ${world} ranks; give one per rank`);
   }
 }

@@ -34,7 +34,7 @@ describe('receiving all messages of a socket', () => {
     assert.deepEqual(heard, ['a', 'b']);
     assert.deepEqual(warnings, [
       'a message on shell was ignored: it is bad',
-      'the socket shell failed to receive and is tried again: ENOMEM happened',
+      'the socket shell failed to receive; it will be tried again: ENOMEM happened',
     ]);
   });
 });

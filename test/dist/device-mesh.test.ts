@@ -67,7 +67,7 @@ test('the error of a mesh that does not fit the job says how many ranks it needs
   assert.throws(() => initDeviceMesh(group, [-2, -2], ['dp', 'tp']), { code: 'MESH' });
 });
 
-test('the size of an axis must be a whole number from 1, even if the product of sizes fits', () => {
+test('the size of an axis must be an integer from 1, even if the product of sizes fits', () => {
   const group = standIn([0, 1, 2, 3], 0);
   for (const [shape, size] of [
     [[2, 0], '0'],
@@ -75,7 +75,7 @@ test('the size of an axis must be a whole number from 1, even if the product of 
     [[1.6, 2.5], '1.6'],
     [[2, Number.NaN], 'NaN'],
   ] as const) {
-    const message = new RegExp(`axis (dp|tp) has size ${size}, but must have a whole number`);
+    const message = new RegExp(`axis (dp|tp) has size ${size}, but must have an integer size`);
     assert.throws(() => initDeviceMesh(group, shape, ['dp', 'tp']), { code: 'MESH', message });
   }
 });

@@ -108,7 +108,7 @@ export function callersMistakesAreTypedAndHurtNobody({ group, engine }: RankCont
   const rows = group.ranks.map(() => [{ tensor: x, offset: 0, length: 2 }]);
   assert.throws(() => group.allGatherPieces([{ tensor: x, offset: 0, length: 3 }], rows), {
     code: 'SHAPE',
-    message: /own part has 3 elements, but its place \d in the list of all has 2/,
+    message: /own part has 3 elements, but entry \d of the list of all ranks' parts has 2/,
   });
   assert.throws(() => group.reduceScatterPieces(rows, [{ padding: 1 }]), { code: 'SHAPE' });
   assert.throws(() => group.reduceScatter(vector(9, () => 1)), { code: 'SHAPE', message: /divisible by 4/ });

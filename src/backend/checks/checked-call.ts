@@ -2,15 +2,15 @@ import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { sizeOf, type WasmContext } from '../wasm-context';
 
-/** A kernel's inputs, as checks read them; tfjs passes null or undefined for missing optional inputs. */
+/** A kernel's inputs; tfjs passes null or undefined for missing optional inputs. */
 export type GivenInputs = Readonly<Record<string, tf.TensorInfo | null | undefined>>;
 
 /** The largest element count and index that int32 holds. */
 const MOST = 2 ** 31 - 1;
 
 /**
- * A kernel's call, before it runs. An argument that does not fit is a SHAPE error that names the kernel, the module and
- * the values.
+ * The checks of a kernel's call before the kernel runs. If an argument is wrong, they throw a SHAPE error that names the
+ * kernel, the module and the values.
  */
 export class CheckedCall {
   readonly kernel: string;
@@ -38,24 +38,24 @@ export class CheckedCall {
     });
   }
 
-  /** All present inputs. */
+  /** All inputs that are not missing. */
   get given(): tf.TensorInfo[] {
     return Object.values(this.#inputs).filter((input) => input != null);
   }
 
-  /** Checks that all inputs have the type and shape of the first. */
+  /** Checks that all inputs have the same type and shape. */
   alike(): void {
     const [first, ...others] = this.given;
     for (const other of others)
       if (first !== undefined && told(other) !== told(first))
-        this.refuse(`${told(other)} is not like ${told(first)}.`);
+        this.refuse(`${told(other)} and ${told(first)} must be equal.`);
   }
 
   input(name: string): tf.TensorInfo {
     return this.#inputs[name] ?? this.refuse(`its input ${name} is missing.`);
   }
 
-  /** An optional input. */
+  /** Returns an optional input, or undefined. */
   optional(name: string): tf.TensorInfo | undefined {
     return this.#inputs[name] ?? undefined;
   }
@@ -66,14 +66,14 @@ export class CheckedCall {
     return info;
   }
 
-  /** A whole number from `low` to `high`. */
+  /** Checks that a value is an integer from `low` to `high`, and returns it. */
   whole(name: string, value: unknown, low: number, high = MOST): number {
     if (isWhole(value) && value >= low && value <= high) return value;
-    const upTo = high === MOST ? 'on' : `to ${high}`;
-    return this.refuse(`${name} is ${show(value)}; it must be a whole number from ${low} ${upTo}.`);
+    const range = high === MOST ? `of at least ${low}` : `from ${low} to ${high}`;
+    return this.refuse(`${name} is ${show(value)}; it must be an integer ${range}.`);
   }
 
-  /** A list of whole numbers, each from `low` to `high`. */
+  /** Checks that a value is a list of integers from `low` to `high`, and returns it. */
   wholes(name: string, values: unknown, length: number | undefined, low: number, high = MOST): number[] {
     if (!Array.isArray(values) || (length !== undefined && values.length !== length))
       return this.refuse(`${name} is ${show(values)}; it must have ${length} numbers.`);
@@ -85,18 +85,18 @@ export class CheckedCall {
       this.refuse(`${name} is ${show(value)}; it must be a finite number.`);
   }
 
-  /** An axis, which may be counted from the end; returned as counted from the start. */
+  /** Checks an axis, which may be negative (counted from the end); returns it as counted from the start. */
   axis(name: string, value: unknown, rank: number): number {
     const axis = this.whole(name, value, -rank, rank - 1);
     return axis < 0 ? axis + rank : axis;
   }
 
-  /** Axes, each at most once. */
+  /** Checks that each axis is valid and occurs at most once. */
   axes(name: string, values: unknown, rank: number): void {
     if (values === undefined || values === null) return;
     const axes = [values].flat().map((value) => this.axis(name, value, rank));
     if (new Set(axes).size !== axes.length)
-      this.refuse(`${name} is ${show(values)}; each axis may come once.`);
+      this.refuse(`${name} is ${show(values)}; each axis may occur only once.`);
   }
 
   sameShape(name: string, shape: readonly number[]): void {
@@ -113,7 +113,7 @@ export class CheckedCall {
     }
   }
 
-  /** Inputs of the named type. */
+  /** Checks that inputs have the type `dtype`. */
   typed(dtype: tf.DataType, ...names: readonly string[]): void {
     for (const name of names) {
       const info = this.optional(name);
@@ -122,12 +122,12 @@ export class CheckedCall {
     }
   }
 
-  /** The values of an input; empty if tensors have no values. */
+  /** Returns the values of an input; no values in a dry run. */
   values(name: string): ArrayLike<number> {
     return this.#context.hasValues ? this.#context.backend.typedArrayFromHeap(this.input(name)) : [];
   }
 
-  /** Checks that every element of an int32 input is in [0, bound); with several bounds, in the bound of its column. */
+  /** Checks that every element of an int32 input is in [0, bound); with several bounds, each column has its own bound. */
   indices(name: string, bounds: number | readonly number[], of: string): void {
     this.typed('int32', name);
     const columns = typeof bounds === 'number' ? [bounds] : bounds;
@@ -135,8 +135,8 @@ export class CheckedCall {
     if (bad < 0) return;
     const value = this.values(name)[bad];
     const bound = columns[bad % columns.length] ?? 0;
-    const range = bound === 0 ? 'there is none' : `it must be from 0 to ${bound - 1}`;
-    this.refuse(`element ${bad} of ${name} is ${value}, but of ${of} ${range}.`);
+    const range = bound === 0 ? 'do not exist' : `are 0 to ${bound - 1}`;
+    this.refuse(`element ${bad} of ${name} is ${value}, but indices of ${of} ${range}.`);
   }
 
   /** Checks that every element of an input is finite. */
@@ -149,10 +149,10 @@ export class CheckedCall {
   }
 }
 
-/** A check of a kernel's call: it throws, or lets the kernel run. */
+/** Checks a kernel's call; throws if the kernel must not run. */
 export type KernelCheck = (call: CheckedCall) => void;
 
-/** A tensor's text in errors. */
+/** Returns a tensor's type and shape for errors. */
 export function told({ dtype, shape }: tf.TensorInfo): string {
   return `${dtype} [${shape}]`;
 }
@@ -165,7 +165,7 @@ function show(value: unknown): string {
   return Array.isArray(value) ? `[${value.map(show).join(', ')}]` : String(value);
 }
 
-/** Index of the first element outside of [0, bound of its column), or -1. */
+/** Returns the index of the first element that is not in [0, bound of its column), or -1. */
 function firstOutside(values: ArrayLike<number>, bounds: readonly number[]): number {
   const { length } = values;
   if (bounds.length === 1) {
@@ -181,7 +181,7 @@ function firstOutside(values: ArrayLike<number>, bounds: readonly number[]): num
   return -1;
 }
 
-/** Runs one of tfjs's own shape computations; its errors become errors of the kernel. */
+/** Runs a function of tfjs that computes shapes; errors of the function become errors of the kernel. */
 export function computed<T>(call: CheckedCall, compute: () => T): T {
   try {
     return compute();

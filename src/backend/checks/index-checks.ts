@@ -3,15 +3,15 @@ import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 
 /**
- * Checks of kernels whose inputs hold indices: an index outside of the bounds is always an error, even where TensorFlow
- * ignores it.
+ * Checks of kernels whose inputs contain indices. An index outside of the bounds is always an error, even in kernels in which
+ * TensorFlow ignores it.
  */
 export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
   GatherV2: (call) => {
     const [x, indices] = [call.input('x'), call.input('indices')];
     const axis = call.axis('axis', call.attrs.axis ?? 0, x.shape.length);
     call.whole('batchDims', call.attrs.batchDims ?? 0, -indices.shape.length, indices.shape.length);
-    // Reads shapes only.
+    // tfjs reads only the shapes.
     const [data, at] = [x as tf.Tensor, indices as tf.Tensor];
     const batchDims = Number(call.attrs.batchDims ?? 0);
     computed(call, () => tf.backend_util.segment_util.collectGatherOpShapeInfo(data, at, axis, batchDims));
@@ -116,12 +116,12 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
-/** A shape among the attributes. */
+/** Returns the checked attribute `name`, which is a shape. */
 export function shapeOf(call: CheckedCall, name: string): number[] {
   return call.wholes(name, call.attrs[name], undefined, 0);
 }
 
-/** Indices whose last axis names an element of the first `columns` axes of a shape. */
+/** Checks indices: each row is the position of an element in the first `columns` axes of a shape. */
 function requireRows(
   call: CheckedCall,
   name: string,

@@ -6,14 +6,13 @@ import { VALUE_CHECKS } from './value-checks';
 import { WINDOW_CHECKS } from './window-checks';
 
 /*
- * [Note: checked kernels] Kernels in C++ and assembly trust their arguments: an index, a size or a type that does not
- * fit makes them read or write memory beside their tensors. So each registered kernel has a row in one of these tables,
- * and its arguments are checked before it runs, whoever calls it: tfjs's operations, gradients, other kernels. A test
- * enumerates tfjs's registry and fails for a kernel without a row. A dry run checks shapes, but not values, because
- * there are none.
+ * [Note: checked kernels] Kernels in C++ and assembly do not check their arguments: with a wrong index, size or type they
+ * read or write memory outside of their tensors. So each registered kernel has a row in one of these tables, and its
+ * arguments are checked before it runs, also if a gradient or another kernel calls it. A test lists tfjs's registry and
+ * fails for a kernel without a row. A dry run checks shapes, but not values, because its tensors have no values.
  */
 
-/** The checks of kernels besides their types. */
+/** The checks of kernels other than the checks of types. */
 export const CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...INDEX_CHECKS,
   ...SHAPE_CHECKS,
@@ -22,8 +21,8 @@ export const CHECKS: Readonly<Record<string, KernelCheck>> = {
 };
 
 /**
- * Kernels with one input, or two broadcast inputs, of which only types are checked: none of their arguments is an index
- * or a size.
+ * Kernels with one input or two broadcast inputs. Only the inputs' types are checked, because no argument is an index or a
+ * size.
  */
 const ELEMENTWISE =
   'Abs Acos Acosh Add Asin Asinh Atan Atan2 Atanh BitwiseAnd Cast Ceil ClipByValue Cos Cosh Diag Elu Equal Erf Exp Expm1 ' +
@@ -31,7 +30,7 @@ const ELEMENTWISE =
   'LogicalOr LogicalXor Maximum Minimum Multiply Neg NotEqual OnesLike Pow Reciprocal Relu Relu6 Round Rsqrt Selu ' +
   'ShardlabGelu Sigmoid Sign Sin Sinh Softplus Sqrt Square SquaredDifference Step Sub Tan Tanh ZerosLike';
 
-/** Kernels that check their shapes themselves (matmuls), or work on JavaScript's own arrays. */
+/** Kernels that check their shapes themselves (matmuls), or that work on JavaScript's arrays. */
 const ELSEWHERE =
   'BatchMatMul _FusedMatMul ShardlabLinear BroadcastArgs StringNGrams StringSplit StringToHashBucketFast';
 
@@ -41,8 +40,8 @@ const BOOLEAN = types('bool');
 const ALL_BUT_STRINGS = types('float32 int32 bool');
 
 /**
- * The allowed types of a kernel's inputs, if it does not take all types except strings: it would misread the bytes of
- * other types.
+ * The allowed types of a kernel's inputs: the kernel would misread the bytes of other types. A kernel that is not in this
+ * table allows all types except strings.
  */
 const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ...named(
@@ -70,7 +69,7 @@ const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
   ),
 ]);
 
-/** Kernels with two inputs that compute as if both had the type of the first. */
+/** Kernels with two inputs that read the second input as if it had the type of the first. */
 const OF_ONE_TYPE = new Set(
   (
     'Add Atan2 BitwiseAnd Equal FloorDiv Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor Maximum ' +
@@ -78,10 +77,10 @@ const OF_ONE_TYPE = new Set(
   ).split(' '),
 );
 
-/** Kernels of which only types are checked here. */
+/** Kernels for which only the types are checked here. */
 export const UNCHECKED: ReadonlySet<string> = new Set(`${ELEMENTWISE} ${ELSEWHERE}`.split(' '));
 
-/** The check of a kernel before it runs. [Note: checked kernels] */
+/** Returns the check that runs before a kernel. See [Note: checked kernels]. */
 export function checkOf(
   context: WasmContext,
   kernelName: string,

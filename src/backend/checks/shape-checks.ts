@@ -3,13 +3,13 @@ import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 import { shapeOf } from './index-checks';
 
-/** Checks of kernels that take a part of a tensor, join tensors, or reorder elements by their arguments. */
+/** Checks of kernels that copy parts of a tensor, join tensors, or reorder elements. */
 export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Slice: (call) => {
     const x = call.input('x');
     const { begin, size } = call.attrs;
     const parsed = computed(call, () =>
-      // Reads only its shape.
+      // tfjs reads only the shape.
       tf.slice_util.parseSliceParams(x as tf.Tensor, begin as number[], size as number[]),
     );
     const [begins = [], sizes = []] = parsed;
@@ -19,7 +19,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
       const start = call.whole(`begin[${axis}]`, begins[axis], 0);
       const count = call.whole(`size[${axis}]`, sizes[axis], 0);
       if (start + count > length)
-        call.refuse(`${count} from ${start} on along axis ${axis} ends outside of x ${told(x)}.`);
+        call.refuse(`${count} elements from ${start} along axis ${axis} end outside of x ${told(x)}.`);
     });
   },
   StridedSlice: (call) => {
@@ -56,7 +56,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const open = sizes.filter((size) => size === -1).length;
     const sum = sizes.reduce((total, size) => total + Math.max(0, size), 0);
     if (open > 1 || sum > length || (open === 0 && sum !== length))
-      call.refuse(`parts of [${sizes}] do not make axis ${axis} of x ${told(x)}.`);
+      call.refuse(`sizes [${sizes}] do not add up to axis ${axis} of x ${told(x)}.`);
   },
   Unpack: (call) => void call.axis('axis', call.attrs.axis ?? 0, call.input('value').shape.length),
   Concat: (call) => {
@@ -67,7 +67,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
       const same =
         shape.length === first.shape.length && shape.every((n, i) => i === axis || n === first.shape[i]);
       if (!same || (dtype === 'string') !== (first.dtype === 'string'))
-        call.refuse(`${dtype} [${shape}] does not go to ${told(first)} along axis ${axis}.`);
+        call.refuse(`${dtype} [${shape}] cannot be joined to ${told(first)} along axis ${axis}.`);
     }
   },
   Pack: (call) => {
@@ -81,7 +81,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const shape = call.wholes('shape', call.attrs.shape, undefined, -1);
     const size = computed(call, () => sizeOf(tf.util.inferFromImplicitShape(shape, sizeOf(x.shape))));
     if (size !== sizeOf(x.shape))
-      call.refuse(`x ${told(x)} has other than the ${size} elements of [${shape}].`);
+      call.refuse(`x ${told(x)} does not have the ${size} elements of [${shape}].`);
   },
   ExpandDims: (call) => {
     const { length } = call.input('input').shape;
@@ -161,7 +161,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const block = call.whole('blockSize', call.attrs.blockSize, 2);
     const depth = x.shape[call.attrs.dataFormat === 'NCHW' ? 1 : 3] ?? 0;
     if (depth % block ** 2 !== 0)
-      call.refuse(`the depth of x ${told(x)} does not divide by ${block} squared.`);
+      call.refuse(`the depth of x ${told(x)} is not divisible by ${block} squared.`);
   },
 };
 
@@ -169,7 +169,7 @@ function strides(call: CheckedCall, name: string): void {
   call.wholes(name, call.attrs[name], undefined, -(2 ** 31) + 1);
 }
 
-/** Pairs of whole numbers from 0 on. */
+/** Returns the checked attribute `name`: pairs of integers of at least 0. */
 function pairs(call: CheckedCall, name: string, length: number): [number, number][] {
   const given = call.attrs[name];
   if (!Array.isArray(given) || given.length !== length)
@@ -181,7 +181,7 @@ function paddings(call: CheckedCall): [number, number][] {
   return pairs(call, 'paddings', call.input('x').shape.length);
 }
 
-/** tfjs's cumulative sums do not support an axis counted from the end. */
+/** Refuses a negative axis, which tfjs's cumulative sums do not support. */
 function fromStart(call: CheckedCall): void {
   const { length } = call.input('x').shape;
   if (length > 0) call.whole('axis', call.attrs.axis ?? 0, 0, length - 1);

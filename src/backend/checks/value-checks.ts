@@ -1,7 +1,7 @@
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, type KernelCheck, told } from './checked-call';
 
-/** Checks of kernels that assume that one input's shape fits another's, or that numbers are finite. */
+/** Checks of kernels that assume that the shapes of two inputs match, or that numbers are finite. */
 export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   Prelu: (call) => trailing(call, 'alpha', call.input('x').shape),
   FusedBatchNorm: (call) => {
@@ -77,16 +77,16 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
   },
 };
 
-/** tfjs loops over these by their size, so their shape must be the end of x's shape. */
+/** Checks that an input's shape is the end of x's shape: tfjs repeats the input's elements over x. */
 function trailing(call: CheckedCall, name: string, shape: readonly number[]): void {
   const info = call.optional(name);
   if (info === undefined || sizeOf(info.shape) === 1) return;
   const own = info.shape.slice(info.shape.findIndex((length) => length !== 1));
   if (own.length > shape.length || own.join() !== shape.slice(shape.length - own.length).join())
-    call.refuse(`${name} is ${told(info)}, but must be like the end of [${shape}].`);
+    call.refuse(`${name} is ${told(info)}, but its shape must be the end of [${shape}].`);
 }
 
-/** Integer division by zero has no result: WebAssembly traps, and C++ returns any number. */
+/** Refuses an integer division by zero: in WebAssembly it is a trap, and in C++ its result is undefined. */
 function divisor(call: CheckedCall): void {
   const b = call.input('b');
   if (b.dtype !== 'int32') return;
@@ -106,14 +106,14 @@ function resizedGrad(call: CheckedCall): void {
   const dy = call.ranked('dy', 4);
   call.typed('float32', 'dy');
   if (dy.shape[0] !== images.shape[0] || dy.shape[3] !== images.shape[3])
-    call.refuse(`dy ${told(dy)} is no gradient of a resized ${told(images)}.`);
+    call.refuse(`dy ${told(dy)} cannot be the gradient of a resized ${told(images)}.`);
 }
 
 function attention(call: CheckedCall): readonly [number, number, number] {
   const { shape } = call.ranked('qkv', 3);
   const [batch = 0, seq = 0, width = 0] = shape;
   const heads = call.whole('heads', call.attrs.heads, 1);
-  if (width % (3 * heads) !== 0) call.refuse(`qkv [${shape}] does not divide into 3 times ${heads} heads.`);
+  if (width % (3 * heads) !== 0) call.refuse(`qkv [${shape}] is not divisible into 3 times ${heads} heads.`);
   return [batch, seq, width];
 }
 

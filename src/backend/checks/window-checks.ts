@@ -7,7 +7,7 @@ type Shape5 = [number, number, number, number, number];
 type Pad = Parameters<typeof tf.backend_util.computeConv2DInfo>[4];
 type Rounding = 'floor' | 'round' | 'ceil';
 
-/** Checks of kernels that move a window over images: the kernel must read and write only inside its tensors. */
+/** Checks of kernels that move a window over images; they may read and write only inside their tensors. */
 export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...rows('Conv2D FusedConv2D Conv2DBackpropInput Conv2DBackpropFilter', (call) => convolved(call, false)),
   ...rows(
@@ -22,7 +22,7 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...rows('Dilation2D Dilation2DBackpropInput Dilation2DBackpropFilter', dilated),
 };
 
-/** Rows of kernels whose windows give a result of one shape: a gradient's dy must have it, and a fused bias fit it. */
+/** Returns checks of kernels by the shape of the forward's result: a gradient's dy has this shape, and a fused bias fits it. */
 function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<string, KernelCheck> {
   const checkOf = (name: string): KernelCheck => {
     if (/Grad$|Backprop/.test(name)) return (call) => call.sameShape('dy', resultOf(call));
@@ -31,7 +31,7 @@ function rows(names: string, resultOf: (call: CheckedCall) => number[]): Record<
   return Object.fromEntries(names.split(' ').map((name) => [name, checkOf(name)]));
 }
 
-/** The shapes of input and filter; a gradient gets that of its own result as an attribute. */
+/** Returns the shapes of input and filter; a gradient's kernel gets the shape of its result as an attribute. */
 function operands(call: CheckedCall, rank: number): [readonly number[], readonly number[]] {
   const shapeIn = (name: string): number[] => call.wholes(name, call.attrs[name], rank, 1);
   return [
@@ -40,7 +40,7 @@ function operands(call: CheckedCall, rank: number): [readonly number[], readonly
   ];
 }
 
-/** The shape of a convolution's result. */
+/** Returns the shape of a convolution's result. */
 function convolved(call: CheckedCall, depthwise: boolean): number[] {
   const [x, filter] = operands(call, 4);
   steps(call);
@@ -70,7 +70,7 @@ function convolved3(call: CheckedCall): number[] {
   return windowed(call, info, x, filter.slice(0, 3));
 }
 
-/** The shape of what comes out of a pool over images, or over volumes. */
+/** Returns the shape of the result of pooling over images or volumes. */
 function pooled(call: CheckedCall, x: readonly number[]): number[] {
   const { filterSize, strides, pad, dimRoundingMode } = call.attrs;
   steps(call);
@@ -104,7 +104,7 @@ function dilated(call: CheckedCall): number[] {
   return windowed(call, info, x, filter.slice(0, 2));
 }
 
-/** Strides, dilations and filter sizes are whole numbers from 1 on. */
+/** Checks that strides, dilations and filter sizes are integers of at least 1. */
 function steps(call: CheckedCall): void {
   for (const name of ['strides', 'dilations', 'filterSize']) {
     const value = call.attrs[name];
@@ -117,7 +117,7 @@ interface Windowed {
   readonly padInfo: Readonly<Record<string, number | string>>;
 }
 
-/** Refuses a window that is larger than the input, and padding that is not a whole number. */
+/** Refuses a window that does not fit into the input, and padding that is not an integer. Returns the result's shape. */
 function windowed(
   call: CheckedCall,
   info: Windowed,
@@ -129,14 +129,14 @@ function windowed(
   const { outShape } = info;
   if (outShape.some((length, axis) => !Number.isInteger(length) || length < (axis === 0 ? 0 : 1))) {
     call.refuse(
-      `a window of [${filter}] finds no place on an input of [${x}]: the result would have the shape [${outShape}]. ` +
+      `a window of [${filter}] does not fit into an input of [${x}]: the result would have the shape [${outShape}]. ` +
         'Make the filter smaller, or pad the input.',
     );
   }
   return [...outShape];
 }
 
-/** Checks a fused convolution's bias and weights: one number per output channel. */
+/** Checks that the bias and PReLU weights of a fused convolution have one number per output channel. */
 function fused(call: CheckedCall, outShape: readonly number[]): void {
   const channels = outShape.at(-1) ?? 0;
   call.sizes(channels, 'bias');
