@@ -12,8 +12,8 @@ import {
 } from './wasm-context';
 
 /**
- * Registers gradients that tfjs's wasm backend lacks: of convolutions with respect to the filter, and both gradients of
- * depthwise convolutions. Data is NHWC, as in the backend's own convolutions.
+ * Registers gradients that tfjs's wasm backend lacks: the filter's gradient of convolutions, and both gradients of depthwise
+ * convolutions. The layout is NHWC, as in the backend's convolutions.
  */
 export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('Conv2DBackpropFilter', () => filterGradient(context));
@@ -21,17 +21,17 @@ export function registerConvolutionGradients(context: WasmContext): void {
   replaceKernel('DepthwiseConv2dNativeBackpropInput', () => depthwiseGradient(context, 'input'));
 }
 
-/** Size of the columns that are made at once. */
+/** Largest size of the columns that exist at one time. */
 const COLUMN_BYTES = 32 * 2 ** 20;
 
 /**
- * The filter's gradient is columnsᵀ · dy, where row i of the columns is the filter's input at output position i
- * (im2col), a few images at a time.
+ * Returns the kernel of the filter's gradient, columnsᵀ · dy. Row i of the columns is the filter's input at output position
+ * i (im2col). The kernel handles a few images at a time.
  */
 function filterGradient(context: WasmContext): Kernel {
   return ({ x, dy }, attrs) => {
     const [input, gradient] = [given(x), given(dy)];
-    const filterShape = attrs.filterShape as number[]; // of tfjs's own kernel
+    const filterShape = attrs.filterShape as number[]; // an attribute of tfjs's kernel
     const info = conv2DInfo(input.shape, filterShape, attrs, false);
     const { batchSize, outHeight, outWidth, outChannels, inChannels, filterHeight, filterWidth } = info;
     const positions = outHeight * outWidth;
@@ -86,12 +86,12 @@ function layOut(
   }
 }
 
-/** The gradient of a depthwise convolution's filter or input: every product of dy with the other one is added up. */
+/** Returns the kernel of a depthwise convolution's gradient: it sums products of dy and the operand that is not `target`. */
 function depthwiseGradient(context: WasmContext, target: 'filter' | 'input'): Kernel {
   return ({ x, filter, dy }, attrs) => {
     const [other, factor] =
       target === 'filter' ? [given(x), 'input' as const] : [given(filter), 'filter' as const];
-    const shape = attrs[`${target}Shape`] as number[]; // of tfjs's own kernel
+    const shape = attrs[`${target}Shape`] as number[]; // an attribute of tfjs's kernel
     const [inputShape, filterShape] = target === 'filter' ? [other.shape, shape] : [shape, other.shape];
     const info = conv2DInfo(inputShape, filterShape, attrs, true);
     const out = context.backend.makeOutput(shape, 'float32');
@@ -106,7 +106,7 @@ function depthwiseGradient(context: WasmContext, target: 'filter' | 'input'): Ke
 }
 
 /**
- * Calls `visit` for every multiplication in a depthwise convolution, with the elements' indices in input, filter and
+ * Calls `visit` for every multiplication of a depthwise convolution, with the indices of the elements of input, filter and
  * output.
  */
 function visitDepthwise(
@@ -137,7 +137,7 @@ function forEachPosition({ outHeight, outWidth }: ConvInfo, visit: (y: number, x
 }
 
 /**
- * The filter's elements that are inside the image at an output position: the pixel's number, and the filter element's.
+ * Calls `visit` for every filter element that is inside the image at an output position, with the pixel's index and its own.
  */
 function forEachTap(info: ConvInfo, y: number, x: number, visit: (pixel: number, tap: number) => void): void {
   const { filterHeight, filterWidth, strideHeight, strideWidth, padInfo, inHeight, inWidth } = info;

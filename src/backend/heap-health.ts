@@ -1,19 +1,19 @@
 import { ShardlabError } from '../core/errors';
 
-/** A kernel that trapped; it may have overwritten any values. */
+/** A trap of a kernel, which may have overwritten any values. */
 export interface HeapDamage {
   readonly kernel: string;
   readonly trap: string;
   /** The module in whose forward or backward it ran; '' outside of all modules. */
   readonly module: string;
-  /** The cell and line, if the engine's owner knows them; else ''. */
+  /** The cell and line, if they are known; else ''. */
   readonly place: string;
 }
 
-/** Whether an engine's heap can be trusted. After a trap each operation and each read of values is an error. */
+/** The state of an engine's heap. After a trap, every operation and every read of values is an error. */
 export class HeapHealth {
   #damage: HeapDamage | undefined;
-  /** New prints of C++ code, which prints the reason when it does not write its output. */
+  /** New messages that C++ code printed: if a kernel cannot write its output, it prints the reason. */
   readonly complaints: string[];
   readonly #place: () => string;
 
@@ -26,12 +26,12 @@ export class HeapHealth {
     return this.#damage;
   }
 
-  /** Throws: ENGINE once a kernel has trapped. */
+  /** Checks that no kernel has trapped. Throws: ENGINE. */
   requireSound(): void {
     if (this.#damage !== undefined) throw damaged(this.#damage);
   }
 
-  /** Records a trap; the first one counts. */
+  /** Records a trap and returns the error; the error describes the first trap. */
   trapped(kernel: string, module: string, trap: WebAssembly.RuntimeError): ShardlabError {
     this.#damage ??= { kernel, trap: trap.message, module, place: this.#place() };
     return damaged(this.#damage, trap);
@@ -47,7 +47,7 @@ function damaged(damage: HeapDamage, cause?: unknown): ShardlabError {
   );
 }
 
-/** "the wasm kernel Conv2D trapped in module blocks.0, cell 3, line 2: unreachable". */
+/** Returns a text like "the wasm kernel Conv2D trapped in module blocks.0, cell 3, line 2: unreachable". */
 export function describeDamage({ kernel, trap, module, place }: HeapDamage): string {
   const where = [module && `module ${module}`, place].filter((part) => part !== '').join(', ');
   return `the wasm kernel ${kernel} trapped${where === '' ? '' : ` in ${where}`}: ${trap}`;

@@ -11,46 +11,46 @@ import { offsetOf, type WasmContext } from './wasm-context';
 import { WasmElementwise } from './wasm-elementwise';
 
 /**
- * A flat array on the host: outside of the engine's heap, in the same process. The code that allocates it disposes it.
+ * A flat array on the host, which is a second heap in the same process. The code that allocates an array disposes it.
  */
 export interface HostArray {
   readonly length: number;
   readonly dtype: DType;
   readonly bytes: Bytes;
   /**
-   * The elements, without a copy. Invalid after the next allocation on the host; then call it again. Throws: SHAPE when
-   * it is not float32, CLOSED after dispose.
+   * Returns the elements, without a copy. The next allocation on the host makes the result invalid; then call `view` again.
+   * Throws: SHAPE if the array is not float32, CLOSED after dispose.
    */
   view(): Float32Array;
-  /** The bytes of an array of any type, under the same rules. */
+  /** Returns the bytes of an array of any type, without a copy. The next allocation on the host makes the result invalid. */
   bytesView(): Uint8Array;
   dispose(): void;
 }
 
 /**
- * Arrays on the host, updated there with the device's own kernels, bit for bit. Their bytes count as `space: 'host'`
- * for observers, and not for the device's memoryLimit. [Note: device and host] CPU ranks have one memory: the device is
- * the engine's heap, the host is a separate heap, and a transfer between them is a copy.
+ * Arrays on the host. The device's kernels update them there, with bitwise equal results. Observers get their bytes with
+ * `space: 'host'`, and the device's memoryLimit does not count them. [Note: device and host] A CPU rank has one memory: the
+ * device is the engine's heap, the host is a second heap, and a transfer between them is a copy.
  */
 export interface HostMemory extends Elementwise<HostArray> {
   /** Bytes of all live arrays. */
   readonly bytes: Bytes;
   readonly numArrays: number;
-  /** An array whose values are not set. Throws: OUT_OF_MEMORY with the held bytes on the host. */
+  /** Returns an array whose values are not set. Throws: OUT_OF_MEMORY, with the held bytes on the host. */
   allocate(length: number, tag: Tag, dtype?: DType): HostArray;
-  /** array[at, at + length) = tensor[offset, offset + length). */
+  /** Copies from the device: array[at, at + length) = tensor[offset, offset + length). */
   fromDevice(tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number): void;
-  /** tensor[offset, offset + length) = array[at, at + length). */
+  /** Copies to the device: tensor[offset, offset + length) = array[at, at + length). */
   toDevice(array: HostArray, at: number, length: number, tensor: tf.Tensor, offset: number): void;
 }
 
-/** The host's side of a wasm engine. The first array creates its heap. */
+/** The host of a wasm engine. The first array creates the host's heap. */
 export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMemory {
   readonly #context: WasmContext;
   readonly #changed: (tensor: tf.Tensor) => void;
   readonly #arrays: () => HostHeap;
 
-  /** `changed` is called for every tensor that was written to. */
+  /** `changed` is called after a write to a tensor. */
   constructor(context: WasmContext, changed: (tensor: tf.Tensor) => void) {
     let opened: { readonly heap: HostHeap; readonly kernels: FusedKernels } | undefined;
     const open = () => {
@@ -65,7 +65,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
         return new Uint8Array(open().heap.memory.buffer);
       },
       offsetOf: (array) => array.bytesView().byteOffset,
-      changed() {}, // no code caches copies
+      changed() {}, // no kernel caches copies of host arrays
       reserve: (bytes) => open().heap.allocate(bytes) ?? refuseTables(bytes),
     });
     this.#context = context;
@@ -106,7 +106,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     this.#changed(tensor);
   }
 
-  /** The bytes of both sides of a copy. Throws: SHAPE when types differ or a range ends outside. */
+  /** Returns the bytes of the tensor's and the array's range. Throws: SHAPE if types differ or a range ends outside. */
   #ranges(what: string, tensor: tf.Tensor, offset: number, length: number, array: HostArray, at: number) {
     const { dtype, size } = tensor;
     const fits =
@@ -115,7 +115,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
       throw new ShardlabError(
         'SHAPE',
         `${what}: ${length} elements from ${offset} on of ${dtype} [${tensor.shape}] and from ${at} on of a host array ` +
-          `${array.dtype} [${array.length}] do not match; give equal types and ranges that lie in both.`,
+          `${array.dtype} [${array.length}] do not match; give equal types, and ranges that end inside.`,
       );
     }
     const item = itemBytes(dtype);
@@ -127,7 +127,7 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 }
 
-/** The heap of host arrays and its kernels; the first use makes them. */
+/** Creates the heap of host arrays and its kernels. */
 function openHeap(): { readonly heap: HostHeap; readonly kernels: FusedKernels } {
   let heap: HostHeap;
   try {

@@ -10,22 +10,22 @@ interface Block {
 }
 
 /**
- * A WebAssembly.Memory with an allocator: blocks are aligned to 16 bytes; an allocation takes the first free block that
- * is large enough; freed neighbours are joined; without a free block, the memory grows. Pages that were never written
- * take no memory in the process.
+ * A WebAssembly.Memory with an allocator. Blocks are aligned to 16 bytes. An allocation uses the first free block that is
+ * large enough; if there is none, the memory grows. Neighbouring free blocks are joined. Pages that were never written use
+ * no memory of the process.
  */
 export class HostHeap {
   readonly memory: WebAssembly.Memory;
-  /** Free blocks by address; no two touch. */
+  /** Free blocks, sorted by address; no two of them are neighbours. */
   readonly #free: Block[] = [];
   readonly #used = new Map<number, Bytes>();
-  /** The end of the memory; the memory grows beyond it. */
+  /** The current end of the memory. */
   #end: Bytes = PAGE_BYTES;
 
   /** Throws: RangeError if the process may not reserve the addresses. */
   constructor() {
     this.memory = new WebAssembly.Memory({ initial: 1, maximum: HEAP_END / PAGE_BYTES });
-    // Address 0 stays unused: no array begins there.
+    // Address 0 is not used: no array begins there.
     this.#free.push({ start: ALIGNMENT, bytes: PAGE_BYTES - ALIGNMENT });
   }
 
@@ -33,12 +33,12 @@ export class HostHeap {
     return this.#end;
   }
 
-  /** Offset of a new block; undefined when the memory can't grow enough. */
+  /** Returns the offset of a new block; undefined if the memory cannot grow enough. */
   allocate(bytes: Bytes): number | undefined {
     const needed = Math.max(ALIGNMENT, roundUp(bytes, ALIGNMENT));
     const index = this.#free.findIndex((block) => block.bytes >= needed);
     if (index < 0) return this.#grow(needed) ? this.allocate(bytes) : undefined;
-    // findIndex returned it.
+    // The index is from findIndex.
     const block = this.#free[index] as Block;
     const { start } = block;
     if (block.bytes === needed) this.#free.splice(index, 1);

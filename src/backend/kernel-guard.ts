@@ -12,16 +12,16 @@ interface GuardedConfig extends tf.KernelConfig {
   readonly [BENEATH]?: tf.KernelFunc;
 }
 
-/** With a full heap, C++ code traps in many ways; above this share of used memory, memory is the likely reason. */
+/** On a full heap, C++ code traps in many ways. If the heap is larger than this share of 4 GiB, this is the likely reason. */
 const NEARLY_FULL = 0.9;
 
-/** A kernel's scratch is rarely larger; if the heap cannot give this much, that is the likely reason of a trap. */
+/** Bytes of a test allocation: a kernel's scratch is rarely larger. If the test fails, a full heap is the likely reason. */
 const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
- * Puts a guard around every kernel of the current backend. The guard checks the kernel's arguments before it runs
- * ([Note: checked kernels]), frees its tensors when it throws, and turns a trap in WebAssembly, or a complaint that C++
- * code prints instead of a result, into an error. Call it when all kernels are registered.
+ * Puts a guard around every kernel of the current backend. The guard checks the kernel's arguments ([Note: checked kernels]).
+ * If the kernel throws, the guard frees the kernel's tensors. It throws an error if the kernel traps in WebAssembly, or if
+ * C++ code prints a message instead of writing a result. Call this function after all kernels are registered.
  */
 export function guardKernels(context: WasmContext): void {
   const { health } = context;
@@ -31,7 +31,7 @@ export function guardKernels(context: WasmContext): void {
     const check = checkOf(context, kernelName);
     const guarded: tf.KernelFunc = (call) => {
       health.requireSound();
-      // tfjs's types of inputs and attributes are as wide.
+      // tfjs's types of inputs and attributes allow the same values.
       check(call.inputs as Inputs, (call.attrs ?? {}) as Attributes);
       return freeingOnError(context, () => {
         try {
@@ -48,7 +48,7 @@ export function guardKernels(context: WasmContext): void {
   }
 }
 
-/** C++ code that can't compute a result prints that on the console, and does not write its output. */
+/** Returns the error for a kernel that did not write its output: its C++ code prints the reason on the console. */
 function complained({ health, table }: WasmContext, kernel: string): ShardlabError {
   const said = health.complaints.splice(0).join(' ');
   const { module } = table.currentTag;
@@ -71,14 +71,14 @@ function explain(context: WasmContext, trap: WebAssembly.RuntimeError, kernel: s
   return health.trapped(kernel, table.currentTag.module, trap);
 }
 
-/** Whether the heap can grow by the scratch that a kernel may need. */
+/** Returns whether the heap has room for the scratch that a kernel may need. */
 function canGrow({ wasm }: WasmBackend): boolean {
   try {
     const start = wasm._malloc(PROBE_BYTES);
     if (start !== 0) wasm._free(start);
     return start !== 0;
   } catch {
-    // A heap that the trap has damaged gives no answer about memory.
+    // malloc trapped: the trap damaged the heap, so a full heap is not the reason.
     return true;
   }
 }

@@ -7,14 +7,14 @@ import { isView, type KernelCall, type KernelCosts, type KernelTensor } from './
 import type { TensorData, WasmBackend, WasmModule } from './wasm-backend';
 import { type MemoryLimit, requireRoom, requireShape } from './wasm-memory';
 
-/** Values as tfjs gives them. */
+/** Values of a tensor as tfjs returns them. */
 export type Values = Float32Array | Int32Array | Uint8Array;
 
-/** A heap without bytes. Its address stands for every buffer's. */
+/** A heap without bytes. All buffers have the same address. */
 const NO_HEAP: WasmModule = {
   HEAPU8: new Uint8Array(0),
   asm: {
-    // Only kernels that compute use it; even an empty memory takes 10 GB of addresses, which a process may not have.
+    // Only kernels with values use it. Even an empty memory reserves 10 GB of addresses, which a process may not have.
     get memory() {
       return new WebAssembly.Memory({ initial: 0 });
     },
@@ -25,26 +25,26 @@ const NO_HEAP: WasmModule = {
   tfjs: { registerTensor() {}, disposeData() {} },
 };
 
-/** The costs of kernels, and the clock on which their time passes. */
+/** The costs of kernels, and the clock that advances by them. */
 export interface MetaTimes {
   readonly clock: SimulatedClock;
   readonly costs: KernelCosts;
 }
 
 /**
- * A tfjs backend whose buffers have a size, a tag and no bytes. It has the wasm backend's members, so the engine's
- * kernels run on it without a change: they allocate, alias and free as usual, but compute nothing.
+ * A tfjs backend whose buffers have a size and a tag, but no bytes. It has the members of the wasm backend, so the engine's
+ * kernels run on it without a change: they allocate, alias and free buffers as usual, but compute nothing.
  *
- * [Note: values in a dry run] Tensors have no values. Reading a single number (a loss, a norm, an overflow flag) gives
- * 0, so losses are finite, and no gradient is clipped or overflows. Any other read is an error, unless the reading code
- * gives an assumption for dry runs (`readValues`): rows are spread evenly over experts, and every row of a sparse
- * gradient is touched.
+ * [Note: values in a dry run] Tensors have no values. A read of a single number (a loss, a norm, an overflow flag) returns
+ * 0, so losses are finite, and no gradient is clipped or overflows. Every other read is an error, unless the code that reads
+ * passes assumed values to `readValues`. For example, it assumes that rows are spread evenly over experts, and that a sparse
+ * gradient contains every row.
  */
 export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   readonly wasm = NO_HEAP;
   dataIdNextNumber = 1;
   readonly #data = new Map<object, TensorData>();
-  // Kernels only use live tensors.
+  // The type assumes that every id is in the map, because kernels use only live tensors.
   readonly dataIdMap = this.#data as WasmBackend['dataIdMap'];
   readonly #table: BufferTable;
   readonly #limit: MemoryLimit;
@@ -52,7 +52,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   #assumed: (() => Values) | null = null;
   #kernelDepth = 0;
 
-  /** `times`: null if no time is counted. */
+  /** `times`: null if kernels take no time. */
   constructor(table: BufferTable, limit: MemoryLimit, times: MetaTimes | null) {
     super();
     this.#table = table;
@@ -62,7 +62,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 
   override move(dataId: object, _: unknown, shape: number[], dtype: tf.DataType, refCount: number): void {
     requireShape(shape);
-    // The engine has no other types.
+    // The engine has no types other than DType's.
     const bytes = tf.util.sizeFromShape(shape) * itemBytes(dtype as DType);
     requireRoom(this.#table, this.#limit, { bytes, shape, dtype });
     this.#data.set(dataId, { id: this.dataIdNextNumber++, memoryOffset: 8, shape, dtype, refCount });
@@ -118,12 +118,12 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
 
   override dispose(): void {}
 
-  /** No values: kernels that read or write them here have no effect. */
+  /** Returns no values: kernels that read or write values here have no effect. */
   typedArrayFromHeap({ dtype }: tf.TensorInfo): Values {
     return arrayOf(dtype, 0);
   }
 
-  /** See [Note: values in a dry run]. */
+  /** Returns assumed values, or 0 for a single number. See [Note: values in a dry run]. */
   override readSync(dataId: object): Values {
     const { shape, dtype } = this.dataIdMap.get(dataId);
     if (this.#assumed !== null) return this.#assumed();
@@ -131,8 +131,8 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     if (size === 1) return arrayOf(dtype, 1);
     throw new ShardlabError(
       'ENGINE',
-      `A dry run has no values, and this code reads those of a tensor ${dtype} [${shape}]: what it does depends on data. ` +
-        'Leave that part out of the dry run, or read by readValues() with what is to be assumed.',
+      `A dry run has no values, but this code reads the values of a tensor ${dtype} [${shape}]: its result depends on data. ` +
+        'Leave that part out of the dry run, or read with readValues(), which gets assumed values.',
       { details: { shape, dtype } },
     );
   }
@@ -141,7 +141,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     return this.readSync(dataId);
   }
 
-  /** Reads in `work` return these values. */
+  /** Runs `work`, in which reads return `values`. */
   assuming<T>(values: () => Values, work: () => T): T {
     const before = this.#assumed;
     this.#assumed = values;
@@ -152,7 +152,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     }
   }
 
-  /** Runs a kernel and lets its time pass on the clock. */
+  /** Runs a kernel and advances the clock by the kernel's time. */
   timed(name: string, call: Parameters<tf.KernelFunc>[0], kernel: tf.KernelFunc): ReturnType<tf.KernelFunc> {
     if (this.#times === null || this.#kernelDepth > 0) return kernel(call);
     this.#kernelDepth++;
@@ -162,7 +162,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     } finally {
       this.#kernelDepth--;
     }
-    // tfjs passes lists for Concat and similar kernels, and null for optional inputs; its types do not say so.
+    // tfjs passes lists for Concat and similar kernels, and null for optional inputs; its types do not allow this.
     const given = Object.values(call.inputs) as (tf.TensorInfo | null | undefined)[];
     const inputs = given.filter((input) => input != null);
     const outputs = Array.isArray(made) ? made : [made];
@@ -174,7 +174,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
     return made;
   }
 
-  /** Lets the time of an in-place update pass, unless it is a part of a kernel. */
+  /** Advances the clock by the time of an in-place update, unless a kernel does the update. */
   chargeUpdate(
     name: string,
     reads: readonly KernelTensor[],
@@ -195,7 +195,7 @@ export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   }
 }
 
-/** A tensor's values; in a dry run, the assumed values. [Note: values in a dry run] */
+/** Returns a tensor's values; in a dry run, the values of `assumed`. See [Note: values in a dry run]. */
 export function readValues(tensor: tf.Tensor, assumed: () => Values): Values {
   const backend = tf.backend();
   const read = (): Values => tensor.dataSync();

@@ -15,36 +15,35 @@ import type { WasmContext } from './wasm-context';
 import { registerEngineKernels, WasmEngine } from './wasm-engine';
 import type { MemoryLimit } from './wasm-memory';
 
-/** The engine that a meta engine represents. */
+/** Settings of the engine that a meta engine represents. */
 export interface MetaEngineOptions {
   /**
-   * Whether a BLAS computes matmuls; without one, some matmuls need temporaries, and attention consists of several
+   * Whether a BLAS computes matmuls. Without a BLAS, some matmuls need temporaries, and attention consists of several
    * kernels. Default true.
    */
   readonly blas?: boolean;
-  /** Default: nothing takes time. */
+  /** Times of kernels. Default: kernels take no time. */
   readonly costs?: KernelCosts | undefined;
-  /** Default: one that begins at 0. */
+  /** The engine's clock. Default: a clock that begins at 0. */
   readonly clock?: SimulatedClock;
-  /** The wasm engine's setting. Default: none. */
+  /** Largest number of bytes of the engine's buffers. Default: no limit. */
   readonly memoryLimit?: Bytes | undefined;
 }
 
-/** An engine without values: tensors are shapes, buffers are sizes with a tag. */
+/** An engine without values: a tensor has only a shape, and a buffer has only a size and a tag. */
 export interface MetaEngine extends Engine {
   readonly clock: SimulatedClock;
 }
 
 /**
- * Runs `work` with an engine of shapes as tfjs's current one; at the end, the earlier backend is current again. Tensors
- * that the work does not dispose are forgotten. The work must not wait for anything, because other code would then run
- * on the meta backend.
+ * Runs `work` with a meta engine as tfjs's current backend, and then restores the earlier backend. Tensors that `work` does
+ * not dispose are dropped. `work` must not be asynchronous, because other code would then run on the meta backend.
  *
- * [Note: the meta engine] The meta engine is the wasm engine's own code, including its kernels, on a backend whose heap
- * has no bytes; tfjs's own kernels have counterparts that handle buffers in the same way. So every allocation, tag,
- * alias and free is the wasm engine's, including temporaries of kernels: there is no second set of rules, because the
- * same lines run. A new kernel of the wasm engine also runs here if it reads values only through the engine's kernel
- * functions, or asks `context.hasValues` first.
+ * [Note: the meta engine] The meta engine is the wasm engine's code, including its kernels, on a backend whose heap has no
+ * bytes; tfjs's kernels have counterparts that handle buffers in the same way. So the meta engine allocates, tags, aliases
+ * and frees the same buffers as the wasm engine, including temporaries of kernels, because the same code runs. A new kernel
+ * of the wasm engine also runs here if it reads values only through the engine's kernel functions, or if it checks
+ * `context.hasValues` first.
  */
 export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: MetaEngine) => T): T {
   const table = new BufferTable();
@@ -88,12 +87,12 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
   override storage({ shape, size, dtype }: tf.Tensor): Storage {
     return {
       address: 0,
-      bytes: size * itemBytes(dtype as DType), // the engine holds no other types
+      bytes: size * itemBytes(dtype as DType), // the engine has no other types
       view() {
         throw new ShardlabError(
           'ENGINE',
-          `A dry run has no values, and this code reads or writes those of a tensor ${dtype} [${shape}]; ask ` +
-            'engine.hasValues before.',
+          `A dry run has no values, but this code reads or writes the values of a tensor ${dtype} [${shape}]; check ` +
+            'engine.hasValues first.',
         );
       },
     };
@@ -106,7 +105,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
   }
 }
 
-/** tfjs's engine with the member that its types hide. Source: tfjs-core 4.22, engine.ts. */
+/** Members of tfjs's engine that its types hide. Source: tfjs-core 4.22, engine.ts. */
 interface BackendHolder {
   backendName: string | undefined;
   backendInstance: tf.KernelBackend | null;

@@ -9,17 +9,17 @@ import type { KernelTensor } from './kernel-costs';
 import { type ChargeUpdate, metaKernelFunctions } from './meta-updates';
 import { WasmElementwise } from './wasm-elementwise';
 
-/** The host's side of a meta engine: arrays that have a size, a tag and no bytes. */
+/** The host of a meta engine: its arrays have a size and a tag, but no bytes. */
 export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMemory {
   readonly #table: BufferTable;
   readonly #charge: ChargeUpdate;
 
-  /** `charge` gets updates on the host, and copies between host and device. */
+  /** `charge` is called for updates on the host, and for copies between host and device. */
   constructor(table: BufferTable, charge: ChargeUpdate) {
     super({
       kernels: metaKernelFunctions(charge),
       heap: new Uint8Array(0),
-      // 0 would mean that there is no array.
+      // Kernels read 0 as "no array".
       offsetOf: () => 8,
       changed() {},
       reserve: () => 8,
@@ -51,7 +51,7 @@ export class MetaHostMemory extends WasmElementwise<HostArray> implements HostMe
   }
 
   fromDevice(tensor: tf.Tensor, _offset: number, length: number): void {
-    const copied = flat(tensor.dtype as DType, length); // the engine holds no other types
+    const copied = flat(tensor.dtype as DType, length); // the engine has no other types
     this.#charge('fromDevice', [copied], [copied]);
   }
 
@@ -68,6 +68,6 @@ function flat(dtype: DType, length: number): KernelTensor {
 function noValues(): never {
   throw new ShardlabError(
     'ENGINE',
-    'A dry run has no values, and this code reads or writes those of a host array; ask engine.hasValues before.',
+    'A dry run has no values, but this code reads or writes the values of a host array; check engine.hasValues first.',
   );
 }

@@ -35,8 +35,8 @@ const BINARY =
 const COMPARISONS = 'Equal Greater GreaterEqual Less LessEqual LogicalAnd LogicalOr LogicalXor NotEqual';
 
 /**
- * Registers counterparts of tfjs's wasm kernels, for the kernels that models use: they make outputs, temporaries and
- * views and free buffers in the same order. Source: tfjs-backend-wasm 4.22, src/kernels.
+ * Registers counterparts of those wasm kernels of tfjs that models use. Each makes outputs, temporaries and views and frees
+ * buffers in the same order as tfjs's kernel. Source: tfjs-backend-wasm 4.22, src/kernels.
  */
 export function registerMetaKernels(): void {
   for (const name of SAME_TYPE.split(' ')) register(name, (backend, { x }) => like(backend, x));
@@ -55,14 +55,14 @@ export function registerMetaKernels(): void {
   for (const [name, kernel] of Object.entries(OTHERS)) register(name, kernel);
 }
 
-/** Makes every registered kernel let its time pass on the clock. */
+/** Changes every registered kernel so that it advances the clock by its time. */
 export function timeMetaKernels(): void {
   for (const config of tf.getKernelsForBackend('meta')) {
     const { kernelName, kernelFunc } = config;
     tf.unregisterKernel(kernelName, 'meta');
     tf.registerKernel({
       ...config,
-      // Registered only for the meta backend.
+      // These kernels are registered only for the meta backend.
       kernelFunc: (call) => (call.backend as MetaBackend).timed(kernelName, call, kernelFunc),
     });
   }
@@ -123,13 +123,13 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
 };
 
 function register(kernelName: string, kernel: MetaKernel): void {
-  // tfjs returns undefined for an unknown kernel; its types do not say so.
+  // tfjs returns undefined for an unknown kernel; its types do not allow this.
   if (tf.getKernel(kernelName, 'meta') as tf.KernelConfig | undefined)
     tf.unregisterKernel(kernelName, 'meta');
   tf.registerKernel({
     kernelName,
     backendName: 'meta',
-    // tfjs's types of inputs and attributes are as wide; each kernel knows its own.
+    // tfjs's types of inputs and attributes allow the same values; each kernel knows its own.
     kernelFunc: ({ inputs, attrs, backend }) =>
       kernel(backend as MetaBackend, inputs as Infos, (attrs ?? {}) as unknown as Attributes),
   });
@@ -148,16 +148,16 @@ function broadcast(a: tf.TensorInfo, b: tf.TensorInfo): number[] {
   return tf.broadcast_util.assertAndGetBroadcastShape(a.shape, b.shape);
 }
 
-/** As in tfjs: it copies if no axis moves. */
+/** Transposes as tfjs does: if no axis moves, the result is a copy. */
 function transposed(backend: MetaBackend, x: tf.TensorInfo, perm: readonly number[]): tf.TensorInfo {
   const shape = perm.map((axis) => x.shape[axis] ?? 1);
   return backend.makeOutput(shape, x.dtype);
 }
 
-/** Sums and similar kernels: other axes than the last ones are moved to the end first. */
+/** Returns the kernel of a sum or another reduction: it first moves the reduced axes to the end. */
 function reduction(name: string): MetaKernel {
   return (backend, { x }, { axis, reductionIndices, keepDims }) => {
-    // tfjs's max and min use this name.
+    // tfjs's max and min use the name reductionIndices.
     const axes = tf.util.parseAxisParam(axis ?? reductionIndices, given(x).shape);
     const moved = innermost(backend, given(x), axes);
     const isCast = name === 'Mean' && given(x).dtype !== 'float32';

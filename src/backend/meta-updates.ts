@@ -2,17 +2,17 @@ import type { DType } from '../core/dtypes';
 import type { KernelTensor } from './kernel-costs';
 import type { FusedKernels } from './kernels/fused-kernels';
 
-/** The arrays that an in-place update reads and writes: the number of flat arrays per type, all of the same length. */
+/** The types of the flat arrays that an in-place update reads and writes; all arrays have the same length. */
 interface Update {
   readonly name: string;
-  /** Index of the number of elements among the arguments. */
+  /** Index of the argument that is the number of elements. */
   readonly length: number;
   readonly reads: readonly DType[];
   readonly writes: readonly DType[];
 }
 
 const floats = (count: number): DType[] => Array<DType>(count).fill('float32');
-/** 8-bit moments, without their scales. */
+/** Types of 8-bit moments, without their scales. */
 const CODES: readonly DType[] = ['bool', 'bool'];
 
 const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
@@ -33,7 +33,7 @@ const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
   sgd: { name: 'sgd', length: 3, reads: floats(3), writes: floats(2) },
 };
 
-/** Gets an update, and lets its time pass. */
+/** Advances the clock by the time of an update. */
 export type ChargeUpdate = (
   name: string,
   reads: readonly KernelTensor[],
@@ -41,7 +41,7 @@ export type ChargeUpdate = (
 ) => void;
 
 /**
- * The engine's kernels without values: sums are 0, no label or index is wrong (-1: no row), and nothing else happens.
+ * Returns the engine's kernels without values: sums are 0, no label or index is wrong (-1), and nothing is computed.
  */
 export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
   const functions = new Map<string, (...values: readonly number[]) => number>();

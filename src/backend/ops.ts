@@ -13,11 +13,11 @@ import {
 } from './plain-ops';
 import { tfjsState } from './tfjs-state';
 
-// Operations for model code. They are differentiable like tfjs's operations. Each is one fused kernel on engines that
-// have it, and a composition of plain operations on other engines.
+// Operations for model code, differentiable like tfjs's operations. If the engine has a fused kernel for an operation, the
+// operation is this one kernel; otherwise it is composed of tfjs's operations.
 
 /**
- * y = x Wᵀ + b. Shapes: x […, in], weight [out, in], bias [out] → […, out]. Source: torch.nn.functional.linear.
+ * Returns x Wᵀ + b. Shapes: x […, in], weight [out, in], bias [out] → […, out]. Source: torch.nn.functional.linear.
  * Throws: SHAPE when the shapes do not match.
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
@@ -35,7 +35,7 @@ export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Ten
 }
 
 /**
- * Normalizes over the last axis, then scales and shifts. Shapes: x […, d], weight and bias [d].
+ * Normalizes over the last axis, multiplies by weight and adds bias. Shapes: x […, d], weight and bias [d].
  * Source: Ba et al. 2016; torch.nn.functional.layer_norm. Throws: SHAPE when the shapes do not match.
  */
 export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps = 1e-5): tf.Tensor {
@@ -45,18 +45,18 @@ export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps 
   return runForFirst(FUSED.layerNorm, { x, weight, bias }, { eps });
 }
 
-/** GELU in its tanh form. Source: Hendrycks and Gimpel 2016; torch's approximate='tanh'. */
+/** Returns GELU(x) by the tanh approximation. Source: Hendrycks and Gimpel 2016; torch's approximate='tanh'. */
 export function gelu(x: tf.Tensor): tf.Tensor {
   return hasFused(FUSED.gelu) ? runForFirst(FUSED.gelu, { x }) : plainGelu(x);
 }
 
-/** x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
+/** Returns x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
 export function silu(x: tf.Tensor): tf.Tensor {
   return tf.mul(x, tf.sigmoid(x));
 }
 
 /**
- * Softmax of scale * scores over the last axis, where row i sees columns up to i + columns - rows; elsewhere 0.
+ * Returns the softmax of scale * scores over columns 0 to i + columns - rows in row i; other columns get 0.
  * Shapes: scores […, rows, columns], columns >= rows; scale > 0. Throws: SHAPE when the shapes do not match.
  */
 export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
@@ -68,9 +68,9 @@ export function causalSoftmax(scores: tf.Tensor, scale = 1): tf.Tensor {
 }
 
 /**
- * Attention of every position to itself and earlier positions, in several heads of d / heads values.
+ * Returns causal multi-head attention: each position attends to itself and to earlier positions. A head has d / heads values.
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
- * Throws: SHAPE when the width does not divide into 3 * heads.
+ * Throws: SHAPE if 3d is not divisible by 3 * heads.
  */
 export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
   requireFit(`causalAttention of ${heads} heads`, qkv.rank === 3 && (qkv.shape[2] ?? 0) % (3 * heads) === 0, {
@@ -83,15 +83,15 @@ export function causalAttention(qkv: tf.Tensor, heads: number): tf.Tensor {
 
 /** The result of `flashAttention`. */
 export interface FlashAttention {
-  /** The weighted values, like q. */
+  /** The result of attention, in the shape of q. */
   readonly out: tf.Tensor;
-  /** Logarithm of the sum of exp(scaled scores) [B, H, T]: needed to join attention over several parts of the keys. */
+  /** Log-sum-exp of the scaled scores [B, H, T]; with it, attention over several parts of the keys can be combined. */
   readonly lse: tf.Tensor;
 }
 
 /**
- * softmax(scale q kᵀ) v in every head, without the matrix of weights: memory grows with T + S. H / G consecutive heads
- * of queries share one head of keys and values; with causal attention, query i sees keys up to i + S - T.
+ * Returns softmax(scale q kᵀ) v of every head. It does not store the matrix of weights, so memory grows with T + S. H / G
+ * consecutive query heads share one head of keys and values; if attention is causal, query i attends to keys 0 to i + S - T.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D]. Default of scale: 1/sqrt(D).
  * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when the shapes do not match.
  */
@@ -118,9 +118,9 @@ export function flashAttention(
 }
 
 /**
- * Mean over all rows of -log softmax(logits)[label]: a scalar. Shapes: logits […, classes], labels int32 with one entry
- * per row. With `consumeLogits`, forward overwrites the logits with their gradient if one is needed: this saves one
- * pass and one buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
+ * Returns the mean of -log softmax(logits)[label] over all rows. Shapes: logits […, classes], labels int32 with one entry
+ * per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves
+ * a kernel and a buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
  * Throws: SHAPE when the shapes do not match or a label is not a class.
  */
 export function softmaxCrossEntropy(
@@ -132,15 +132,15 @@ export function softmaxCrossEntropy(
   requireWhole('softmaxCrossEntropy', { labels });
   requireFit('softmaxCrossEntropy', labels.size === rows, { logits, labels });
   if (!hasFused(FUSED.crossEntropy)) return plainCrossEntropy(logits, labels);
-  // The operation that made the logits may have saved a second view for its own gradient.
+  // The operation that made the logits may have saved a second tensor on the same buffer for its own gradient.
   const isSoleView = tf.backend().refCount(logits.dataId) === 1;
   const inPlace = options.consumeLogits === true && isSoleView && tfjsState().gradientDepth > 0;
   return runForFirst(inPlace ? FUSED.crossEntropyInPlace : FUSED.crossEntropy, { logits, labels });
 }
 
 /**
- * Rows of a table by index. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE when the shapes do not match
- * or an index is out of range.
+ * Returns rows of an embedding's table. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE if the shapes do not
+ * match or an index is out of range.
  */
 export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
   requireWhole('embedding', { ids });

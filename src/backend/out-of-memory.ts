@@ -3,12 +3,12 @@ import type { Tag } from '../core/events';
 import { type Bytes, formatBytes } from '../core/units';
 import type { BufferTable, Holding } from './buffer-table';
 
-/** The limit of 32-bit addresses: the end of every wasm heap. */
+/** The largest end of a wasm heap, because addresses have 32 bits. */
 export const HEAP_END: Bytes = 2 ** 32;
 
 /**
- * The user's limit, the end of every wasm heap, the end of the heap for host arrays, or a host on which the heap cannot
- * grow further.
+ * What limits memory: the user's memoryLimit, the largest wasm heap, the heap of host arrays, or a machine on which the heap
+ * cannot grow further.
  */
 export type Boundary = keyof typeof BOUNDARIES;
 
@@ -30,19 +30,19 @@ export interface FailedRequest {
   readonly bytes: Bytes;
   readonly shape: readonly number[];
   readonly dtype: string;
-  /** The limit: see `BOUNDARIES`. */
+  /** What limits memory: a key of `BOUNDARIES`. */
   readonly boundary: Boundary;
   readonly limit: Bytes;
-  /** Default: the table's current tag. */
+  /** The tag of the buffer. Default: the table's current tag. */
   readonly tag?: Tag;
 }
 
-/** The end of the engine's heap, as a request's limit. */
+/** The limit of a request if the engine's heap is full. */
 export const FULL_HEAP = { boundary: 'heap', limit: HEAP_END } as const;
 
 const MAX_LISTED = 12;
 
-/** The error for a buffer that does not fit: the request, the held bytes by cause and module, and what to change. */
+/** Returns the error for a buffer that does not fit: it names the request, the held bytes by tag, and what to change. */
 export function outOfMemory(table: BufferTable, request: FailedRequest): ShardlabError {
   const { bytes, shape, dtype, boundary, limit, tag = table.currentTag } = request;
   const space = boundary === 'hostHeap' ? 'host' : 'device';

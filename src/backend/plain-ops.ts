@@ -1,34 +1,34 @@
 import * as tf from '../core/tf';
 
-// The operations of ops.ts as compositions of tfjs's own. Engines without fused kernels run them, and tests compare
-// fused kernels with them.
+// The operations of ops.ts, composed of tfjs's operations. Engines without fused kernels run them, and tests compare fused
+// kernels with them.
 
-/** x Wᵀ + b. */
+/** Returns x Wᵀ + b. */
 export function plainLinear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
   return tf.add(tf.matMul(x, weight, false, true), bias);
 }
 
-/** Normalizes over the last axis, then scales and shifts. */
+/** Normalizes over the last axis, multiplies by weight and adds bias. */
 export function plainLayerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps: number): tf.Tensor {
   const centred = tf.sub(x, tf.mean(x, -1, true));
   const variance = tf.mean(tf.square(centred), -1, true);
   return tf.add(tf.mul(tf.mul(centred, tf.rsqrt(tf.add(variance, eps))), weight), bias);
 }
 
-/** 0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))). Source: Hendrycks and Gimpel 2016. */
+/** Returns 0.5 x (1 + tanh(sqrt(2/π) (x + 0.044715 x³))). Source: Hendrycks and Gimpel 2016. */
 export function plainGelu(x: tf.Tensor): tf.Tensor {
   const cube = tf.mul(tf.square(x), x);
   const inner = tf.mul(tf.add(x, tf.mul(cube, 0.044715)), Math.sqrt(2 / Math.PI));
   return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1));
 }
 
-/** Softmax of scale * scores over the columns that a row may see. */
+/** Returns the softmax of scale * scores over columns 0 to i + columns - rows in row i. */
 export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor {
   const [rows = 1, columns = 1] = scores.shape.slice(-2);
   return tf.softmax(tf.add(tf.mul(scores, scale), unseen(rows, columns)));
 }
 
-/** A mask to add to scores: row i sees columns up to i + columns - rows. */
+/** Returns a mask to add to scores: in row i, columns up to i + columns - rows are visible. */
 function unseen(rows: number, columns: number): tf.Tensor {
   const hidden = new Float32Array(rows * columns);
   for (let i = 0; i < rows; i++)
@@ -36,7 +36,7 @@ function unseen(rows: number, columns: number): tf.Tensor {
   return tf.tensor(hidden, [rows, columns]);
 }
 
-/** Attention of every position to itself and earlier positions. Shapes: qkv [B, T, 3d] → [B, T, d]. */
+/** Returns causal attention. Shapes: qkv [B, T, 3d] → [B, T, d]. */
 export function plainCausalAttention(
   qkv: tf.Tensor,
   heads: number,
@@ -51,7 +51,7 @@ export function plainCausalAttention(
   return tf.reshape(tf.transpose(tf.matMul(weights, v), [0, 2, 1, 3]), [batch, seq, dim]);
 }
 
-/** Attention with all weights, and the log-sum-exp of its scaled scores. Shapes as in ops.ts's flashAttention. */
+/** Returns attention and the log-sum-exp of its scaled scores; computes all weights at once. Shapes: see `flashAttention`. */
 export function plainFlashAttention(
   q: tf.Tensor,
   k: tf.Tensor,
@@ -70,7 +70,7 @@ export function plainFlashAttention(
   return { out, lse: tf.logSumExp(scores, -1) };
 }
 
-/** Mean of -log softmax(logits)[label]. */
+/** Returns the mean of -log softmax(logits)[label]. */
 export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tensor {
   const classes = logits.shape.at(-1) ?? 1;
   const chosen = tf.mul(
@@ -80,7 +80,7 @@ export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tens
   return tf.neg(tf.mean(tf.sum(chosen, -1)));
 }
 
-/** Rows of a table by index. */
+/** Returns rows of an embedding's table. */
 export function plainEmbedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
   return tf.gather(table, ids);
 }

@@ -131,7 +131,7 @@ for (const engineCase of ENGINE_CASES) {
       tf.tidy(() => {
         assert.throws(
           () => tf.gather(random(3, 2), tf.tensor1d([0, 3], 'int32')),
-          /element 1 of indices is 3, but of axis 0 of x float32 \[3,2\] it must be from 0 to 2/,
+          /element 1 of indices is 3, but indices of axis 0 of x float32 \[3,2\] are 0 to 2/,
         );
       });
     });

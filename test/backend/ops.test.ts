@@ -184,11 +184,11 @@ for (const engineCase of ENGINE_CASES) {
         const bad = tf.tensor1d([0, 9], 'int32');
         assert.throws(
           () => softmaxCrossEntropy(tf.zeros([2, 4]), bad),
-          /CrossEntropy: element 1 of labels is 9, but of 4 classes it must be from 0 to 3/,
+          /CrossEntropy: element 1 of labels is 9, but indices of 4 classes are 0 to 3/,
         );
         assert.throws(
           () => embedding(tf.zeros([4, 2]), bad),
-          /Embedding: element 1 of ids is 9, but of the table's 4 rows it must be from 0 to 3/,
+          /Embedding: element 1 of ids is 9, but indices of the table's 4 rows are 0 to 3/,
         );
         assert.throws(() => linear(tf.zeros([2, 4]), tf.zeros([3, 5]), tf.zeros([3])), /do not fit together/);
       });

@@ -3,7 +3,7 @@ import type { Sgemm } from '../blas';
 import { given, offsetOf, replaceKernel, type WasmContext } from '../wasm-context';
 import { differentiateBy, FUSED } from './fused-kernel';
 
-/** Sizes of one attention: sequences, positions, heads, values a head. */
+/** Numbers of sequences, positions, heads, and values per head. */
 interface Sizes {
   readonly batch: number;
   readonly seq: number;
@@ -12,14 +12,14 @@ interface Sizes {
 }
 
 /**
- * Causal attention on queries, keys and values side by side: qkv [B, T, 3d] → [B, T, d]. The BLAS reads heads in place,
- * by row stride, so no head is copied. Saves qkv and the weights. Needs a BLAS.
+ * Registers causal attention on concatenated queries, keys and values: qkv [B, T, 3d] → [B, T, d]. The BLAS reads each head
+ * in place by its row stride, so no head is copied. The kernel saves qkv and the weights. It needs a BLAS.
  */
 export function registerCausalAttention(context: WasmContext): void {
   const { backend, sgemm } = context;
   if (sgemm === null) {
     for (const name of [FUSED.causalAttention, FUSED.causalAttentionGrad]) {
-      // An earlier engine of this process may have left it.
+      // An earlier engine of this process may have registered the kernel.
       const backendName = tf.getBackend();
       if (tf.getKernel(name, backendName) as tf.KernelConfig | undefined)
         tf.unregisterKernel(name, backendName);
@@ -80,7 +80,7 @@ interface BackwardTensors {
   readonly p: tf.TensorInfo;
   readonly dy: tf.TensorInfo;
   readonly dQkv: tf.TensorInfo;
-  /** [T, T], for one head's gradient of weights, then of scores. */
+  /** Scratch [T, T] for the gradient of a head's weights, and then of its scores. */
   readonly scratch: tf.TensorInfo;
 }
 

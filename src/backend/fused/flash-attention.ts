@@ -5,13 +5,13 @@ import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../was
 import { FUSED, runFused } from './fused-kernel';
 
 /*
- * [Note: flash attention] The weights of attention exist only for one block of queries and one block of keys at a time.
- * Forward stores each query's largest score and the sum of its weights so far, and corrects both and the output when a
- * block has a larger score. Backward computes a block's weights again from the saved log-sum-exp. So memory grows with
- * the length, not with its square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
+ * [Note: flash attention] At any time, the weights exist only for one block of queries and one block of keys. Forward stores
+ * each query's largest score and the sum of its weights so far; if a later block has a larger score, forward corrects the
+ * sum and the output. Backward computes a block's weights again from the saved log-sum-exp. So memory grows with the length,
+ * not with its square. Source: Dao et al. 2022; Dao 2023, FlashAttention-2, algorithms 1 and 2.
  */
 
-/** Attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out like q, and log-sum-exp [B, H, T] of scaled scores. */
+/** Registers attention in blocks: q [B, T, H, D], k and v [B, S, G, D] → out [B, T, H, D], log-sum-exp [B, H, T] of scores. */
 export function registerFlashAttention(context: WasmContext): void {
   const { backend } = context;
   const makeLike = (info: tf.TensorInfo): tf.TensorInfo => backend.makeOutput(info.shape, 'float32');
@@ -42,7 +42,7 @@ export function registerFlashAttention(context: WasmContext): void {
     outputsToSave: [true, true],
     gradFunc: (dys, saved, attrs) => {
       const [q, k, v, out, lse] = saved.map(given) as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor];
-      const [dOut, dLse] = dys as [tf.Tensor, tf.Tensor]; // one for each output
+      const [dOut, dLse] = dys as [tf.Tensor, tf.Tensor]; // one gradient per output
       const [dq, dk, dv] = runFused(
         FUSED.flashAttentionGrad,
         { q, k, v, out, lse, dOut, dLse },
@@ -53,12 +53,12 @@ export function registerFlashAttention(context: WasmContext): void {
   });
 }
 
-/** The parts that a pass over all blocks needs, besides its tensors. */
+/** What forward or backward over all blocks needs in addition to its tensors. */
 interface Pass {
   readonly sizes: FlashSizes;
   readonly isCausal: boolean;
   readonly scale: number;
-  /** The matmul on byte offsets of the heap. */
+  /** A matmul whose operands are byte offsets on the heap. */
   readonly product: Sgemm;
 }
 
@@ -90,14 +90,14 @@ function passOf(
   return { sizes, isCausal: causal === true, scale: Number(scale), product: productOf(context) };
 }
 
-/** The BLAS's matmul, or the engine's own, which is made for blocks that fit in the cache. */
+/** Returns the BLAS's matmul, or else the engine's own matmul for blocks that fit into the cache. */
 function productOf({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
   if (sgemm === null) return kernels.product;
   return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) =>
     sgemm(transposeA, transposeB, m, n, k, base + a, lda, base + b, ldb, beta, base + c, ldc);
 }
 
-/** Runs `work` with the pass's temporary buffer, unless tensors have no values. */
+/** Allocates the temporary buffer, runs `work` with it (not in a dry run), and frees it. */
 function withScratch(
   context: WasmContext,
   pass: 'forward' | 'backward',
@@ -111,7 +111,7 @@ function withScratch(
   backend.disposeData(scratch.dataId);
 }
 
-/** The start of one head's values, in bytes: in tensors like q, like k, and like lse. */
+/** Byte offsets of a head's first value: in tensors of q's shape, of k's shape, and of lse's shape. */
 interface Head {
   readonly q: number;
   readonly k: number;
@@ -144,7 +144,7 @@ function forward(context: WasmContext, pass: Pass, tensors: ForwardTensors): voi
     for (let row = 0; row < queries; row += rows) {
       const skip = head.q + 4 * row * queryStride;
       const [q, out] = [at(tensors.q) + skip, at(tensors.out) + skip];
-      // The rows' largest scores are stored in the place of their later log-sum-exps.
+      // The buffer of lse first stores the largest score of each row.
       const tops = at(tensors.lse) + head.lse + 4 * row;
       const m = Math.min(rows, queries - row);
       for (const { column, columns: n, seen } of keyBlocks(sizes, row, isCausal)) {
@@ -205,13 +205,13 @@ function backward(context: WasmContext, pass: Pass, tensors: BackwardTensors): v
   });
 }
 
-// B sequences, T queries, S keys, H heads, G heads of keys and values, D values a head.
+// B: sequences, T: queries, S: keys, H: query heads, G: heads of keys and values, D: values per head.
 
-/** Queries of a block, and keys of a block: their weights stay in the processor's second cache. */
+/** Largest numbers of queries and keys of a block: a block's weights (128 KiB) fit into the processor's L2 cache. */
 const MOST_ROWS = 128;
 const MOST_COLUMNS = 256;
 
-/** Sizes of one attention, and of the blocks in which it is computed. */
+/** Sizes of the tensors of attention, and of its blocks. */
 export interface FlashSizes {
   readonly batch: number;
   readonly queries: number;
@@ -219,14 +219,14 @@ export interface FlashSizes {
   readonly heads: number;
   readonly groups: number;
   readonly headDim: number;
-  /** Queries and keys of a block; the last ones may be shorter. */
+  /** Numbers of queries and keys of a block; the last block may be smaller. */
   readonly rows: number;
   readonly columns: number;
 }
 
 type HasShape = Pick<tf.TensorInfo, 'shape'>;
 
-/** Shapes: q [B, T, H, D], k [B, S, G, D]. */
+/** Returns the sizes of attention. Shapes: q [B, T, H, D], k [B, S, G, D]. */
 export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
   const [batch = 0, queries = 0, heads = 0, headDim = 0] = q.shape;
   const [, keys = 0, groups = 1] = k.shape;
@@ -235,22 +235,22 @@ export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
 }
 
 /**
- * Elements of a pass's only temporary buffer, whatever the length: a block's weights and one number per row; in
- * backward also the gradient of the weights.
+ * Returns the number of elements of the temporary buffer, which does not grow with the length: a block's weights and one
+ * number per row; in backward also the gradient of the weights.
  */
 export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }: FlashSizes): number {
   return (pass === 'forward' ? 1 : 2) * rows * columns + rows;
 }
 
-/** A block of keys as one block of queries sees it. */
+/** A block of keys to which at least one query of a block attends. */
 export interface KeyBlock {
   readonly column: number;
   readonly columns: number;
-  /** Number of columns that the first row sees; each following row sees one more. */
+  /** Number of columns to which the first row attends; each following row attends to one more. */
   readonly seen: number;
 }
 
-/** The blocks of keys that some query of the block from `row` on sees; causal: query i sees keys up to i + S - T. */
+/** Yields the key blocks for the query block that starts at `row`. If causal, query i attends to keys 0 to i + S - T. */
 export function* keyBlocks(sizes: FlashSizes, row: number, isCausal: boolean): Generator<KeyBlock> {
   const { queries, keys, rows } = sizes;
   const end = isCausal ? Math.min(row + rows, queries) + keys - queries : keys;

@@ -26,25 +26,25 @@ export type FusedName = (typeof FUSED)[keyof typeof FUSED];
 
 const NAMES: ReadonlySet<string> = new Set(Object.values(FUSED));
 
-/** True for the engine's own kernels: their gradients read a consumable tensor once, in the kernel that may overwrite it. */
+/** Whether it is the engine's own kernel. Its gradient reads a consumable tensor only in the kernel that may overwrite it. */
 export function isFusedKernel(kernelName: string): boolean {
   return NAMES.has(kernelName);
 }
 
 const FIRST_ONLY: ReadonlySet<string> = new Set([FUSED.causalAttention, FUSED.crossEntropy, FUSED.layerNorm]);
 
-/** True for kernels with several outputs of which only the first is a result, so that only its gradient is read. */
+/** Whether only a kernel's first output is a result; then only the gradient of the first output is read. */
 export function readsFirstGradientOnly(kernelName: string): boolean {
   return FIRST_ONLY.has(kernelName);
 }
 
-/** True when the current engine has the kernel; otherwise the operation is composed of plain operations. */
+/** Whether the current engine has the kernel; otherwise the operation is composed of plain operations. */
 export function hasFused(name: FusedName): boolean {
-  // tfjs returns undefined for an unknown kernel; its types do not say so.
+  // tfjs returns undefined for an unknown kernel; its types do not allow this.
   return (tf.getKernel(name, tf.getBackend()) as tf.KernelConfig | undefined) !== undefined;
 }
 
-/** Runs a fused kernel through tfjs, which records it; every output is a separate tensor. */
+/** Runs a fused kernel through tfjs, which records it on the tape; returns its outputs. */
 export function runFused(
   name: FusedName,
   inputs: Readonly<Record<string, tf.Tensor>>,
@@ -54,7 +54,7 @@ export function runFused(
   return Array.isArray(outputs) ? outputs : [outputs];
 }
 
-/** Runs a fused kernel and keeps its first output; the gradient uses the others. */
+/** Runs a fused kernel and returns its first output; only the gradient uses the other outputs. */
 export function runForFirst(
   name: FusedName,
   inputs: Readonly<Record<string, tf.Tensor>>,
@@ -62,18 +62,18 @@ export function runForFirst(
 ): tf.Tensor {
   const [first, ...others] = runFused(name, inputs, attrs);
   for (const other of others) other.dispose();
-  return first as tf.Tensor; // every kernel has an output
+  return first as tf.Tensor; // every kernel has at least one output
 }
 
-/** The names under which a gradient's kernel gets what forward saved; null: an output that is not saved. */
+/** Names of the inputs and outputs that forward saves for the gradient's kernel; null: an output that is not saved. */
 interface Saved {
   readonly inputs?: readonly string[];
   readonly outputs?: readonly (string | null)[];
-  /** Its name for the gradient of the first output. Default 'dy'. */
+  /** The name of the first output's gradient. Default 'dy'. */
   readonly dy?: string;
 }
 
-/** Registers a fused kernel's gradient: one kernel, whose outputs are the gradients of the inputs `of`. */
+/** Registers a fused kernel's gradient: the kernel `gradient`, whose outputs are the gradients of the inputs `of`. */
 export function differentiateBy(
   kernelName: FusedName,
   gradient: FusedName,
@@ -98,7 +98,7 @@ export function differentiateBy(
 }
 
 /**
- * The buffer for a result of `like`'s shape: `like`'s own buffer if its values are no longer needed, else a new one.
+ * Returns a buffer for a result of the shape of `like`: `like`'s buffer if its values are no longer needed, else a new one.
  */
 export function outputLike(
   context: WasmContext,
@@ -118,14 +118,14 @@ interface Marked {
 }
 
 /**
- * Marks the next operation as the tensor's last use, so that a kernel may overwrite the values with its result if no
- * other tensor is a view of them.
+ * Marks the next operation as the last use of the tensor: if no other tensor shares the buffer, the operation's kernel may
+ * overwrite the values with its result.
  */
 export function markConsumable(tensor: tf.Tensor): void {
   (tensor as Marked)[CONSUMABLE] = true;
 }
 
-/** True for a tensor whose values may be overwritten. */
+/** Whether a tensor's values may be overwritten. */
 function isConsumable(info: tf.TensorInfo): boolean {
   return (info as Marked)[CONSUMABLE] === true;
 }

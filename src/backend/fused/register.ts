@@ -4,7 +4,7 @@ import { registerCausalAttention } from './causal-attention';
 import { registerFlashAttention } from './flash-attention';
 import { differentiateBy, FUSED, outputLike, runForFirst } from './fused-kernel';
 
-/** Registers every fused kernel of the engine with its gradient. */
+/** Registers every fused kernel of the engine and its gradient. */
 export function registerFusedKernels(context: WasmContext): void {
   registerLinear();
   registerLayerNorm(context);
@@ -18,8 +18,8 @@ export function registerFusedKernels(context: WasmContext): void {
 }
 
 /**
- * y = x Wᵀ + b in one matmul that starts from the bias. Shapes: x [rows, in], weight [out, in], bias [out]. Saves x and
- * weight.
+ * Registers y = x Wᵀ + b: the output is filled with the bias, and one matmul adds to it. Saves x and weight.
+ * Shapes: x [rows, in], weight [out, in], bias [out].
  */
 function registerLinear(): void {
   replaceKernel(FUSED.linear, () => ({ x, weight, bias }) => {
@@ -40,7 +40,7 @@ function registerLinear(): void {
   });
 }
 
-/** Layer norm over the last axis. Saves x, weight, and mean and 1/deviation of each row. */
+/** Registers layer norm over the last axis. Saves x, weight, and the mean and 1/deviation of each row. */
 function registerLayerNorm(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -67,7 +67,7 @@ function registerLayerNorm(context: WasmContext): void {
   });
 }
 
-/** GELU in its tanh form. Saves x. */
+/** Registers GELU by the tanh approximation. Saves x. */
 function registerGelu(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -84,7 +84,7 @@ function registerGelu(context: WasmContext): void {
   differentiateBy(FUSED.gelu, FUSED.geluGrad, ['x'], { inputs: ['x'] });
 }
 
-/** Softmax of scaled scores over positions up to the row's own. Saves its output. */
+/** Registers softmax of scaled scores over the positions up to the row's own position. Saves its output. */
 function registerCausalSoftmax(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -105,8 +105,8 @@ function registerCausalSoftmax(context: WasmContext): void {
 }
 
 /**
- * Mean cross-entropy of softmax(logits [rows, classes]) against labels [rows]. Saves logits, labels and the rows'
- * norms; the gradient overwrites the logits if no other tensor uses them.
+ * Registers mean cross-entropy. Shapes: logits [rows, classes], labels [rows]. Saves logits, labels and the log-sum-exp of
+ * each row; the gradient overwrites the logits if no other tensor uses them.
  */
 function registerCrossEntropy(context: WasmContext): void {
   const { kernels, backend } = context;
@@ -131,7 +131,7 @@ function registerCrossEntropy(context: WasmContext): void {
   });
 }
 
-/** Cross-entropy whose forward already overwrites the logits with their gradient. */
+/** Registers cross-entropy whose forward overwrites the logits with their gradient. */
 function registerCrossEntropyInPlace(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -158,7 +158,7 @@ function registerCrossEntropyInPlace(context: WasmContext): void {
   });
 }
 
-/** Rows of a table by index. Saves only the indices. */
+/** Registers the embedding. Saves only the indices. */
 function registerEmbedding(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -183,7 +183,7 @@ function offsetsOn(context: WasmContext): (info: tf.TensorInfo | undefined) => n
   return (info) => offsetOf(context, given(info));
 }
 
-/** A tensor's number of rows, and their width. */
+/** Returns the number of rows and the length of a row (the last axis). */
 function rowsOf({ shape }: tf.TensorInfo): [number, number] {
   const width = shape.at(-1) ?? 1;
   return [sizeOf(shape) / width, width];
@@ -193,7 +193,7 @@ function numberIn(context: WasmContext, scalar: tf.TensorInfo): number {
   return context.backend.typedArrayFromHeap(scalar)[0] ?? Number.NaN;
 }
 
-/** The mean of `losses`, summed in float64; frees them. */
+/** Returns the mean of `losses`, summed in float64, and frees `losses`. */
 function meanOf(context: WasmContext, losses: tf.TensorInfo): tf.TensorInfo {
   const values = context.backend.typedArrayFromHeap(losses);
   let sum = 0;

@@ -3,7 +3,7 @@ import { join } from 'node:path';
 import { ShardlabError } from '../../core/errors';
 import type { Sgemm } from '../blas';
 
-/** N numbers: byte offsets, sizes and factors. */
+/** A list of N numbers: byte offsets, sizes and factors. */
 type Numbers<N extends number, Known extends number[] = []> = Known['length'] extends N
   ? Known
   : Numbers<N, [...Known, number]>;
@@ -11,8 +11,8 @@ type Numbers<N extends number, Known extends number[] = []> = Known['length'] ex
 type Kernel<N extends number, Result = void> = (...values: Numbers<N>) => Result;
 
 /**
- * The functions of kernels/assembly, on byte offsets of the backend's heap, by their number of arguments. Their own files name
- * the arguments and say what each does.
+ * The functions of kernels/assembly with their numbers of arguments. Pointers are byte offsets on the backend's heap. The files
+ * in kernels/assembly describe the functions and their arguments.
  */
 export interface FusedKernels {
   readonly addScaled: Kernel<4>;
@@ -53,7 +53,7 @@ export interface FusedKernels {
   readonly roundToFloat16: Kernel<2>;
 }
 
-/** Instantiates the compiled kernels on `memory`. Throws: ENGINE when they were not built. */
+/** Instantiates the compiled kernels on `memory`. Throws: ENGINE if the kernels were not built. */
 export function loadFusedKernels(memory: WebAssembly.Memory): FusedKernels {
   const file = join(__dirname, 'kernels.wasm');
   if (!existsSync(file)) {
@@ -63,6 +63,6 @@ export function loadFusedKernels(memory: WebAssembly.Memory): FusedKernels {
     );
   }
   const module = new WebAssembly.Module(readFileSync(file));
-  // The exports are those of kernels/assembly/index.ts; a test calls each.
+  // The module exports the functions of kernels/assembly/index.ts; a test calls each function.
   return new WebAssembly.Instance(module, { env: { memory } }).exports as unknown as FusedKernels;
 }

@@ -28,7 +28,7 @@ export function crossEntropy(
   return -1;
 }
 
-/** dLogits = scale * (e^(logits - norm) - onehot(label)) by rows; dLogits may be logits. */
+/** dLogits = scale * (e^(logits - norm) - onehot(label)) in each row; dLogits may be the same memory as logits. */
 export function crossEntropyGrad(
   logits: usize, labels: usize, norms: usize, dLogits: usize, rows: i32, classes: i32, scale: f32,
 ): void {
@@ -46,7 +46,7 @@ export function crossEntropyGrad(
   }
 }
 
-/** out = factor * e^(x - shift) of `some` elements. */
+/** out = factor * e^(x - shift), for `some` elements. */
 // @ts-ignore: decorator
 @inline
 function scaledExp(x: usize, out: usize, shift: v128, factor: v128, some: i32): void {
@@ -54,8 +54,8 @@ function scaledExp(x: usize, out: usize, shift: v128, factor: v128, some: i32): 
 }
 
 /**
- * Loss and gradient in one pass: logits become scale * (softmax - onehot(label)).
- * Returns the first row whose label is outside [0, classes), or -1; rows before it are already overwritten.
+ * Computes losses and gradient in one pass: logits become scale * (softmax - onehot(label)).
+ * Returns the first row whose label is outside [0, classes), or -1; earlier rows are already overwritten.
  */
 export function crossEntropyInPlace(
   logits: usize, labels: usize, losses: usize, rows: i32, classes: i32, scale: f32,

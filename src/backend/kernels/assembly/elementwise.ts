@@ -19,7 +19,7 @@ export function scale(x: usize, factor: f32, n: i32): void {
   scaleRow(x, n, factor);
 }
 
-/** Every 4-byte element of x = bits. */
+/** Sets every 4-byte element of x to `bits`. */
 export function fill(x: usize, bits: i32, n: i32): void {
   const v = i32x4.splat(bits);
   const whole = n & ~3;

@@ -2,10 +2,10 @@ import { expOf, logOf } from './lanes';
 import { rowDot, rowMax, scaleRow, scoreGradRow, weightRow } from './row';
 
 /**
- * One block of scores in softmax over blocks of keys: scores [rows, columns] become exp(scale * score - top), where top is
- * the largest of the row so far; 0 in columns that the row does not see, which are those from `seen` + row on. tops and sums
- * are the rows' so far, and out [rows, width] the sums of values weighted by them: all three are brought to the new top.
- * Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
+ * Adds one block to a softmax over blocks of keys. scores [rows, columns] become exp(scale * score - top); top is the largest
+ * scaled score of the row so far. Row i attends to columns below `seen` + i; other columns become 0. tops, sums (of weights) and
+ * out [rows, width] (of weighted values) contain the earlier blocks; the kernel updates tops and sums, and rescales out to the
+ * new tops. Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
  */
 export function flashWeights(
   scores: usize, tops: usize, sums: usize, out: usize, rows: i32, columns: i32, seen: i32, scale: f32, isFirst: i32,
@@ -31,7 +31,7 @@ export function flashWeights(
   }
 }
 
-/** After the last block: out by rows divided by their sums, and lse = top + log(sum). lse may be tops. Source: as above, lines 12 and 13. */
+/** After the last block: divides rows of out by sums; lse = top + log(sum). lse may be tops. Source: as above, lines 12 and 13. */
 export function flashEnd(
   tops: usize, sums: usize, out: usize, lse: usize, rows: i32, width: i32, outStride: i32,
 ): void {
@@ -43,7 +43,7 @@ export function flashEnd(
   }
 }
 
-/** The weights again: scores [rows, columns] become exp(scale * score - lse), 0 where a row does not see. Source: as above, algorithm 2, line 11. */
+/** In backward, scores become the weights exp(scale * score - lse), or 0 from column `seen` + i on. Source: algorithm 2, line 11. */
 export function flashWeightsAgain(
   scores: usize, lse: usize, rows: i32, columns: i32, seen: i32, scale: f32,
 ): void {
@@ -55,7 +55,7 @@ export function flashWeightsAgain(
   }
 }
 
-/** deltas = sum(dOut * out) - dLse by rows. Source: as above, algorithm 2, line 4. */
+/** deltas = sum(dOut * out) - dLse of each row. Source: as above, algorithm 2, line 4. */
 export function flashDeltas(
   dOut: usize, out: usize, dLse: usize, deltas: usize, rows: i32, width: i32, stride: i32,
 ): void {
@@ -66,7 +66,7 @@ export function flashDeltas(
   }
 }
 
-/** dWeights = scale * weights * (dWeights - delta) by rows of `columns`: the gradient of scores. Source: as above, line 14. */
+/** dWeights = scale * weights * (dWeights - delta) in each row: the gradient of the scores. Source: as above, line 14. */
 export function flashScoreGrad(
   weights: usize, dWeights: usize, deltas: usize, rows: i32, columns: i32, scale: f32,
 ): void {

@@ -1,8 +1,8 @@
 import { expLanes, read, write } from './lanes';
 
-// gelu(x) = x * s with s = sigmoid(2k(x + 0.044715 x^3)), k = sqrt(2 / pi): the tanh form, as tanh(u) = 2 sigmoid(2u) - 1.
+// gelu(x) = x * sigmoid(2k(x + 0.044715 x^3)), k = sqrt(2 / pi). This is the tanh form, because tanh(u) = 2 sigmoid(2u) - 1.
 
-/** y = gelu(x), tanh form; y may be x. */
+/** y = gelu(x) in the tanh form; y may be the same memory as x. */
 export function gelu(x: usize, y: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) geluSome(x + (<usize>i << 2), y + (<usize>i << 2), 4);
@@ -16,7 +16,7 @@ function geluSome(x: usize, y: usize, some: i32): void {
   write(y, f32x4.mul(v, gate(v, f32x4.mul(v, v))), some);
 }
 
-/** dx = dy * gelu'(x); dx may be dy. */
+/** dx = dy * gelu'(x); dx may be the same memory as dy. */
 export function geluGrad(x: usize, dy: usize, dx: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) gradSome(x + (<usize>i << 2), dy + (<usize>i << 2), dx + (<usize>i << 2), 4);

@@ -1,5 +1,5 @@
-// SIMD kernels on the wasm backend's own memory. Pointers are byte offsets into it; sizes count elements.
-// No static data, no allocation, no writes outside the given ranges. float32 unless said otherwise.
+// SIMD kernels on the memory of the wasm backend. Pointers are byte offsets into the memory; sizes are numbers of elements.
+// Kernels have no static data, allocate nothing and write only into their arguments' ranges. Values are float32 by default.
 export * from './elementwise';
 export * from './math';
 export * from './reduce';

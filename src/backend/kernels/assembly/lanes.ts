@@ -1,4 +1,4 @@
-/** The first `count` (1 to 3) floats at `p`; the other lanes are 0. */
+/** Reads `count` (1 to 3) floats at `p`; the other lanes are 0. */
 // @ts-ignore: decorator
 @inline
 export function loadSome(p: usize, count: i32): v128 {
@@ -17,7 +17,7 @@ export function storeSome(p: usize, v: v128, count: i32): void {
   if (count > 2) store<f32>(p + 8, f32x4.extract_lane(v, 2));
 }
 
-/** The first `some` (1 to 4) floats at `p`; the other lanes are 0. */
+/** Reads `some` (1 to 4) floats at `p`; the other lanes are 0. */
 // @ts-ignore: decorator
 @inline
 export function read(p: usize, some: i32): v128 {
@@ -32,7 +32,7 @@ export function write(p: usize, v: v128, some: i32): void {
   else storeSome(p, v, some);
 }
 
-/** Sum of the four lanes. */
+/** Returns the sum of the four lanes. */
 // @ts-ignore: decorator
 @inline
 export function laneSum(v: v128): f32 {
@@ -41,7 +41,7 @@ export function laneSum(v: v128): f32 {
   );
 }
 
-/** Largest of the four lanes. */
+/** Returns the largest of the four lanes. */
 // @ts-ignore: decorator
 @inline
 export function laneMax(v: v128): f32 {
@@ -52,7 +52,7 @@ export function laneMax(v: v128): f32 {
 }
 
 /**
- * e^x within 2 ulp for x in [-87.3, 88.3]; beyond, the value at the nearer end. NaN stays NaN.
+ * Returns e^x within 2 ulp for x in [-87.3, 88.3]; for other x, the value at the nearer end. For NaN it returns NaN.
  * Source: Cephes expf (S. Moshier): Cody-Waite reduction by ln 2 and a polynomial of degree 5.
  */
 // @ts-ignore: decorator
@@ -73,21 +73,21 @@ export function expLanes(value: v128): v128 {
   return f32x4.mul(mantissa, exponent);
 }
 
-/** e^x of one float. */
+/** Returns e^x of one float. */
 // @ts-ignore: decorator
 @inline
 export function expOf(x: f32): f32 {
   return f32x4.extract_lane(expLanes(f32x4.splat(x)), 0);
 }
 
-/** Natural logarithm of positive normal floats within 2 ulp. Source: Cephes logf. */
+/** Returns the natural logarithm of positive normal floats within 2 ulp. Source: Cephes logf. */
 // @ts-ignore: decorator
 @inline
 export function logLanes(x: v128): v128 {
   const reduced = v128.or(v128.and(x, i32x4.splat(0x007fffff)), i32x4.splat(0x3f800000));
   const isBig = f32x4.gt(reduced, f32x4.splat(1.41421356));
   const mantissa = v128.bitselect(f32x4.mul(reduced, f32x4.splat(0.5)), reduced, isBig);
-  // A true lane is -1.
+  // In isBig a lane is -1 if it is true.
   const exponent = i32x4.sub(i32x4.sub(i32x4.shr_s(x, 23), i32x4.splat(127)), isBig);
   const z = f32x4.sub(mantissa, f32x4.splat(1));
   const zz = f32x4.mul(z, z);
@@ -104,7 +104,7 @@ export function logLanes(x: v128): v128 {
   return f32x4.add(f32x4.mul(f32x4.convert_i32x4_s(exponent), f32x4.splat(0.69314718)), f32x4.add(z, curve));
 }
 
-/** Natural logarithm of one positive normal float. */
+/** Returns the natural logarithm of one positive normal float. */
 export function logOf(x: f32): f32 {
   return f32x4.extract_lane(logLanes(f32x4.splat(x)), 0);
 }

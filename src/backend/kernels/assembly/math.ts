@@ -1,6 +1,6 @@
 import { expLanes, logLanes, logOf, read, write } from './lanes';
 
-/** out = e^x with infinity above 88.72 and 0 below -87.34. */
+/** out = e^x; it is infinity for x above 88.72, and 0 for x below -87.34. */
 export function exp(x: usize, out: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) expSome(x + (<usize>i << 2), out + (<usize>i << 2), 4);
@@ -23,7 +23,7 @@ function expOutside(x: v128, y: v128): v128 {
 }
 
 /**
- * out = tanh(x) within 3 ulp. Source: Cephes tanhf: a polynomial below 0.625, 1 - 2 / (e^2x + 1) above.
+ * out = tanh(x) within 3 ulp: a polynomial for |x| below 0.625, else 1 - 2 / (e^2x + 1). Source: Cephes tanhf.
  */
 export function tanh(x: usize, out: usize, n: i32): void {
   const whole = n & ~3;
@@ -50,7 +50,7 @@ function tanhSome(from: usize, out: usize, some: i32): void {
   write(out, v128.bitselect(x, chosen, f32x4.ne(x, x)), some);
 }
 
-/** out = natural logarithm of x: minus infinity for 0, NaN below. */
+/** out = natural logarithm of x; it is minus infinity for 0, and NaN for negative x. */
 export function log(x: usize, out: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) {
@@ -101,7 +101,7 @@ export function rsqrt(x: usize, out: usize, n: i32): void {
   }
 }
 
-/** out = x to the power of a whole exponent from 1 on, by multiplying. */
+/** out = x to the power of `exponent`, an integer of at least 1, by multiplications. */
 export function power(x: usize, out: usize, n: i32, exponent: i32): void {
   for (let i = 0; i < n; i += 4) {
     const at = <usize>i << 2;

@@ -1,6 +1,6 @@
 import { laneSum } from './lanes';
 
-/** y = (x - mean) * rstd * weight + bias by rows of `width`; stats receives mean and rstd of each row. */
+/** y = (x - mean) * rstd * weight + bias in rows of `width` elements; stats gets mean and rstd of each row. */
 export function layerNorm(
   x: usize, weight: usize, bias: usize, y: usize, stats: usize, rows: i32, width: i32, eps: f32,
 ): void {
@@ -52,7 +52,7 @@ function rowVariance(row: usize, mean: f32, width: i32): f32 {
   return total / <f32>width;
 }
 
-/** Gradients of layerNorm. dWeight and dBias are overwritten; dx may be dy. */
+/** Computes the gradients of layerNorm. dWeight and dBias are overwritten; dx may be the same memory as dy. */
 export function layerNormGrad(
   x: usize, weight: usize, stats: usize, dy: usize, dx: usize, dWeight: usize, dBias: usize, rows: i32, width: i32,
 ): void {

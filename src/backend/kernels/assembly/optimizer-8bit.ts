@@ -1,21 +1,21 @@
 import { laneMax, read } from './lanes';
 import { adamW } from './optimizer';
 
-// Layout of the tables, in bytes: see quantization-tables.ts.
+// Byte offsets of the tables; quantization-tables.ts has the same numbers.
 const MAP_1: usize = 0;
 const MAP_2: usize = 1024;
 const MIDDLES_1: usize = 2048;
 const MIDDLES_2: usize = 3072;
 const CELLS_1: usize = 4096;
 const CELLS_2: usize = 7056;
-/** Upper 16 bits of the float 2^-23, and the number of cells up to 1. */
+/** Upper 16 bits of the float 2^-23, and the index of the cell of 1. */
 const FIRST_CELL: i32 = 13312;
 const LAST_CELL: i32 = 2944;
 
 /**
- * One AdamW step over elements [first, first + n) of a buffer of `size` elements whose moments are one-byte codes, with a
- * scale for each block of blockSize. Every block that is touched is taken to float32 in `scratch` (2 * blockSize floats),
- * stepped as adamW does, and coded anew by its largest absolute value. param and grad point at element `first`.
+ * One AdamW step over elements [first, first + n) of a buffer of `size` elements. Its moments are one-byte codes with a scale
+ * per block of blockSize elements. Each block of the range is decoded to float32 in `scratch` (2 * blockSize floats), updated by
+ * adamW, and encoded again by its new largest absolute value. param and grad point at element `first`.
  */
 export function adamW8bit(
   param: usize, grad: usize, codes1: usize, scales1: usize, codes2: usize, scales2: usize, first: i32, n: i32,
@@ -64,7 +64,7 @@ function decode(codes: usize, out: usize, n: i32, scale: f32, map: usize): void 
     store<f32>(out + (<usize>i << 2), load<f32>(map + (<usize>load<u8>(codes + i) << 2)) * scale);
 }
 
-/** NaN where there is one. */
+/** Returns the largest absolute value; NaN if an element is NaN. */
 function absoluteMax(x: usize, n: i32): f32 {
   let most = f32x4.splat(0);
   const whole = n & ~3;
@@ -74,7 +74,7 @@ function absoluteMax(x: usize, n: i32): f32 {
   return result;
 }
 
-/** The cells of four magnitudes: their upper 16 bits, within the table. */
+/** Returns the cells of four magnitudes: their upper 16 bits, clamped to the table. */
 // @ts-ignore: decorator
 @inline
 function cellsOf(magnitudes: v128): v128 {
@@ -83,8 +83,8 @@ function cellsOf(magnitudes: v128): v128 {
 }
 
 /**
- * The code of one value: the place of the map's nearest magnitude, which is what the cell's lower end has, or the next beyond
- * the one middle in the cell. Signed: code 127 is 0; what lies below codes negative values, whose largest is one step under 1.
+ * Returns the code of a value: the index of the nearest magnitude of the map. It is the code of the cell's lower end, or the next
+ * code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative, and there is no -1.
  */
 // @ts-ignore: decorator
 @inline
@@ -99,7 +99,7 @@ function codeOf(bits: i32, magnitude: f32, cell: i32, cells: usize, middles: usi
 // @ts-ignore: decorator
 @inline
 function encode(x: usize, codes: usize, n: i32, scale: f32, cells: usize, middles: usize, isSigned: bool): void {
-  // Of zeros by anything but 0 there are zeros; NaN stays.
+  // If all values are 0, the scale is 0; then values are divided by 1. NaN remains NaN.
   const s = f32x4.splat(scale == 0 ? 1 : scale);
   for (let i = 0; i < n; i += 4) {
     const some = min(4, n - i);

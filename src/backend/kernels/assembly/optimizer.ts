@@ -1,7 +1,7 @@
 import { read, write } from './lanes';
 
 /**
- * One AdamW step in one pass. keep = 1 - lr * weightDecay; stepSize = lr / (1 - beta1^t);
+ * Runs one AdamW step in one pass. keep = 1 - lr * weightDecay; stepSize = lr / (1 - beta1^t);
  * rootCorrection = 1 / sqrt(1 - beta2^t); the gradient is multiplied by gradScale first.
  */
 export function adamW(
@@ -29,8 +29,8 @@ export function adamW(
 }
 
 /**
- * One step of SGD in one pass: g = gradScale * grad + weightDecay * param; with momentum (0: none) buffer = momentum *
- * buffer + g, and g becomes the buffer, or under Nesterov g + momentum * buffer; param -= lr * g.
+ * Runs one SGD step in one pass: g = gradScale * grad + weightDecay * param. If momentum is not 0, buffer = momentum * buffer
+ * + g, and then g = buffer (if nesterov: g = g + momentum * buffer). At last param -= lr * g.
  */
 export function sgd(
   param: usize, grad: usize, buffer: usize, n: i32, lr: f32, momentum: f32, weightDecay: f32, nesterov: i32,

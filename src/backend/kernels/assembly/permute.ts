@@ -1,6 +1,6 @@
 /**
- * out = x with its axes in another order, by at most four outer axes and an inner one. n0…n3 are lengths in the order of
- * out, s0…s3 and innerStride how many elements of x one step along each is.
+ * out = x with its axes in another order: at most four outer axes and an inner axis. n0…n3 are the lengths of out's outer
+ * axes. s0…s3 and innerStride are their strides in x, in elements.
  */
 export function permute(
   x: usize, out: usize, n0: i32, s0: i32, n1: i32, s1: i32, n2: i32, s2: i32, n3: i32, s3: i32,

@@ -3,8 +3,8 @@ import { laneSum } from './lanes';
 import { rowDot } from './row';
 
 /**
- * c = op(a) op(b) + beta c for small matrices that stay in the cache: op(a) is [m, k], op(b) [k, n]; lda, ldb, ldc are the
- * lengths of stored rows. beta is 0 or 1. Not both operands transposed.
+ * c = op(a) op(b) + beta c for small matrices that fit into the cache: op(a) is [m, k], op(b) is [k, n]; lda, ldb, ldc are the
+ * lengths of the stored rows. beta is 0 or 1. At most one operand may be transposed.
  */
 export function product(
   transposeA: i32, transposeB: i32, m: i32, n: i32, k: i32, a: usize, lda: i32, b: usize, ldb: i32, beta: f32,
@@ -56,7 +56,7 @@ function dotRows(x: usize, b: usize, ldb: i32, n: i32, k: i32, beta: f32, out: u
   }
 }
 
-/** Writes a dot product whose first `whole` terms are summed. */
+/** Writes a dot product; the first `whole` terms are already summed. */
 // @ts-ignore: decorator
 @inline
 function storeDot(sum: f32, x: usize, row: usize, whole: i32, k: i32, beta: f32, out: usize): void {
@@ -68,7 +68,7 @@ function storeDot(sum: f32, x: usize, row: usize, whole: i32, k: i32, beta: f32,
   store<f32>(out, beta == 0 ? total : total + load<f32>(out));
 }
 
-/** out += the sum over l of x[l * step] times row l of b, four rows at a time. */
+/** out += the sum over l of x[l * step] times row l of b; handles four rows at a time. */
 // @ts-ignore: decorator
 @inline
 function addRows(x: usize, step: i32, b: usize, ldb: i32, n: i32, k: i32, out: usize): void {

@@ -1,6 +1,6 @@
 import { addRow } from './row';
 
-/** Sum of squares in float64. */
+/** Returns the sum of squares, computed in float64. */
 export function sumOfSquares(x: usize, n: i32): f64 {
   let low = f64x2.splat(0);
   let high = f64x2.splat(0);

@@ -1,15 +1,15 @@
-// Rounding to nearest, ties to even, as torch and IEEE 754 do. Source of the float16 steps: F. Giesen, float_to_half_fast3_rtne
+// Rounding to nearest, ties to even, as in torch and IEEE 754. Source of the float16 code: F. Giesen, float_to_half_fast3_rtne
 // and half_to_float_fast5 (public domain).
 import { read, write } from './lanes';
 
-/** x = x rounded to bfloat16, kept as float32; in place. */
+/** Rounds float32 values in place to bfloat16. */
 export function roundToBfloat16(x: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) roundSomeToBfloat16(x + (<usize>i << 2), 4);
   if (whole < n) roundSomeToBfloat16(x + (<usize>whole << 2), n - whole);
 }
 
-/** x = x rounded to float16, kept as float32; in place. */
+/** Rounds float32 values in place to float16. */
 export function roundToFloat16(x: usize, n: i32): void {
   const whole = n & ~3;
   for (let i = 0; i < whole; i += 4) roundSomeToFloat16(x + (<usize>i << 2), 4);

@@ -2,7 +2,7 @@ import { expLanes, laneMax, laneSum, loadSome, storeSome } from './lanes';
 
 // Loops over one row of n floats that several kernels share.
 
-/** Largest of x[0, n); minus infinity for none. */
+/** Returns the largest of x[0, n); minus infinity if n is 0. */
 export function rowMax(x: usize, n: i32): f32 {
   const whole = n & ~3;
   let best = f32x4.splat(-Infinity);
@@ -12,7 +12,7 @@ export function rowMax(x: usize, n: i32): f32 {
   return result;
 }
 
-/** Sum of x * y. */
+/** Returns the sum of x * y. */
 // @ts-ignore: decorator
 @inline
 export function rowDot(x: usize, y: usize, n: i32): f32 {
@@ -58,7 +58,7 @@ export function scaleRow(x: usize, n: i32, factor: f32): void {
   }
 }
 
-/** x becomes exp(scale * x - top); gives the sum. */
+/** x = exp(scale * x - top); returns the sum. */
 // @ts-ignore: decorator
 @inline
 export function weightRow(x: usize, n: i32, scale: f32, top: f32): f32 {
@@ -81,7 +81,7 @@ export function weightRow(x: usize, n: i32, scale: f32, top: f32): f32 {
   return total;
 }
 
-/** dScores = scale * p * (dp - delta): the gradient of scores from that of their weights p; dScores may be dp. */
+/** dScores = scale * p * (dp - delta), from the gradient dp of the weights p; dScores may be the same memory as dp. */
 // @ts-ignore: decorator
 @inline
 export function scoreGradRow(p: usize, dp: usize, dScores: usize, n: i32, delta: f32, scale: f32): void {

@@ -1,6 +1,6 @@
 import { addRow } from './row';
 
-/** Every row of out = bias; out is [rows, columns]. */
+/** Sets every row of out to bias; out is [rows, columns]. */
 export function fillRows(out: usize, bias: usize, rows: i32, columns: i32): void {
   const stride = <usize>columns << 2;
   for (let i = 0; i < rows; i++) memory.copy(out + <usize>i * stride, bias, stride);
@@ -20,7 +20,7 @@ export function takeRows(table: usize, ids: usize, out: usize, count: i32, table
   return -1;
 }
 
-/** table[ids[i]] += rows[i] in order of i; ids outside [0, tableRows) are skipped. */
+/** table[ids[i]] += rows[i], for ascending i; ids outside [0, tableRows) are skipped. */
 export function addToRows(table: usize, ids: usize, rows: usize, count: i32, tableRows: i32, width: i32): void {
   const stride = <usize>width << 2;
   for (let i = 0; i < count; i++) {
@@ -30,7 +30,7 @@ export function addToRows(table: usize, ids: usize, rows: usize, count: i32, tab
   }
 }
 
-/** out[j, i] = x[i, j]; x is [rows, columns]. By blocks of 4 x 4. */
+/** out[j, i] = x[i, j]; x is [rows, columns]. It works in blocks of 4 x 4. */
 export function transpose(x: usize, out: usize, rows: i32, columns: i32): void {
   const fromStride = <usize>columns << 2;
   const toStride = <usize>rows << 2;

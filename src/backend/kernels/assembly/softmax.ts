@@ -2,8 +2,8 @@ import { expLanes, laneSum, loadSome, storeSome } from './lanes';
 import { rowDot, rowMax, scaleRow, scoreGradRow } from './row';
 
 /**
- * Softmax of scale * scores over the last axis where column <= row + (columns - rows), 0 elsewhere.
- * scores: [matrices, rows, columns]; out may be scores.
+ * out = softmax of scale * scores over the columns <= row + (columns - rows) of each row; other columns become 0.
+ * scores is [matrices, rows, columns]; out may be the same memory as scores.
  */
 export function causalSoftmax(
   scores: usize, out: usize, matrices: i32, rows: i32, columns: i32, scale: f32,
@@ -42,7 +42,7 @@ function softmaxRow(x: usize, out: usize, n: i32, scale: f32): void {
   scaleRow(out, n, <f32>1 / total);
 }
 
-/** dScores = scale * p * (dp - sum(p * dp)) by rows of `columns`; dScores may be dp. */
+/** dScores = scale * p * (dp - sum(p * dp)) in each row; dScores may be the same memory as dp. */
 export function softmaxGrad(p: usize, dp: usize, dScores: usize, rows: i32, columns: i32, scale: f32): void {
   const stride = <usize>columns << 2;
   for (let i = 0; i < rows; i++) {
