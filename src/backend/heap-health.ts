@@ -41,8 +41,8 @@ export class HeapHealth {
 function damaged(damage: HeapDamage, cause?: unknown): ShardlabError {
   return new ShardlabError(
     'ENGINE',
-    `the engine's heap is damaged: ${describeDamage(damage)}. No value on this heap can be trusted any more, so nothing runs on ` +
-      'it. Start the rank again: await job.shutdown(), then sl.launch; outside of a job start another engine.',
+    `the engine's heap is damaged: ${describeDamage(damage)}. Its values may be wrong, so no operation runs on ` +
+      'it. Start the rank again: await job.shutdown(), then sl.launch; outside of a job, start another engine.',
     { cause, details: { damage } },
   );
 }

@@ -54,7 +54,7 @@ function complained({ health, table }: WasmContext, kernel: string): ShardlabErr
   const { module } = table.currentTag;
   return new ShardlabError(
     'ENGINE',
-    `the wasm kernel ${kernel}${module === '' ? '' : ` in ${module}`} did not compute: ${said} Give it other types or sizes.`,
+    `the wasm kernel ${kernel}${module === '' ? '' : ` in ${module}`} did not compute: ${said} Use other types or sizes.`,
     { details: { kernel, module } },
   );
 }

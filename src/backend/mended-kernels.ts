@@ -10,10 +10,10 @@ import {
 } from './wasm-context';
 
 /**
- * Replaces kernels that tfjs's wasm backend lacks or that are slow there. In tfjs, identity and casts to the same type
- * copy, and so does every tensor that a gradient saves; here they are aliases. In tfjs, slices read the whole tensor
- * first, sums over leading axes transpose first, gather copies element by element, and exp, tanh, log, roots and pow
- * call libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
+ * Replaces kernels that tfjs's wasm backend lacks, or that are slow or wrong in it. In tfjs, identity and casts to the same
+ * type copy, and every tensor that a gradient saves is copied; here they are aliases. In tfjs, slices first read the whole
+ * tensor, sums over leading axes first transpose, gather copies element by element, and exp, tanh, log, roots and pow call
+ * libm. tfjs lacks the gradient of gather, and its oneHot writes integer bits even for floats or booleans.
  */
 export function mendKernels(context: WasmContext): void {
   replaceKernel('Identity', (original) => identity(context, original));
@@ -35,7 +35,7 @@ function identity(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** A cast to the same type is an alias; a cast to bool tests for non-zero (tfjs takes the low byte). */
+/** Returns Cast: a cast to the same type is an alias, and a cast to bool tests for non-zero (tfjs copies the low byte). */
 function cast(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
@@ -67,7 +67,7 @@ function unary(context: WasmContext, original: Kernel | null, compute: Unary): K
 
 const MOST_MULTIPLICATIONS = 8;
 
-/** Small integer exponents become multiplications. */
+/** Returns Pow: powers with small integer exponents are multiplications. */
 function pow(context: WasmContext, original: Kernel | null): Kernel {
   return ({ a, b }, attrs) => {
     const [base, exponent] = [given(a), given(b)];
@@ -82,7 +82,7 @@ function pow(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Copies whole rows along the first axis; tfjs handles other cases. */
+/** Returns GatherV2: it copies whole rows along the first axis; tfjs's kernel handles other cases. */
 function gather(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x, indices }, attrs) => {
     const [input, ids] = [given(x), given(indices)];
@@ -100,7 +100,7 @@ function gather(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** Sums over leading axes go by rows; tfjs handles other sums. */
+/** Returns Sum: sums over leading axes add up rows; tfjs's kernel handles other sums. */
 function sum(context: WasmContext, original: Kernel | null): Kernel {
   return ({ x }, attrs) => {
     const input = given(x);
@@ -117,7 +117,7 @@ function sum(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** out[i, indices[i]] = onValue, elsewhere offValue. */
+/** Returns OneHot: out[i, indices[i]] = onValue; other elements are offValue. */
 function oneHot(context: WasmContext): Kernel {
   return ({ indices }, { depth, onValue, offValue, dtype }) => {
     const classes = Number(depth);
@@ -131,7 +131,7 @@ function oneHot(context: WasmContext): Kernel {
   };
 }
 
-/** out[s] = sum of x[i] where segmentIds[i] = s. */
+/** Returns UnsortedSegmentSum: out[s] = sum of all x[i] with segmentIds[i] = s. */
 function unsortedSegmentSum(context: WasmContext): Kernel {
   return ({ x, segmentIds }, attrs) => {
     const input = given(x);
@@ -149,15 +149,15 @@ function unsortedSegmentSum(context: WasmContext): Kernel {
 }
 
 /**
- * Replaces tfjs's gradients of sums and means. tfjs multiplies by ones that JavaScript makes outside of the engine, one
- * per element of the input, and for a mean it divides all of them. Here a kernel makes the ones, and only the result's
- * gradient is divided. Values are the same to the bit.
+ * Replaces tfjs's gradients of sums and means. tfjs multiplies by an array of ones, as large as the input, which JavaScript
+ * makes outside of the engine; for a mean it then divides every element. Here a kernel makes the ones, and only the result's
+ * gradient is divided. Gradients are bitwise equal to tfjs's.
  */
 export function mendGradients(): void {
   tf.registerGradient({
     kernelName: 'Sum',
     inputsToSave: ['x'],
-    gradFunc: (dy, [x], { axis }) => ({ x: () => repeated(dy as tf.Tensor, given(x), axis as number[]) }),
+    gradFunc: (dy, [x], { axis }) => ({ x: () => repeatAlong(dy as tf.Tensor, given(x), axis as number[]) }),
   });
   tf.registerGradient({
     kernelName: 'Mean',
@@ -165,15 +165,15 @@ export function mendGradients(): void {
     gradFunc: (dy, [x], { axis }) => ({
       x: () => {
         const [from, to] = [dy as tf.Tensor, given(x)]; // one output
-        return repeated(tf.div(from, to.size / Math.max(1, from.size)), to, axis as number[]);
+        return repeatAlong(tf.div(from, to.size / Math.max(1, from.size)), to, axis as number[]);
       },
     }),
   });
 }
 
-/** Repeats `dy` along the axes that are missing or have length 1. Only the shape of `x` is used. */
-function repeated(dy: tf.Tensor, x: tf.Tensor, axis: number | number[]): tf.Tensor {
+/** Repeats `dy` along the reduced axes, to the shape of `x`; the values of `x` are not used. */
+function repeatAlong(dy: tf.Tensor, x: tf.Tensor, axis: number | number[]): tf.Tensor {
   const axes = tf.util.parseAxisParam(axis, x.shape);
-  const kept = x.shape.map((length, place) => (axes.includes(place) ? 1 : length));
+  const kept = x.shape.map((length, index) => (axes.includes(index) ? 1 : length));
   return tf.mul(tf.reshape(dy, kept), tf.fill(x.shape, 1));
 }

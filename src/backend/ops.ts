@@ -154,7 +154,7 @@ function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>
     if (dtype === 'int32') continue;
     throw new ShardlabError(
       'SHAPE',
-      `${what}: ${name} are ${dtype} [${shape}] and must be int32; make them so (tf.tensor(values, shape, 'int32')) or tf.cast(${name}, 'int32').`,
+      `${what}: ${name} are ${dtype} [${shape}] but must be int32: use tf.tensor(values, shape, 'int32') or tf.cast(${name}, 'int32').`,
     );
   }
 }
@@ -164,6 +164,6 @@ function requireFit(what: string, fits: boolean, tensors: Readonly<Record<string
   const given = Object.entries(tensors).map(([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`);
   throw new ShardlabError(
     'SHAPE',
-    `${what}: ${given.join(', ')} do not fit together; see the shapes in its documentation.`,
+    `${what}: ${given.join(', ')} do not fit together; see the shapes in the operation's docstring.`,
   );
 }

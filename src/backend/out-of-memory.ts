@@ -17,11 +17,11 @@ const BOUNDARIES = {
   heap: { end: "the wasm engine's heap ends at", advice: 'use FULL_SHARD' },
   hostHeap: {
     end: "the host's heap grows no further than",
-    advice: 'offload less to the host (offload)',
+    advice: 'offload less to the host (setting offload)',
   },
   host: {
     end: "this machine or container lets the wasm engine's heap grow no further than",
-    advice: 'give it more memory (ulimit -v, the limit of the container)',
+    advice: 'raise the limit (ulimit -v, the limit of the container)',
   },
 } as const;
 

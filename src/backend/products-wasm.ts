@@ -1,7 +1,7 @@
 import type * as tf from '../core/tf';
 import { aliasOf, offsetOf, sizeOf, type WasmContext } from './wasm-context';
 
-/** One matmul over broadcast batches: op(A) is [m, k], op(B) [k, n]. */
+/** A matmul over broadcast batches: op(A) is [m, k], op(B) is [k, n]. */
 export interface Product {
   readonly transposeA: boolean;
   readonly transposeB: boolean;
@@ -11,7 +11,7 @@ export interface Product {
   readonly batch: readonly number[];
 }
 
-/** wasm's matmul of two matrices by tensor numbers: a, its shape, b, its shape, transposes, out. */
+/** tfjs's wasm matmul; a, b and out are numbers of tensors. */
 type MatMul = (
   a: number,
   aShape: Uint8Array,
@@ -25,8 +25,8 @@ type MatMul = (
 ) => void;
 
 /**
- * The matmul through wasm's own kernel, one matrix at a time: its loops over batches are about 7 times slower, and
- * those over transposed operands about 25 times, so operands are transposed first.
+ * Returns a matmul that calls tfjs's wasm kernel for one pair of matrices at a time and first transposes operands. The kernel
+ * itself is about 7 times slower for batches, and about 25 times slower for transposed operands.
  */
 export function wasmMultiplier(
   context: WasmContext,
@@ -53,7 +53,7 @@ export function wasmMultiplier(
   };
 }
 
-/** The operand in the matmul's form; the caller frees it. */
+/** Returns the operand, transposed if necessary; the caller frees the result. */
 function operand(context: WasmContext, info: tf.TensorInfo, isTransposed: boolean): tf.TensorInfo {
   return isTransposed ? transposed(context, info) : aliasOf(context, info, info.shape);
 }
@@ -84,8 +84,8 @@ function multiplyEach(
 }
 
 /**
- * A part of the heap as a tensor's number. A number is never used twice, because wasm's matmul caches a packed copy of its
- * right operand by number, which would be stale after an in-place update.
+ * Registers a part of the heap as a tensor and returns its number. No number is used twice, because wasm's matmul caches a
+ * packed copy of its right operand by number, and the copy is not updated by in-place updates.
  */
 function numbered({ backend }: WasmContext, offset: number, size: number): number {
   const id = backend.dataIdNextNumber++;
@@ -97,7 +97,7 @@ function shapeBytes(...shape: number[]): Uint8Array {
   return new Uint8Array(Int32Array.from(shape).buffer);
 }
 
-/** Maps a position in the broadcast batch to the operand's own position. */
+/** Returns a function that maps a position in the broadcast batch to the position in the operand's batch. */
 export function batchIndex(own: readonly number[], batch: readonly number[]): (position: number) => number {
   const size = sizeOf(own);
   if (size === sizeOf(batch)) return (position) => position;
@@ -118,7 +118,7 @@ export function batchIndex(own: readonly number[], batch: readonly number[]): (p
 }
 
 /**
- * wasm's matmul packs its right operand; if the packed copy does not fit, it would only warn and not write the result.
+ * Checks that the packed copy of the right operand fits: without memory for it, wasm's matmul only warns and writes no result.
  */
 function requireScratch(context: WasmContext, { k, n }: Product): void {
   const { wasm } = context.backend;
@@ -127,7 +127,7 @@ function requireScratch(context: WasmContext, { k, n }: Product): void {
     wasm._free(packed);
     return;
   }
-  // Repeats the request to get its error.
+  // This allocation throws OUT_OF_MEMORY.
   context.backend.disposeData(context.backend.makeOutput([k + 16, n + 16], 'float32').dataId);
 }
 

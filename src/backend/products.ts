@@ -12,7 +12,7 @@ import {
   type WasmContext,
 } from './wasm-context';
 
-/** Replaces BatchMatMul and _FusedMatMul: they use the BLAS, or wasm's own matmul with operands transposed first. */
+/** Replaces BatchMatMul and _FusedMatMul: they use the BLAS, or else wasm's matmul on operands that are transposed first. */
 export function registerProducts(context: WasmContext): void {
   const multiply = multiplier(context);
   replaceKernel('BatchMatMul', () => ({ a, b }, attrs) => {
@@ -83,7 +83,7 @@ function multiplyByBlas(
   const [aAt, bAt, outAt] = [at(a), at(b), context.baseAddress + offset];
   const lda = Math.max(1, transposeA ? m : k);
   const ldb = Math.max(1, transposeB ? k : n);
-  // One right matrix for all left matrices, so the rows of the left ones form one tall matrix.
+  // All left matrices have the same right matrix, so their rows form one tall matrix.
   if (!transposeA && sizeOf(b.shape) === k * n) {
     sgemm(false, transposeB, numProducts * m, n, k, aAt, lda, bAt, ldb, beta, outAt, n);
     return out;
@@ -119,7 +119,7 @@ function activate(
   if (kernel === undefined) {
     throw new ShardlabError(
       'ENGINE',
-      `fused.matMul knows no activation '${activation}'. Known: linear, ${Object.keys(ACTIVATIONS).join(', ')}.`,
+      `fused.matMul does not have the activation '${activation}'. It has: linear, ${Object.keys(ACTIVATIONS).join(', ')}.`,
     );
   }
   const inputs = kernel === 'Prelu' ? { x: out, alpha: given(alpha) } : { x: out };

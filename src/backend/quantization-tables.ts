@@ -1,16 +1,16 @@
 import type { Bytes } from '../core/units';
 
-/** The map of one-byte codes: with or without negative values. */
+/** Whether the map of one-byte codes has negative values (signed). */
 export type DynamicMapKind = 'signed' | 'unsigned';
 
-/** Code of 0 in the signed map; in the unsigned map its code is 0. */
+/** Code of the value 0 in the signed map; in the unsigned map its code is 0. */
 export const SIGNED_ZERO = 127;
 
 const DECADES = 7;
 
 /**
- * The 256 values in [-1, 1] or [0, 1] of one-byte codes, ascending: seven decades, each with twice as many steps as the
- * smaller one before it, plus 0 and 1. Source: dynamic tree quantization, Dettmers 2016 and Dettmers et al. 2022
+ * Returns the 256 values of the one-byte codes, ascending, in [-1, 1] or [0, 1]: 0, 1, and seven decades, each with twice as
+ * many values as the next smaller decade. Source: dynamic tree quantization, Dettmers 2016 and Dettmers et al. 2022
  * (section 2.1); bitsandbytes' create_dynamic_map.
  */
 export function dynamicMap(kind: DynamicMapKind): Float32Array {
@@ -26,7 +26,7 @@ export function dynamicMap(kind: DynamicMapKind): Float32Array {
 }
 
 /**
- * Offsets of the parts in the result of `quantizationTables`. kernels/assembly/optimizer-8bit.ts has the same numbers.
+ * Byte offsets of the tables in the result of `quantizationTables`. kernels/assembly/optimizer-8bit.ts has the same numbers.
  */
 const PLACES = {
   signed: { map: 0, middles: 2048, cells: 4096 },
@@ -39,8 +39,8 @@ const NUM_CELLS = 2945;
 
 /**
  * [Note: coding by cells] The upper 16 bits of a float's magnitude identify its cell: 128 cells per octave from 2^-23
- * to 1. No cell contains more than one midpoint between neighbouring values of a map. So the nearest value is the one
- * for the cell's lower end, or the next value if the magnitude is above the midpoint of the two.
+ * to 1. A cell contains at most one midpoint between neighbouring values of a map. So the nearest value to a magnitude is
+ * either the value nearest to the cell's lower end or, if the magnitude is above the midpoint, the next value.
  */
 export function quantizationTables(): Uint8Array {
   const tables = new Uint8Array(TABLES_BYTES);
@@ -59,7 +59,7 @@ export function quantizationTables(): Uint8Array {
   return tables;
 }
 
-/** For every cell, the index of the value that is nearest to its lower end. */
+/** Returns the index of the value that is nearest to the lower end of each cell. */
 function lowerEnds(middles: Float32Array): Uint8Array {
   const lower = new Uint8Array(NUM_CELLS);
   const bits = new Uint32Array(1);

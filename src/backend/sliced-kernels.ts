@@ -2,14 +2,14 @@ import * as tf from '../core/tf';
 import { given, type Kernel, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
 
 /**
- * Replaces Slice, SplitV and Unpack: tfjs copies the whole tensor out of the heap for each part. Here each contiguous
- * run is copied once, within the heap.
+ * Replaces Slice, SplitV and Unpack: for each part, tfjs copies the whole tensor out of the heap. Here each contiguous run
+ * is copied once, within the heap.
  */
 export function registerSlices(context: WasmContext): void {
   replaceKernel('Slice', (original) => ({ x }, attrs) => {
     if (given(x).dtype === 'string') return given(original)({ x: given(x) }, attrs);
     const [begin, size] = tf.slice_util.parseSliceParams(
-      given(x) as tf.Tensor, // reads only its shape
+      given(x) as tf.Tensor, // tfjs reads only its shape
       attrs.begin as number[],
       (attrs.size ?? -1) as number[],
     );
@@ -45,7 +45,7 @@ function unpack(context: WasmContext, original: Kernel | null): Kernel {
   };
 }
 
-/** A part along one axis, whole along the others. */
+/** Returns a slice along one axis. */
 function sliceAlong(
   context: WasmContext,
   input: tf.TensorInfo,
@@ -88,7 +88,7 @@ function slice(
   return out;
 }
 
-/** The first axis from which on the part is contiguous, and the number of elements of a run. */
+/** Returns the first axis from which on the slice is contiguous, and the number of elements of a contiguous run. */
 function contiguousRun(shape: readonly number[], size: readonly number[]): { axis: number; length: number } {
   let axis = Math.max(0, shape.length - 1);
   while (axis > 0 && size[axis] === shape[axis]) axis--;

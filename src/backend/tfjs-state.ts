@@ -3,17 +3,17 @@ import * as tf from '../core/tf';
 /** The state of tfjs's engine: tapes, scopes and kernels in progress. */
 export type TfjsState = ReturnType<typeof tf.engine>['state'];
 
-/** A recorded operation. */
+/** An operation on a tape. */
 export type TapeNode = TfjsState['activeTape'][number];
 
-/** The state of tfjs's one engine. */
+/** Returns the state of tfjs's engine; a process has one engine. */
 export function tfjsState(): TfjsState {
   return tf.engine().state;
 }
 
 /**
- * Runs `work` outside all tidy scopes and tapes: tensors made in it live until they are disposed, and no gradient
- * flows through it. Tidy scopes opened inside work as usual.
+ * Runs `work` outside of all tidy scopes and tapes: tensors that it makes exist until they are disposed, and no gradient
+ * flows through it. Tidy scopes that `work` opens work as usual.
  */
 export function untracked<T>(work: () => T): T {
   const state = tfjsState();
@@ -33,12 +33,12 @@ export function untracked<T>(work: () => T): T {
   }
 }
 
-/** Ends all open tidy scopes, tapes and kernels, and disposes the scopes' tensors unless `spare` says otherwise. */
+/** Ends all open tidy scopes, tapes and kernels, and disposes the scopes' tensors unless `spare` returns true. */
 export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
   const state = tfjsState();
   const scopes = state.scopeStack;
   state.scopeStack = [];
-  // tfjs types these as always set, but starts and ends with null.
+  // In tfjs's types these are never null, but tfjs itself starts with null.
   state.activeScope = null as unknown as TfjsState['activeScope'];
   state.activeTape = null as unknown as TfjsState['activeTape'];
   state.gradientDepth = 0;
@@ -53,8 +53,8 @@ export function unwindTfjs(spare: (tensor: tf.Tensor) => boolean): void {
 }
 
 /**
- * Replaces a function of tfjs's engine. The returned function puts the earlier one back, unless another replaced this
- * one since.
+ * Replaces a function of tfjs's engine. The returned function restores the earlier function, unless the new function has
+ * itself been replaced.
  */
 export function replaceEngineFunction(
   name: 'runKernel' | 'readSync' | 'read',
@@ -72,7 +72,7 @@ export function replaceEngineFunction(
   };
 }
 
-/** Gives a kernel's outputs without running it, or undefined to let it run. */
+/** Returns a kernel's outputs without running the kernel, or undefined if the kernel must run. */
 type KernelStandIn = (
   kernelName: string,
   inputs: tf.NamedTensorMap,
@@ -80,8 +80,8 @@ type KernelStandIn = (
 ) => tf.Tensor | tf.Tensor[] | undefined;
 
 /**
- * From now on offers kernels that operations call (not those that other kernels call) to a stand-in. The returned
- * function ends this.
+ * From now on, `standIn` may replace each kernel that an operation calls (but not kernels that other kernels call). The
+ * returned function ends this.
  */
 export function interceptKernels(standIn: KernelStandIn): () => void {
   return replaceEngineFunction('runKernel', (run) => (...call: Parameters<KernelStandIn>) => {
@@ -91,13 +91,13 @@ export function interceptKernels(standIn: KernelStandIn): () => void {
 }
 
 /**
- * From now on reports every buffer whose values are read by dataSync(), data() and similar functions. The returned
- * function ends the reports.
+ * From now on, calls `report` with every buffer whose values dataSync(), data() or a similar function reads. The returned
+ * function ends this.
  */
-export function watchHostReads(told: (dataId: object) => void): () => void {
+export function watchHostReads(report: (dataId: object) => void): () => void {
   const ends = (['readSync', 'read'] as const).map((name) =>
     replaceEngineFunction(name, (read) => (dataId: object) => {
-      told(dataId);
+      report(dataId);
       return read(dataId);
     }),
   );

@@ -1,6 +1,6 @@
 import { aliasOf, given, offsetOf, replaceKernel, sizeOf, type WasmContext } from './wasm-context';
 
-/** An axis of the result: its length, and how many elements of the input one step along it is. */
+/** An axis of the result: its length, and its stride in elements of the input. */
 interface Axis {
   readonly length: number;
   readonly stride: number;
@@ -8,12 +8,12 @@ interface Axis {
 
 const MAX_AXES = 5;
 
-/** Registers Transpose anew: runs of the last axis at once, matrices by blocks. tfjs's is a loop over elements beyond rank 3. */
+/** Replaces Transpose: copies whole rows, transposes matrices in blocks. Above rank 3, tfjs's kernel copies single elements. */
 export function registerTranspose(context: WasmContext): void {
   replaceKernel('Transpose', (original) => ({ x }, attrs) => {
     const input = given(x);
     const perm = attrs.perm as number[];
-    const axes = merged(input.shape, perm);
+    const axes = mergeAxes(input.shape, perm);
     if (axes.length > MAX_AXES || (input.dtype !== 'float32' && input.dtype !== 'int32')) {
       return given(original)({ x: input }, attrs);
     }
@@ -25,8 +25,8 @@ export function registerTranspose(context: WasmContext): void {
   });
 }
 
-/** The result's axes, outermost first, without those of length 1, neighbours that stay neighbours as one. */
-function merged(shape: readonly number[], perm: readonly number[]): Axis[] {
+/** Returns the result's axes, outermost first, without axes of length 1; axes that remain neighbours are merged. */
+function mergeAxes(shape: readonly number[], perm: readonly number[]): Axis[] {
   const axes: Axis[] = [];
   for (const axis of perm) {
     const length = shape[axis] ?? 1;
@@ -43,7 +43,7 @@ function merged(shape: readonly number[], perm: readonly number[]): Axis[] {
 }
 
 function permute({ kernels }: WasmContext, from: number, to: number, axes: readonly Axis[]): void {
-  const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are two at least
+  const [rows, columns] = axes.slice(-2) as [Axis, Axis]; // there are at least two
   const outer = [...Array<Axis>(MAX_AXES - axes.length).fill({ length: 1, stride: 0 }), ...axes.slice(0, -1)];
   const isMatrices = axes.length <= 3 && rows.stride === 1 && columns.stride === rows.length;
   if (isMatrices) {
@@ -54,7 +54,7 @@ function permute({ kernels }: WasmContext, from: number, to: number, axes: reado
     }
     return;
   }
-  const [a, b, c, d] = outer as [Axis, Axis, Axis, Axis]; // filled up to four
+  const [a, b, c, d] = outer as [Axis, Axis, Axis, Axis]; // `outer` has four axes
   const pair = ({ length, stride }: Axis) => [length, stride] as const;
   kernels.permute(from, to, ...pair(a), ...pair(b), ...pair(c), ...pair(d), ...pair(columns));
 }

@@ -1,6 +1,6 @@
 import type { Engine } from './engine';
 
-/** Runs `work`, then `undo`: by the next `recover` where `work` was cut off, for then no `finally` runs. */
+/** Runs `work`, then `undo`. If `work` is interrupted, no `finally` runs; then the next `recover` runs `undo`. */
 export function undone<T>(engine: Pick<Engine, 'onRecover'>, undo: () => void, work: () => T): T {
   const forget = engine.onRecover(undo);
   try {

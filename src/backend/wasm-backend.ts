@@ -4,7 +4,7 @@ import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { HEAP_END } from './out-of-memory';
 
-/** tfjs's record of one buffer on the wasm heap. `memoryOffset` is null for strings, which live in JavaScript. */
+/** tfjs's record of a buffer on the wasm heap. `memoryOffset` is null for strings, which JavaScript stores. */
 export interface TensorData {
   readonly id: number;
   readonly memoryOffset: number | null;
@@ -19,7 +19,7 @@ export interface WasmModule {
   readonly asm: { readonly memory: WebAssembly.Memory };
   _malloc(bytes: number): number;
   _free(offset: number): void;
-  /** A function of the module by name; 'array' arguments are copied to its stack. */
+  /** Returns the function `name` of the module; 'array' arguments are copied to the module's stack. */
   cwrap(name: string, result: string | null, arguments_: readonly string[]): (...values: never[]) => unknown;
   readonly tfjs: {
     registerTensor(id: number, size: number, offset: number): void;
@@ -27,7 +27,7 @@ export interface WasmModule {
   };
 }
 
-/** tfjs's wasm backend with the members that its types hide. Source: tfjs-backend-wasm 4.22, backend_wasm.ts. */
+/** tfjs's wasm backend, with members that its types hide. Source: tfjs-backend-wasm 4.22, backend_wasm.ts. */
 export interface WasmBackend {
   readonly wasm: WasmModule;
   readonly dataIdMap: {
@@ -60,15 +60,15 @@ export interface WasmBackend {
 const NAME = 'wasm';
 const WASM_PAGE_BYTES = 65536;
 
-/** A backend, and what its C++ code prints from now on: why it did not compute. */
+/** A backend, and the messages that its C++ code prints from now on if a kernel cannot compute its result. */
 export interface StartedBackend {
   readonly backend: WasmBackend;
   readonly complaints: string[];
 }
 
 /**
- * Starts a new wasm backend, single-threaded, and makes it tfjs's current one. A process has one: starting another
- * ends the earlier and loses its tensors. Throws: ENGINE when WebAssembly SIMD or tfjs's binary is missing.
+ * Starts a new single-threaded wasm backend and makes it tfjs's current backend. A process has one wasm backend: a new one
+ * replaces the earlier one, whose tensors are lost. Throws: ENGINE if WebAssembly SIMD or tfjs's binary is missing.
  */
 export async function startWasmBackend(): Promise<StartedBackend> {
   tfWasm.setWasmPaths(`${dirname(require.resolve('@tensorflow/tfjs-backend-wasm'))}/`);
@@ -88,7 +88,7 @@ export async function startWasmBackend(): Promise<StartedBackend> {
   return { backend: tf.backend() as unknown as WasmBackend, complaints };
 }
 
-/** Emscripten's start code takes hold of the console for what C++ prints: it gets one that writes to a list once it has started. */
+/** Runs `start`. C++ code prints to the console that exists at its start: after the start, this console appends to `list`. */
 async function printingTo(list: string[], start: () => Promise<boolean>): Promise<boolean> {
   const before = globalThis.console;
   let isStarted = false;
@@ -110,7 +110,7 @@ async function printingTo(list: string[], start: () => Promise<boolean>): Promis
 
 const CRASH_EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
 
-/** Takes back the handlers with which Emscripten's start code rethrows every uncaught error of the process. */
+/** Runs `work` and removes the handlers by which Emscripten's start code rethrows every uncaught error of the process. */
 async function withoutNewListeners<T>(work: () => Promise<T>): Promise<T> {
   const before = CRASH_EVENTS.map((event) => new Set<unknown>(process.rawListeners(event)));
   try {
@@ -118,14 +118,14 @@ async function withoutNewListeners<T>(work: () => Promise<T>): Promise<T> {
   } finally {
     CRASH_EVENTS.forEach((event, i) => {
       for (const listener of process.rawListeners(event)) {
-        // rawListeners types any function; they go back to where they came from.
+        // In the types of rawListeners, a listener is any function.
         if (!before[i]?.has(listener)) process.removeListener(event, listener as () => void);
       }
     });
   }
 }
 
-/** The error for a process that may not reserve a wasm heap's addresses; undefined where it may. */
+/** Returns an error if the process may not reserve the addresses of a wasm heap, else undefined. */
 function refusedMemory(): ShardlabError | undefined {
   try {
     new WebAssembly.Memory({ initial: 256, maximum: HEAP_END / WASM_PAGE_BYTES });
@@ -133,8 +133,8 @@ function refusedMemory(): ShardlabError | undefined {
   } catch (cause) {
     return new ShardlabError(
       'OUT_OF_MEMORY',
-      'The wasm engine cannot start: this process may not reserve addresses for a heap. Each takes 10 GB of them, ' +
-        'which are no memory; raise the limit of virtual memory (ulimit -v unlimited).',
+      'The wasm engine cannot start: this process may not reserve addresses for a heap (10 GB of addresses, ' +
+        'not of memory); raise the limit of virtual memory (ulimit -v unlimited).',
       { cause },
     );
   }

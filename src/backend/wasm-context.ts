@@ -7,41 +7,41 @@ import type { FusedKernels } from './kernels/fused-kernels';
 import type { WasmBackend } from './wasm-backend';
 import type { MemoryLimit } from './wasm-memory';
 
-/** What the engine's kernels work with. */
+/** The parts of the engine that its kernels use. */
 export interface WasmContext {
   readonly backend: WasmBackend;
   readonly table: BufferTable;
   readonly limit: MemoryLimit;
   readonly kernels: FusedKernels;
-  /** Address of the heap's first byte in this process; it never moves. 0 where native code cannot reach it. */
+  /** Address of the heap's first byte in this process, which never changes. 0 if native code cannot read the heap. */
   readonly baseAddress: number;
-  /** The BLAS's product on addresses; null without one. */
+  /** The BLAS's matmul, whose operands are addresses; null without a BLAS. */
   readonly sgemm: Sgemm | null;
-  /** Whether buffers have bytes: a kernel that moves them one by one may leave that out where they have none. */
+  /** Whether buffers have bytes; if not, kernels need not move values. */
   readonly hasValues: boolean;
   /** Whether the heap can be trusted. */
   readonly health: HeapHealth;
 }
 
-/** Byte offset of a tensor's values on the heap. Throws: ENGINE when the heap is damaged. */
+/** Returns the byte offset of a tensor's values on the heap. Throws: ENGINE if the heap is damaged. */
 export function offsetOf(context: WasmContext, info: tf.TensorInfo): number {
   context.health.requireSound();
-  // Strings alone have no offset, and no kernel here takes them.
+  // Only strings have no offset, and no kernel here has string inputs.
   return context.backend.dataIdMap.get(info.dataId).memoryOffset as number;
 }
 
-/** Number of elements of a shape. */
+/** Returns the number of elements of a shape. */
 export function sizeOf(shape: readonly number[]): number {
   return shape.reduce((product, length) => product * length, 1);
 }
 
-/** Another view of a buffer: same values, another shape, one reference more. */
+/** Returns a tensor of another shape on the same buffer, and counts one more reference to the buffer. */
 export function aliasOf(context: WasmContext, info: tf.TensorInfo, shape: number[]): tf.TensorInfo {
   context.backend.incRef(info.dataId);
   return { dataId: info.dataId, shape, dtype: info.dtype };
 }
 
-/** True when nobody else holds the tensor's buffer. */
+/** Whether no other tensor shares the tensor's buffer. */
 export function isSoleOwner(context: WasmContext, info: tf.TensorInfo): boolean {
   return context.backend.refCount(info.dataId) === 1;
 }
@@ -49,7 +49,7 @@ export function isSoleOwner(context: WasmContext, info: tf.TensorInfo): boolean 
 export type Inputs = Readonly<Record<string, tf.TensorInfo>>;
 export type Attributes = Readonly<Record<string, unknown>>;
 
-/** A kernel as the engine writes it: tensors in, tensors out. */
+/** A kernel of the engine: a function of inputs and attributes that returns outputs. */
 export type Kernel = (inputs: Inputs, attrs: Attributes) => tf.TensorInfo | tf.TensorInfo[];
 
 const ORIGINAL = Symbol('the kernel that was replaced');
@@ -59,11 +59,11 @@ interface ReplacedConfig extends tf.KernelConfig {
 }
 
 /**
- * Registers a kernel of the current backend in place of tfjs's own, if there is one; `make` gets tfjs's own.
- * Replacing again replaces the replacement: a process may start several engines one after another.
+ * Registers a kernel of the current backend in place of tfjs's kernel; `make` gets tfjs's kernel, or null if there is none.
+ * A process may start several engines one after another: a second call replaces the first one's kernel.
  */
 export function replaceKernel(kernelName: string, make: (original: Kernel | null) => Kernel): void {
-  // tfjs answers undefined for an unknown kernel; its types do not say so.
+  // tfjs returns undefined for an unknown kernel; its types do not allow this.
   const backendName = tf.getBackend();
   const present = tf.getKernel(kernelName, backendName) as ReplacedConfig | undefined;
   const original =
@@ -73,7 +73,7 @@ export function replaceKernel(kernelName: string, make: (original: Kernel | null
   const config: ReplacedConfig = {
     kernelName,
     backendName,
-    // tfjs's names may be missing, as Inputs says.
+    // The type Inputs allows that tfjs omits an input.
     kernelFunc: ({ inputs, attrs }) => kernel(inputs as Inputs, (attrs ?? {}) as Attributes),
     ...(original?.setupFunc === undefined ? {} : { setupFunc: original.setupFunc }),
     [ORIGINAL]: original,
@@ -93,19 +93,19 @@ function runOriginal(
   });
 }
 
-/** Runs one of the backend's kernels on tensor infos, outside tfjs's bookkeeping. */
+/** Runs a kernel of the backend; tfjs's tapes and scopes do not record it. */
 export function runKernel(kernelName: string, inputs: Inputs, attrs: Attributes = {}): tf.TensorInfo {
   // Only kernels with one output are run this way.
   return runOriginal(tf.getKernel(kernelName, tf.getBackend()), inputs, attrs) as tf.TensorInfo;
 }
 
-/** `result`, after its predecessor `old` was let go. */
+/** Frees `old` and returns `result`, which replaces it. */
 export function replaced(context: WasmContext, old: tf.TensorInfo, result: tf.TensorInfo): tf.TensorInfo {
   context.backend.disposeData(old.dataId);
   return result;
 }
 
-/** A kernel's input (or the kernel beneath) that tfjs always gives. Throws: INTERNAL when it did not. */
+/** Returns a value that tfjs always passes, such as a kernel's input. Throws: INTERNAL if the value is missing. */
 export function given<T>(value: T | null | undefined): T {
   if (value === null || value === undefined)
     throw new ShardlabError('INTERNAL', 'A kernel was called without an input that it needs.');
@@ -115,7 +115,7 @@ export function given<T>(value: T | null | undefined): T {
 export type ConvInfo = ReturnType<typeof tf.backend_util.computeConv2DInfo>;
 type ConvArguments = Parameters<typeof tf.backend_util.computeConv2DInfo>;
 
-/** The sizes of a convolution over images, from the attributes of tfjs's kernels. The shapes must have four axes. */
+/** Returns the sizes of a convolution over images, from the attributes of tfjs's kernel. The shapes must have four axes. */
 export function conv2DInfo(
   inputShape: readonly number[],
   filterShape: readonly number[],

@@ -12,13 +12,13 @@ type FlatArray = tf.Tensor | { readonly dtype: DType; readonly length: number };
 /** The arrays of a wasm heap. */
 export interface ArrayPlaces<T> {
   readonly kernels: FusedKernels;
-  /** The heap's bytes now; empty if arrays have no values. */
+  /** The heap's current bytes; empty if arrays have no values. */
   readonly heap: Uint8Array;
-  /** Byte offset of the first element on the heap. */
+  /** Returns the byte offset of the array's first element on the heap. */
   offsetOf(array: T): number;
-  /** Called for every array whose values changed. */
+  /** Is called after an update of an array's values. */
   changed(array: T): void;
-  /** Room for a kernel's own tables, kept as long as the heap; no buffer of the ledger. */
+  /** Allocates memory for a kernel's tables, which exist as long as the heap and are not in the ledger; returns its offset. */
   reserve(bytes: Bytes): number;
 }
 
@@ -26,7 +26,7 @@ export interface ArrayPlaces<T> {
 export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   readonly #places: ArrayPlaces<T>;
   #tables: number | undefined;
-  /** Room for two float32 blocks, by block size. */
+  /** Offset of memory for two float32 blocks, by block size. */
   readonly #scratch = new Map<number, number>();
 
   constructor(places: ArrayPlaces<T>) {
@@ -114,13 +114,13 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
     if (hasBuffer) this.#places.changed(momentumBuffer);
   }
 
-  /** Byte offset of elements that lie within the array. Throws: SHAPE when they do not. */
+  /** Returns the byte offset of a range of elements. Throws: SHAPE if the range ends outside of the array. */
   #at(what: string, array: T, offset = 0, length: number): number {
     if (array.dtype === 'float32' && offset >= 0 && length >= 0 && offset + length <= sizeOf(array))
       return this.#places.offsetOf(array) + 4 * offset;
     throw new ShardlabError(
       'SHAPE',
-      `${what}: ${length} elements from ${offset} on do not lie in ${describe(array)}.`,
+      `${what}: ${length} elements from ${offset} on are not all in ${describe(array)}.`,
     );
   }
 
@@ -136,7 +136,7 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
     if (end <= size && scales.dtype === 'float32' && sizeOf(scales) === Math.ceil(size / blockSize)) return;
     throw new ShardlabError(
       'SHAPE',
-      `adamW8bit: elements up to ${end} do not lie in codes ${describe(codes)} with scales ` +
+      `adamW8bit: elements up to ${end} are not all in codes ${describe(codes)} with scales ` +
         `${describe(scales)} for blocks of ${blockSize}.`,
     );
   }
@@ -156,14 +156,14 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
   }
 }
 
-/** keep, stepSize, beta1, rest1, beta2, rest2, rootCorrection, eps, gradScale: what the kernels take last. */
+/** The kernels' last arguments: keep, stepSize, beta1, rest1, beta2, rest2, rootCorrection, eps, gradScale. */
 type Factors = readonly [number, number, number, number, number, number, number, number, number];
 
 function sizeOf(array: FlatArray): number {
   return 'length' in array ? array.length : array.size;
 }
 
-/** Type and shape, as an error says them. */
+/** Returns an array's type and shape for errors. */
 function describe(array: FlatArray): string {
   const { dtype } = array;
   return 'length' in array ? `a host array of ${dtype} [${array.length}]` : `${dtype} [${array.shape}]`;

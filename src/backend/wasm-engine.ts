@@ -24,18 +24,18 @@ import { offsetOf, type WasmContext } from './wasm-context';
 import { type ArrayPlaces, WasmElementwise } from './wasm-elementwise';
 import { freeingOnError, freeSince, type MemoryLimit, observeAllocations } from './wasm-memory';
 
-/** The BLAS that computes matmuls; everything else runs on one thread. */
+/** Options of the engine. Only the BLAS may use several threads; all other kernels run on one thread. */
 export interface WasmEngineOptions extends BlasOptions {
-  /** Most bytes that the engine's buffers may take together; beyond, OUT_OF_MEMORY. Default: the heap's 4 GiB. */
+  /** Largest number of bytes of all buffers together; above it, allocations throw OUT_OF_MEMORY. Default: the heap's 4 GiB. */
   readonly memoryLimit?: Bytes;
-  /** Where the caller's code stands, for errors: a cell and line. Default: nothing is said. */
+  /** Returns the cell and line of the running code, for errors. Default: errors name no place. */
   readonly place?: () => string;
 }
 
 /**
- * Starts tfjs's wasm backend with products through a BLAS, fused kernels, and every buffer observed.
- * A process has one engine: starting another ends the earlier and loses its tensors.
- * Throws: ENGINE when the backend or the engine's own kernels are missing.
+ * Starts tfjs's wasm backend with matmuls by a BLAS, fused kernels, and reports of every buffer to observers.
+ * A process has one engine: a new engine replaces the earlier one, whose tensors are lost.
+ * Throws: ENGINE if the backend or the engine's own kernels are missing.
  */
 export async function createWasmEngine(options: WasmEngineOptions = {}): Promise<Engine> {
   const table = new BufferTable();
@@ -56,7 +56,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   return new WasmEngine(context, blas);
 }
 
-/** Registers the engine's own kernels for the current backend, in place of what is there. */
+/** Registers the engine's own kernels for the current backend, in place of tfjs's kernels. */
 export function registerEngineKernels(context: WasmContext): void {
   mendKernels(context);
   mendGradients();
@@ -68,13 +68,13 @@ export function registerEngineKernels(context: WasmContext): void {
   guardKernels(context);
 }
 
-/** Where the heap lies in this process; 0 without koffi. V8 reserves the whole range of a wasm memory, so growth never moves it. */
+/** Returns the heap's address; 0 without koffi. V8 reserves the heap's whole address range, so the heap never moves. */
 function addressOf(wasm: WasmModule): number {
   const native = loadKoffi();
   return native.koffi === null ? 0 : Number(native.koffi.address(new Uint8Array(wasm.HEAPU8.buffer)));
 }
 
-/** An engine on the kernels of this folder. */
+/** An engine that uses the kernels of this folder. */
 export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   readonly name: Engine['name'] = 'wasm';
   readonly clock: Clock = HOST_CLOCK;
@@ -83,7 +83,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
   readonly #context: WasmContext;
   readonly #releases = new Set<() => void>();
 
-  /** `host`: default arrays on a heap of their own. */
+  /** `host`: the memory of host arrays; default: a second heap. */
   constructor(context: WasmContext, blas: BlasInfo | BlasAbsent, host?: HostMemory) {
     super(placesOn(context));
     this.#context = context;
@@ -215,11 +215,11 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
 }
 
 function bytesOf(tensor: tf.Tensor): Bytes {
-  // The engine holds no other types.
+  // The engine has no other types.
   return tensor.size * itemBytes(tensor.dtype as DType);
 }
 
-/** The backend's tensors as arrays for updates. */
+/** Returns how in-place updates access the backend's tensors. */
 function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
   const { backend, kernels } = context;
   return {
@@ -241,7 +241,7 @@ function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
 }
 
 /**
- * Reports to the backend that values changed in place, because its convolutions cache packed copies by tensor number.
+ * Reports an in-place update to the backend, because its convolutions cache packed copies of values by tensor number.
  */
 function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
   const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
@@ -253,6 +253,6 @@ function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): vo
   if (target.dtype === source.dtype) return;
   throw new ShardlabError(
     'SHAPE',
-    `${what}: ${source.dtype} values do not go into a ${target.dtype} tensor; cast them first.`,
+    `${what}: ${source.dtype} values cannot be copied into a ${target.dtype} tensor; cast them first.`,
   );
 }

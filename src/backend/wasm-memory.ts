@@ -8,10 +8,10 @@ import { type FailedRequest, FULL_HEAP, HEAP_END, outOfMemory } from './out-of-m
 import type { WasmBackend } from './wasm-backend';
 
 const ALIGNMENT = 64;
-/** Smaller buffers stay where malloc puts them: their alignment does not show in any timing. */
+/** Buffers from this size on are aligned to cache lines; for smaller buffers, alignment does not make kernels faster. */
 const ALIGNED_FROM: Bytes = 1024;
 
-/** Most bytes that buffers may take together; undefined: as many as the heap has. */
+/** Largest number of bytes of all buffers together; undefined: the heap's size. */
 export interface MemoryLimit {
   bytes: Bytes | undefined;
 }
@@ -22,7 +22,7 @@ interface Allocations {
   readonly table: BufferTable;
 }
 
-/** Runs a kernel; when it throws, the buffers that it made are freed, for nobody else knows of them. */
+/** Runs a kernel. If the kernel throws, frees the buffers that it made, because no other code can free them. */
 export function freeingOnError<T>(allocations: Allocations, kernel: () => T): T {
   const { mark } = allocations.table;
   try {
@@ -38,7 +38,7 @@ export function freeSince({ backend, table }: Allocations, mark: number): void {
   for (const key of table.keysSince(mark)) backend.disposeData(key, true);
 }
 
-/** Throws: OUT_OF_MEMORY if the limit leaves no room for a buffer. */
+/** Checks that a buffer fits below the memoryLimit. Throws: OUT_OF_MEMORY. */
 export function requireRoom(
   table: BufferTable,
   { bytes: limit }: MemoryLimit,
@@ -49,9 +49,9 @@ export function requireRoom(
 }
 
 /**
- * Puts the engine's own allocation into the backend: every buffer is entered in `table` when it is made and taken
- * out when it is freed, large ones are aligned to cache lines, and a buffer that cannot be had is an
- * OUT_OF_MEMORY error instead of a write to address 0. Nothing is made, freed or read on a damaged heap.
+ * Replaces the backend's allocation. Every buffer is added to `table` when it is allocated, and removed when it is freed.
+ * Large buffers are aligned to cache lines. If an allocation fails, OUT_OF_MEMORY is thrown (tfjs would write to address
+ * 0). On a damaged heap nothing is allocated, freed or read.
  */
 export function observeAllocations(
   backend: WasmBackend,
@@ -90,7 +90,7 @@ export function observeAllocations(
     starts.set(dataId, start);
     dataIdMap.set(dataId, { id, memoryOffset: offset, shape, dtype, refCount });
     wasm.tfjs.registerTensor(id, size, offset);
-    // The wasm backend holds no other types of values.
+    // The wasm backend has no other types.
     table.add(dataId, bytes, dtype as DType);
     if (values !== null) wasm.HEAPU8.set(new Uint8Array(values.buffer, values.byteOffset, bytes), offset);
   };
@@ -98,7 +98,7 @@ export function observeAllocations(
   const makeOutput = backend.makeOutput.bind(backend);
   backend.makeOutput = (shape, dtype, memoryOffset, values) => {
     const output = makeOutput(shape, dtype, memoryOffset, values);
-    // Some kernels allocate their output themselves, in C++.
+    // Some kernels allocate their output in C++.
     if (memoryOffset !== undefined && memoryOffset !== null) {
       table.add(
         output.dataId,
@@ -130,11 +130,11 @@ export function observeAllocations(
   };
 }
 
-/** Throws: SHAPE for lengths that no tensor has, which two negative ones would hide in their product. */
+/** Checks that lengths are integers of at least 0: the size alone would not show two negative lengths. Throws: SHAPE. */
 export function requireShape(shape: readonly number[]): void {
   if (shape.every((length) => Number.isInteger(length) && length >= 0)) return;
   throw new ShardlabError(
     'SHAPE',
-    `no tensor has the shape [${shape}]: each length must be a whole number from 0 on.`,
+    `no tensor has the shape [${shape}]: each length must be an integer of at least 0.`,
   );
 }

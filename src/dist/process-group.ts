@@ -8,7 +8,7 @@ import { commonDType, resolve, wholeTensor } from './blocks';
 import { CallRunner } from './call-runner';
 import type { GroupContext } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
-import { checkOneListEach, checkOwnPart, checkRankIndex, checkSubgroup, rowsPerRank, wireOf } from './validation';
+import { checkOneListEach, checkOwnPart, checkRank, checkSubgroup, rowsPerRank, wireOf } from './validation';
 
 interface CallParts {
   readonly op: CallOp;
@@ -133,19 +133,19 @@ class Group implements ProcessGroup {
   }
 
   broadcast(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkRankIndex(this.#identity, 'broadcast', 'source', source);
+    checkRank(this.#identity, 'broadcast', 'source', source);
     const whole = [wholeTensor(tensor)];
     return this.#start({ op: 'broadcast', inputs: whole, outputs: whole, peer: source }, options, tensor);
   }
 
   send(tensor: tf.Tensor, destination: number, options: CollectiveOptions = {}): Work<void> {
-    checkRankIndex(this.#identity, 'send', 'destination', destination, true);
+    checkRank(this.#identity, 'send', 'destination', destination, true);
     const inputs = [wholeTensor(tensor)];
     return this.#start({ op: 'send', inputs, outputs: [], peer: destination }, options, undefined);
   }
 
   recv(tensor: tf.Tensor, source: number, options: CollectiveOptions = {}): Work<tf.Tensor> {
-    checkRankIndex(this.#identity, 'recv', 'source', source, true);
+    checkRank(this.#identity, 'recv', 'source', source, true);
     const outputs = [wholeTensor(tensor)];
     return this.#start({ op: 'recv', inputs: [], outputs, peer: source }, options, tensor);
   }

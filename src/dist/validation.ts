@@ -37,8 +37,8 @@ export function checkOneListEach(
 }
 
 /** Checks that the rank's own part is as long as the rank's entry in the list of all ranks' parts. Throws: SHAPE. */
-export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceList, told: PieceList): void {
-  const [length, expected] = [lengthOf(own), lengthOf(told)];
+export function checkOwnPart(identity: GroupIdentity, call: string, own: PieceList, entry: PieceList): void {
+  const [length, expected] = [lengthOf(own), lengthOf(entry)];
   if (length === expected) return;
   throw new ShardlabError(
     'SHAPE',
@@ -66,7 +66,7 @@ export function rowsPerRank(identity: GroupIdentity, call: string, tensor: tf.Te
 }
 
 /** Checks that `rank` is a rank index in the group and, if `isPeer` is true, that it is not this rank. Throws: CONFIG. */
-export function checkRankIndex(
+export function checkRank(
   identity: GroupIdentity,
   call: string,
   what: string,

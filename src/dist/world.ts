@@ -130,6 +130,6 @@ function checkRankAndWorld({ rank, world, plane }: JoinOptions): void {
     throw new ConfigError(`rank ${rank} is not in a world of ${world} (0 to ${world - 1})`, { rank, world });
   }
   if (plane?.kind === 'zeromq' && plane.addresses.length !== world) {
-    throw new ConfigError(`${plane.addresses.length} addresses were given for ${world} ranks; give one per rank`);
+    throw new ConfigError(`${plane.addresses.length} addresses were given for ${world} ranks; give ${world}`);
   }
 }

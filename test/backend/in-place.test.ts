@@ -131,7 +131,7 @@ for (const engineCase of ENGINE_CASES) {
         assert.throws(() => engine.copyInto(a, 2, b), /3 elements at 2 do not fit into 4/);
         assert.throws(
           () => engine.copyInto(a, 0, tf.zeros([2], 'int32')),
-          /int32 values do not go into a float32 tensor/,
+          /int32 values cannot be copied into a float32 tensor/,
         );
       });
     });

@@ -49,7 +49,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const { numOrSizeSplits: parts } = call.attrs;
     if (!Array.isArray(parts)) {
       if (length % call.whole('numOrSizeSplits', parts, 1) !== 0)
-        call.refuse(`axis ${axis} of x ${told(x)} does not divide into ${parts} equal parts.`);
+        call.refuse(`axis ${axis} of x ${told(x)} is not divisible into ${parts} equal parts.`);
       return;
     }
     const sizes = call.wholes('numOrSizeSplits', parts, undefined, -1);
@@ -138,7 +138,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const x = call.input('x');
     const block = call.wholes('blockShape', call.attrs.blockShape, undefined, 1);
     if (block.length >= x.shape.length || (x.shape[0] ?? 0) % sizeOf(block) !== 0)
-      call.refuse(`x ${told(x)} does not divide into blocks of [${block}].`);
+      call.refuse(`x ${told(x)} is not divisible into blocks of [${block}].`);
     pairs(call, 'crops', block.length).forEach((pair, i) => {
       const most = (x.shape[i + 1] ?? 0) * (block[i] ?? 1);
       call.whole(`the sum of crops[${i}]`, pair[0] + pair[1], 0, most);
@@ -152,7 +152,7 @@ export const SHAPE_CHECKS: Readonly<Record<string, KernelCheck>> = {
       const length = (x.shape[i + 1] ?? 0) + before + after;
       if (length % (block[i] ?? 1) !== 0)
         call.refuse(
-          `axis ${i + 1} of x ${told(x)}, padded to ${length}, does not divide into blocks of ${block[i]}.`,
+          `axis ${i + 1} of x ${told(x)}, padded to ${length}, is not divisible into blocks of ${block[i]}.`,
         );
     });
   },

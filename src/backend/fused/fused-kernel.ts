@@ -111,7 +111,7 @@ export function outputLike(
   return { info, offset: offsetOf(context, info) };
 }
 
-const CONSUMABLE = Symbol('its holder has no more use for the values');
+const CONSUMABLE = Symbol('the values are not used again');
 
 interface Marked {
   [CONSUMABLE]?: true;

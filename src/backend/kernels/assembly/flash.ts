@@ -2,10 +2,10 @@ import { expOf, logOf } from './lanes';
 import { rowDot, rowMax, scaleRow, scoreGradRow, weightRow } from './row';
 
 /**
- * Adds one block to a softmax over blocks of keys. scores [rows, columns] become exp(scale * score - top); top is the largest
- * scaled score of the row so far. Row i attends to columns below `seen` + i; other columns become 0. tops, sums (of weights) and
- * out [rows, width] (of weighted values) contain the earlier blocks; the kernel updates tops and sums, and rescales out to the
- * new tops. Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
+ * Adds a block to a softmax over blocks of keys. scores [rows, columns] become exp(scale * score - top); top is the largest
+ * score of the row so far, scaled. Row i attends to columns below `seen` + i; other columns become 0. tops, sums (of weights)
+ * and out [rows, width] (of weighted values) contain the earlier blocks; the kernel updates tops and sums, and rescales out to
+ * the new tops. Source: Dao 2023, FlashAttention-2, algorithm 1, lines 8 to 10.
  */
 export function flashWeights(
   scores: usize, tops: usize, sums: usize, out: usize, rows: i32, columns: i32, seen: i32, scale: f32, isFirst: i32,
@@ -31,7 +31,7 @@ export function flashWeights(
   }
 }
 
-/** After the last block: divides rows of out by sums; lse = top + log(sum). lse may be tops. Source: as above, lines 12 and 13. */
+/** After the last block: divides rows of out by sums; lse = top + log(sum). lse may be tops. Source: lines 12 and 13. */
 export function flashEnd(
   tops: usize, sums: usize, out: usize, lse: usize, rows: i32, width: i32, outStride: i32,
 ): void {
@@ -43,7 +43,7 @@ export function flashEnd(
   }
 }
 
-/** In backward, scores become the weights exp(scale * score - lse), or 0 from column `seen` + i on. Source: algorithm 2, line 11. */
+/** For backward: scores become weights exp(scale * score - lse); 0 from column `seen` + i on. Source: algorithm 2, line 11 */
 export function flashWeightsAgain(
   scores: usize, lse: usize, rows: i32, columns: i32, seen: i32, scale: f32,
 ): void {

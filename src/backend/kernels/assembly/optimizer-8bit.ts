@@ -14,8 +14,8 @@ const LAST_CELL: i32 = 2944;
 
 /**
  * One AdamW step over elements [first, first + n) of a buffer of `size` elements. Its moments are one-byte codes with a scale
- * per block of blockSize elements. Each block of the range is decoded to float32 in `scratch` (2 * blockSize floats), updated by
- * adamW, and encoded again by its new largest absolute value. param and grad point at element `first`.
+ * per block of blockSize elements. Each block of the range is decoded to float32 in `scratch` (2 * blockSize floats), updated
+ * by adamW, and encoded again by its new largest absolute value. param and grad point at element `first`.
  */
 export function adamW8bit(
   param: usize, grad: usize, codes1: usize, scales1: usize, codes2: usize, scales2: usize, first: i32, n: i32,
@@ -83,8 +83,8 @@ function cellsOf(magnitudes: v128): v128 {
 }
 
 /**
- * Returns the code of a value: the index of the nearest magnitude of the map. It is the code of the cell's lower end, or the next
- * code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative, and there is no -1.
+ * Returns the code of a value: the index of the nearest magnitude of the map. It is the code of the cell's lower end, or the
+ * next code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative; -1 has no code.
  */
 // @ts-ignore: decorator
 @inline
