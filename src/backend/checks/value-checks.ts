@@ -93,9 +93,7 @@ function divisor(call: CheckedCall): void {
   const values = call.values('b');
   for (let i = 0; i < values.length; i++)
     if (values[i] === 0)
-      call.refuse(
-        `element ${i} of the divisor ${told(b)} is 0; cast both operands to float32 to get infinity.`,
-      );
+      call.refuse(`element ${i} of the divisor ${told(b)} is 0; cast both to float32 to get infinity.`);
 }
 
 function resized(call: CheckedCall): void {
