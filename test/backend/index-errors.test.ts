@@ -57,7 +57,10 @@ const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
     () => tf.relu(tf.greater(x(), 0)),
     /Relu: x is bool \[4,3\]; cast it to float32 or int32/,
   ],
-  'an axis that occurs twice': [() => tf.sum(x(), [1, 1]), /Sum: axis is \[1, 1\]; each axis may occur only once/],
+  'an axis that occurs twice': [
+    () => tf.sum(x(), [1, 1]),
+    /Sum: axis is \[1, 1\]; each axis may occur only once/,
+  ],
   'a negative pad': [
     () =>
       tf.pad(x(), [
@@ -66,10 +69,7 @@ const CALLS: Readonly<Record<string, readonly [() => unknown, RegExp]>> = {
       ]),
     /PadV2: paddings\[0\]\[0\] is -1/,
   ],
-  'an integer divided by 0': [
-    () => tf.mod(ids(1), ids(0)),
-    /Mod: element 0 of the divisor int32 \[1\] is 0/,
-  ],
+  'an integer divided by 0': [() => tf.mod(ids(1), ids(0)), /Mod: element 0 of the divisor int32 \[1\] is 0/],
   'an embedding': [
     () => embedding(x(), ids(4)),
     /Embedding: element 0 of ids is 4, but indices of the table's 4 rows/,
