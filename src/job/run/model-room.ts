@@ -47,7 +47,7 @@ export function requireModelRoom(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
       'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
-      `To train here, use a small model of its kind: model: ${SMALL[kind]}${moreRanks(config, world)}.`,
+      `To train here, use a small model of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
     {
       details: {
         numParams,

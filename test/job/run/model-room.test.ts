@@ -45,7 +45,7 @@ test('ranks that fit alone but not together are refused too', () => {
 
 test('the suggested smaller models pass the check', () => {
   for (const model of ['llama3-8b', 'wan2.2-a14b', 'gpt2-xl'] as const) {
-    const [, text = ''] = /as model: (.*?)(?:; and|\.$)/.exec(refusal({ model }, 1).message) ?? [];
+    const [, text = ''] = /as model: (.*?)(?:, or use|\.$)/.exec(refusal({ model }, 1).message) ?? [];
     // As it would be written in a cell.
     const small: unknown = new Function(`return (${text})`)();
     requireModelRoom(parseTrainConfig({ model: small }), 1, () => 0);
