@@ -11,7 +11,7 @@ export interface StrategyProperties {
   readonly reshardAfterForward: boolean;
   /** Whether shards exist in copies: sharded over one axis of a mesh, replicated over the other. */
   readonly isHybrid: boolean;
-  /** Whether gradients of micro-batches but the last stay local unless a setting says otherwise. */
+  /** Whether gradients of microbatches but the last stay local unless a setting says otherwise. */
   readonly accumulatesLocally: boolean;
 }
 

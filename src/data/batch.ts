@@ -1,5 +1,5 @@
 /**
- * Token ids of one micro-batch, row by row: `batch` rows of seq + 1 tokens. Inputs are [:, :-1], targets are [:, 1:].
+ * Token ids of one microbatch, row by row: `batch` rows of seq + 1 tokens. Inputs are [:, :-1], targets are [:, 1:].
  */
 export interface TokenBatch {
   readonly batch: number;
@@ -10,7 +10,7 @@ export interface TokenBatch {
 /** Deterministic batches: the same rank and index give the same tokens in every run. */
 export interface BatchSource {
   readonly name: string;
-  /** Batch of rank `rank`; `index` counts micro-batches from 0 over the whole run. */
+  /** Batch of rank `rank`; `index` counts microbatches from 0 over the whole run. */
   batch(rank: number, index: number): TokenBatch;
 }
 

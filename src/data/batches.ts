@@ -26,7 +26,7 @@ export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed
 
 /**
  * Tokens by a formula that any other engine can repeat: (s·7919 + r·104729 + i·31) mod vocab for element i of
- * micro-batch s on rank r. Source: the torch benchmark that produced the recorded reference losses.
+ * microbatch s on rank r. Source: the torch benchmark that produced the recorded reference losses.
  */
 export function syntheticBatches(shape: BatchShape): BatchSource {
   const { batch, seq, vocab } = shape;

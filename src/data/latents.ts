@@ -2,11 +2,11 @@ import type { DitConfig } from '../config/settings/model';
 import { type Random, seeded } from '../core/random';
 
 /**
- * A micro-batch of noised videos and their texts. Its methods write into the given arrays; a source makes no arrays.
+ * A microbatch of noised videos and their texts. Its methods write into the given arrays; a source makes no arrays.
  */
 export interface LatentBatch {
   readonly batch: number;
-  /** In [0, 1000), one per video; all timesteps of a micro-batch are on one side of the boundary. */
+  /** In [0, 1000), one per video; all timesteps of a microbatch are on one side of the boundary. */
   readonly timesteps: Float32Array;
   /** The noised videos, and the channels that condition them: [batch, inChannels, F, H, W]. */
   fillLatents(target: Float32Array): void;
@@ -16,10 +16,10 @@ export interface LatentBatch {
   fillText(target: Float32Array): void;
 }
 
-/** Deterministic micro-batches: the same rank and index give the same values in every run. */
+/** Deterministic microbatches: the same rank and index give the same values in every run. */
 export interface LatentSource {
   readonly name: string;
-  /** Micro-batch of rank `rank`; `index` counts from 0 over the whole run. */
+  /** Microbatch of rank `rank`; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): LatentBatch;
 }
 
@@ -27,7 +27,7 @@ export interface LatentSource {
 export interface LatentOptions {
   readonly shape: DitConfig;
   readonly batch: number;
-  /** Micro-batches per step: all of a step are on one side of the boundary, and steps alternate between the sides. */
+  /** Microbatches per step: all of a step are on one side of the boundary, and steps alternate between the sides. */
   readonly accumulation: number;
   readonly seed: number;
 }

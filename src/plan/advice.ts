@@ -112,7 +112,7 @@ const ADVICE = {
     appliesTo: () => true,
     isAdvised: ({ pp }) => pp > 1,
     isOther: () => false,
-    // The same pipeline with as many micro-batches as stages, against eight times as many.
+    // The same pipeline with as many microbatches as stages, against eight times as many.
     pair: (layout) => ({ advised: accumulating(layout, 1), other: accumulating(layout, 8) }),
   },
 } as const satisfies Record<string, Advice>;
@@ -125,7 +125,7 @@ const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp:
 /** A usual batch of a large model, tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with it. */
 const BATCH_TOKENS = 2 ** 22;
 
-/** A pipeline with `count` micro-batches per stage. */
+/** A pipeline with `count` microbatches per stage. */
 function accumulating(layout: Layout, perStage: number): Layout {
   const numMicroBatches = perStage * layout.pp;
   return { ...layout, numMicroBatches, globalBatch: numMicroBatches * layout.microBatch * layout.dp };

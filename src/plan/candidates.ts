@@ -14,11 +14,11 @@ const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
 /** A sequence is not divided into parts with fewer tokens per rank: a matmul's rows would fall below a GPU's width. */
 const LEAST_TOKENS = 2048;
-/** More tokens in a micro-batch than this gain no more in matmuls and only cost memory. */
+/** More tokens in a microbatch than this gain no more in matmuls and only cost memory. */
 const MOST_TOKENS = 65_536;
 
 /**
- * Every legal layout of a model on this number of GPUs with this global batch: strategies, degrees, micro-batches,
+ * Every legal layout of a model on this number of GPUs with this global batch: strategies, degrees, microbatches,
  * recompute, by the frameworks' rules. `base` says all that is not searched: model, hardware, gpus, batch, precision,
  * attention, compile.
  */
@@ -133,7 +133,7 @@ function offloads(
   ];
 }
 
-/** Sizes of a micro-batch that divide a rank's share of the batch and leave each stage of a pipeline its work. */
+/** Sizes of a microbatch that divide a rank's share of the batch and leave each stage of a pipeline its work. */
 function microBatches(
   { model, globalBatch }: Layout,
   { dp, pp, cp }: Cut,
@@ -158,7 +158,7 @@ function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
   }
 }
 
-/** Source: Megatron-LM: micro-batches are a multiple of stages, layers of all virtual stages. */
+/** Source: Megatron-LM: microbatches are a multiple of stages, layers of all virtual stages. */
 function virtualStagesOf(
   { model, pp, stack, numMicroBatches }: Layout,
   space: SearchSpace,

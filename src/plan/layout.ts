@@ -43,7 +43,7 @@ export interface Layout {
   /** Sequences. */
   readonly globalBatch: number;
   readonly microBatch: number;
-  /** Micro-batches that a data-parallel rank takes in one iteration. */
+  /** Microbatches that a data-parallel rank takes in one iteration. */
   readonly numMicroBatches: number;
   readonly precision: Precision;
   readonly recompute: Recompute;

@@ -13,7 +13,7 @@ export interface StepSpans {
 export interface StepResult {
   /** From 1. */
   readonly step: number;
-  /** Mean over all tokens of all ranks and micro-batches; may be NaN or infinity. */
+  /** Mean over all tokens of all ranks and microbatches; may be NaN or infinity. */
   readonly loss: number;
   /** Norm of all gradients, before clipping. */
   readonly gradNorm: number;

@@ -8,7 +8,7 @@ import type { ScheduleState } from '../optim/warmup-cosine-lr';
 export interface TrainerState {
   /** Steps taken. */
   readonly steps: number;
-  /** Micro-batches done by each rank; they determine the next ones. */
+  /** Microbatches done by each rank; they determine the next ones. */
   readonly microBatches: number;
   /** Steps of the optimizer; fewer than `steps` if updates were skipped. */
   readonly optimizerSteps: number;

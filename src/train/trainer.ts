@@ -149,7 +149,7 @@ export class Trainer {
     this.#parallel.dispose();
   }
 
-  /** Forward and backward of all micro-batches: gives the mean of their losses, and the gradients of that mean. */
+  /** Forward and backward of all microbatches: gives the mean of their losses, and the gradients of that mean. */
   #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
     const { accumulation } = this.config;
     const seed = (this.#scaler?.scale ?? 1) / accumulation;
@@ -165,7 +165,7 @@ export class Trainer {
   }
 
   /**
-   * Forward and backward of one micro-batch; adds to existing gradients. `index` counts from 0 over the whole run; `seed` is the
+   * Forward and backward of one microbatch; adds to existing gradients. `index` counts from 0 over the whole run; `seed` is the
    * factor on the loss in backward: its share of the step's mean, times a scaler's scale.
    */
   #microBatch(

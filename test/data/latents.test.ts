@@ -60,7 +60,7 @@ test('with two experts all videos of a step are on one side of the boundary, and
     for (const rank of [0, 1, 2]) {
       const isHigh = Math.floor(index / 3) % 2 === 0;
       for (const timestep of source.batch(rank, index).timesteps) {
-        assert.equal(timestep >= 875, isHigh, `micro-batch ${index} of rank ${rank}: ${timestep}`);
+        assert.equal(timestep >= 875, isHigh, `microbatch ${index} of rank ${rank}: ${timestep}`);
         assert.ok(timestep >= 0 && timestep < 1000);
       }
     }

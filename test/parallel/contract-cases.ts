@@ -174,7 +174,7 @@ function hybrid(
   return { config: { parallel: { strategy, mesh: { dpReplicate, dpShard } } }, worlds };
 }
 
-/** Three micro-batches: reduced each, and reduced once. */
+/** Three microbatches: reduced each, and reduced once. */
 function accumulating(
   strategy: 'NO_SHARD' | 'ZERO_1' | 'ZERO_2' | 'SHARD_GRAD_OP' | 'FULL_SHARD',
 ): Record<string, ContractCase> {
@@ -183,7 +183,7 @@ function accumulating(
     worlds: SOME,
   });
   return {
-    [`${strategy}, 3 micro-batches reduced each`]: of(false),
-    [`${strategy}, 3 micro-batches reduced once`]: of(true),
+    [`${strategy}, 3 microbatches reduced each`]: of(false),
+    [`${strategy}, 3 microbatches reduced once`]: of(true),
   };
 }

@@ -83,7 +83,7 @@ export function contractOf(world: number, given: ReadonlyMap<string, TrainConfig
       requireClose(total('grad'), world * wireBytes.grad, 'gradients');
       t.diagnostic(
         `${collectives.allGather} all-gathers of ${wireBytes.param} B; ${collectives.reduceScatter} reduce-scatters and ` +
-          `${collectives.allReduce} all-reduces of ${wireBytes.grad} B a rank, ${config.accumulation} micro-batches`,
+          `${collectives.allReduce} all-reduces of ${wireBytes.grad} B a rank, ${config.accumulation} microbatches`,
       );
     });
 

@@ -9,7 +9,7 @@ const SAMPLE = [
   'SHARD_GRAD_OP',
   'FULL_SHARD',
   'HYBRID_SHARD, 2 copies',
-  'FULL_SHARD, 3 micro-batches reduced once',
+  'FULL_SHARD, 3 microbatches reduced once',
   'parameters on the host',
 ];
 

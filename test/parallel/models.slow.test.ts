@@ -142,7 +142,7 @@ for (const [world, names] of Object.entries(WORLDS).map(([key, value]) => [Numbe
         });
       }
 
-      test(`${name}: micro-batches of a step add up`, () => {
+      test(`${name}: microbatches of a step add up`, () => {
         const found = distance(
           sharded.get(`${name}, accumulated`) ?? [],
           alone.get(`${name}, accumulated`) ?? [],

@@ -27,7 +27,7 @@ test('under known rules true advice holds and false advice does not', () => {
   const findings = testAdvice(toyPredict, GRID);
   const holds = (name: string): boolean[] =>
     findings.find((finding) => finding.name === name)?.cases.map((one) => one.holds) ?? [];
-  // In the toy model data parallelism is free, TP across nodes doubles the time, and more micro-batches shrink bubbles.
+  // In the toy model data parallelism is free, TP across nodes doubles the time, and more microbatches shrink bubbles.
   assert.deepEqual(holds('small'), [true, true]);
   assert.ok(holds('nvlink').every((held) => held));
   assert.ok(!holds('accumulation').some((held) => held));

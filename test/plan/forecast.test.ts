@@ -16,7 +16,7 @@ const CASES: Readonly<Record<string, Partial<TrainConfigInput>>> = {
   HYBRID_SHARD: { parallel: { strategy: 'HYBRID_SHARD', mesh: MESH } },
   _HYBRID_SHARD_ZERO2: { parallel: { strategy: '_HYBRID_SHARD_ZERO2', mesh: MESH } },
   'one unit': { parallel: { strategy: 'FULL_SHARD', wrap: 'root' } },
-  'micro-batches': { parallel: { strategy: 'FULL_SHARD' }, accumulation: 2 },
+  microbatches: { parallel: { strategy: 'FULL_SHARD' }, accumulation: 2 },
   'bfloat16 on the wire': {
     parallel: { strategy: 'FULL_SHARD' },
     mixedPrecision: { paramDtype: 'bfloat16' },

@@ -24,7 +24,7 @@ test('a step on the host takes the time of its memory and of both directions of 
   assert.equal(offloadTime(layout, 8e9).copies, 0);
 });
 
-test('shards on the host are copied twice per micro-batch, hidden behind compute while it lasts', () => {
+test('shards on the host are copied twice per microbatch, hidden behind compute while it lasts', () => {
   const layout = layoutOf({ ...request, offload: { optimizer: true, parameters: true } });
   const link = 31.5e9 * (256 / 282);
   assert.ok(Math.abs(offloadTime(layout, 8e9).copies - (4 * 1e9 * 4) / link) < 1e-9);

@@ -8,7 +8,7 @@ interface Stage {
   readonly backward: number;
 }
 
-/** The order in which a stage of a 1F1B pipeline computes micro-batches: warm-up forwards, pairs, the remaining backwards. */
+/** The order in which a stage of a 1F1B pipeline computes microbatches: warm-up forwards, pairs, the remaining backwards. */
 function order(place: number, numStages: number, m: number): readonly ('forward' | 'backward')[] {
   const ahead = Math.min(m, numStages - place - 1);
   const pairs = Array.from({ length: m - ahead }, () => ['forward', 'backward'] as const).flat();
@@ -88,7 +88,7 @@ test("for unequal stages (embedding, head) the time is 3% below to 15% above the
   );
 });
 
-test('virtual stages divide the bubble, and waiting for hand-overs adds two per micro-batch and part', () => {
+test('virtual stages divide the bubble, and waiting for hand-overs adds two per microbatch and part', () => {
   const stages = Array.from({ length: 4 }, () => ({ forward: 1, backward: 2 }));
   const at = (virtualStages: number, hop = 0) =>
     pipelineTime({ stages, numMicroBatches: 8, virtualStages, hop, waits: true }).seconds;

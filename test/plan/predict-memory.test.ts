@@ -178,7 +178,7 @@ test('with fp8 selective recompute stores only inputs and attention, because its
   assert.equal(saved('bf16') - saved('fp8'), T * 2 * (h + 1024 + 14_336));
 });
 
-test('with p micro-batches the first stage never holds all activations and summed gradients at once', () => {
+test('with p microbatches the first stage never holds all activations and summed gradients at once', () => {
   const parallel = { ...LLAMA_8B.parallel, pp: 4 };
   const at = (global: number) => {
     const layout = llama({ parallel, batch: { micro: 1, global }, recompute: 'none' });

@@ -60,7 +60,7 @@ test('the copies of gathered buffers take time on the device, and the causes sti
   const elementwise = (strategy: string): number =>
     predictTime(layout(LLAMA, { stack: 'fsdp2', strategy })).computeByCause.elementwise;
   const { layerParams, layers } = shapeOf({ ...LLAMA.model, kind: 'llama' });
-  // Two micro-batches, each: two gathers (read and written at 2 bytes), one reduction (2 read, 4 written), at 0.88 of 3.35 TB/s.
+  // Two microbatches, each: two gathers (read and written at 2 bytes), one reduction (2 read, 4 written), at 0.88 of 3.35 TB/s.
   const copies = (2 * layers * layerParams * (4 + 4 + 6)) / (0.88 * 3.35e12);
   assert.ok(Math.abs((elementwise('FULL_SHARD') - elementwise('NO_SHARD')) / copies - 1) < 1e-9);
 });

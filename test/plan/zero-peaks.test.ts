@@ -40,7 +40,7 @@ test('at the peak of gradients a unit and the one before it are whole, or all un
   assert.equal(peak('ZERO_1', 'grad.full'), 250);
 });
 
-test('micro-batches that are reduced once need all whole gradients and one unit more', () => {
+test('microbatches that are reduced once need all whole gradients and one unit more', () => {
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: true }), 250 + 100);
   assert.equal(peak('FULL_SHARD', 'grad.full', { accumulation: 3, noSync: false }), 100 + 60);
   // With two, the second one's reductions free the first one's gradients, from the last unit on.

@@ -41,7 +41,7 @@ test('the same seed gives the same losses to the bit, another seed gives others'
   assert.notDeepEqual(losses(3), losses(4));
 });
 
-test('a step counts its tokens over ranks and micro-batches, and its spans cover its time', () => {
+test('a step counts its tokens over ranks and microbatches, and its spans cover its time', () => {
   const trainer = trainerOf({ accumulation: 3 });
   trainer.step();
   const { step, tokens, seconds, spans } = trainer.step();

@@ -22,7 +22,7 @@ arguments.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 DEVICE = arguments.parse_args().device
 CUDA = DEVICE == "cuda"
 
-# Rows (tokens of a micro-batch), columns and inner sizes of decoders from 1B to 70B, and large squares for the roof.
+# Rows (tokens of a microbatch), columns and inner sizes of decoders from 1B to 70B, and large squares for the roof.
 GEMMS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 16384, 8192),
          (4096, 12288, 4096), (4096, 4096, 11008), (8192, 4096, 1024), (2048, 50304, 2048)]
 CPU_GEMMS = [(256, 256, 256), (512, 512, 512), (512, 2048, 512)]

@@ -191,14 +191,14 @@ export const PARALLEL = {
       const { noSync, strategy } = config.parallel;
       if (noSync === null) return null;
       if (config.accumulation === 1)
-        return 'has no effect with accumulation 1: the only micro-batch of a step is its last';
+        return 'has no effect with accumulation 1: the only microbatch of a step is its last';
       return noSync && strategy === 'ZERO_2'
         ? 'true stores whole gradients across microbatches, although ZERO_2 shards gradients to save that memory'
         : null;
     },
     planned: {
       refused:
-        'is not read: gradients that are sharded are planned as reduced in every micro-batch, others once',
+        'is not read: gradients that are sharded are planned as reduced in every microbatch, others once',
     },
   },
   communicationDataType: {

@@ -85,19 +85,19 @@ export const SETTINGS = {
   },
   batch: {
     schema: size.default(4),
-    says: 'sequences per rank and micro-batch',
+    says: 'sequences per rank and microbatch',
     names: {
       torch: 'batch_size',
       deepSpeed: 'train_micro_batch_size_per_gpu',
       transformers: 'per_device_train_batch_size',
       megatron: 'micro_batch_size',
     },
-    hint: ', per rank and micro-batch',
+    hint: ', per rank and microbatch',
     planned: { reads: true },
   },
   accumulation: {
     schema: size.default(1),
-    says: 'micro-batches per step',
+    says: 'microbatches per step',
     names: { deepSpeed: 'gradient_accumulation_steps', transformers: 'gradient_accumulation_steps' },
     planned: { reads: true },
   },

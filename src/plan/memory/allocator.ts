@@ -17,7 +17,7 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
  * activations: logits are larger than what a layer's forward leaves free, and what is kept lies between what is not.
  * Source: a step's allocations replayed through CUDACachingAllocator's rules with expandable segments (TorchTitan's
  * run_train.sh sets them): test/support/caching-allocator.ts and its test, over seven shapes of Llama. A compiler reuses its buffers.
- * Megatron-LM's tensors have the same few sizes in every micro-batch, and fit where the last ones were.
+ * Megatron-LM's tensors have the same few sizes in every microbatch, and fit where the last ones were.
  */
 export const HOLES = {
   eager: { none: 1, selective: 1.8, full: 1.7 },

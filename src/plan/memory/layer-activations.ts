@@ -2,7 +2,7 @@ import { type Layout, recomputedShare } from '../layout';
 import { activationBytesOf } from './state-bytes';
 
 /**
- * The sizes of a layout's micro-batch in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut
+ * The sizes of a layout's microbatch in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut
  * along the sequence under sequence parallelism), `q`, `kv` and `ffn` cut by tp.
  */
 export type TokenSizes = Readonly<ReturnType<typeof tokenSizesOf>>;
@@ -24,7 +24,7 @@ export function tokenSizesOf(layout: Layout) {
   };
 }
 
-/** A transformer layer's activations for one micro-batch on one rank; bytes. */
+/** A transformer layer's activations for one microbatch on one rank; bytes. */
 export function layerActivations(layout: Layout) {
   const sizes = tokenSizesOf(layout);
   const { tokens, itemBytes, part } = sizes;

@@ -58,7 +58,7 @@ export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[
 }
 
 /**
- * Where all of a step's micro-batches are in flight before the first backward, gradients are summed only when one of them is gone;
+ * Where all of a step's microbatches are in flight before the first backward, gradients are summed only when one of them is gone;
  * where others follow, both are there at once.
  */
 function turnsOf(ground: Ground): Ground[] {
@@ -87,9 +87,9 @@ function groundOf(layout: Layout, stage: PipelineStage) {
     layer,
     /** Kept by the layers in flight, and by what lies before and behind them. */
     saved: stage.layersInFlight * layer.saved + outerActivations(layout, stage, sizes),
-    /** Elements of the logits of one micro-batch; 0 but on the last stage. */
+    /** Elements of the logits of one microbatch; 0 but on the last stage. */
     logits,
-    /** Logits of earlier micro-batches that stay. */
+    /** Logits of earlier microbatches that stay. */
     outputs: Math.max(0, keptOutputs(layout) - 1) * logits * sizes.itemBytes,
   };
 }
@@ -126,7 +126,7 @@ function backwardPhases(ground: Ground): MemoryPhase[] {
   return [last, phaseOf(ground, "earlier layer's backward", earlier)];
 }
 
-/** Logits of the last micro-batch, where outputs stay. */
+/** Logits of the last microbatch, where outputs stay. */
 function lastOutput({ layout, logits, sizes }: Ground): Bytes {
   return keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0;
 }

@@ -4,7 +4,7 @@ import { isPlainPyTorch, type TokenSizes } from './layer-activations';
 import type { PipelineStage } from './pipeline-stage';
 
 /**
- * What is kept outside the layers: a mask of the embedding's dropout for every micro-batch in flight; on the last stage the
+ * What is kept outside the layers: a mask of the embedding's dropout for every microbatch in flight; on the last stage the
  * last norm's input and the head's. PyTorch compiles blocks alone, so the last norm is a chain of operations in float32.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
@@ -19,7 +19,7 @@ export function outerActivations(layout: Layout, stage: PipelineStage, sizes: To
 }
 
 /**
- * PyTorch's pipelining makes a buffer to receive an activation and one to receive a gradient for every micro-batch and stage, and
+ * PyTorch's pipelining makes a buffer to receive an activation and one to receive a gradient for every microbatch and stage, and
  * keeps a stage's outputs until their backward; the first layer's input is such a buffer. Megatron-LM keeps none of these.
  * Source: torch.distributed.pipelining, stage.py: args_recv_info, grad_recv_info, fwd_cache.
  */
@@ -59,7 +59,7 @@ export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes) 
 }
 
 /**
- * Micro-batches whose logits a pipeline's last stage still holds when its last loss is computed.
+ * Microbatches whose logits a pipeline's last stage still holds when its last loss is computed.
  * Source: torch.distributed.pipelining, stage.py: output_chunks, merged by torch.cat at the schedule's end.
  */
 export function keptOutputs({ stack, pp, numMicroBatches }: Layout): number {

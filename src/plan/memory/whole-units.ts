@@ -10,7 +10,7 @@ const NONE = {
   parameters: 0,
   /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
   gradients: 0,
-  /** Gradients summed over micro-batches before they are reduced. */
+  /** Gradients summed over microbatches before they are reduced. */
   accumulated: 0,
   /** Inputs of the reduction that is on its way while the next unit's backward runs. */
   reducing: 0,
@@ -52,7 +52,7 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * in forward the previous buffer is kept until the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block
  * while one runs, and the float32 input of a block's reduction is kept until the next block's (post_backward). The root's
  * gradients wait for the end. With pipelining, blocks stay whole, and gradients are summed whole in the reduction's type until
- * the last micro-batch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed).
+ * the last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed).
  * Blocks of fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as its 405B configuration has it).
  * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan, parallelize_llama.py,
  * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).

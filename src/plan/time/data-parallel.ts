@@ -96,7 +96,7 @@ export function copyBytes(layout: Layout) {
   return { gather: 2 * param, reduce: param + grad };
 }
 
-/** Whether every micro-batch gathers and reduces, rather than the first and the last one. */
+/** Whether every microbatch gathers and reduces, rather than the first and the last one. */
 export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: boolean } {
   const sharded = shardedStates(layout);
   const keeps = layout.stack === 'fsdp2' && layout.pp > 1;

@@ -7,7 +7,7 @@ import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cos
 import { type Layout, recomputedShare } from '../layout';
 import type { ModelShape } from '../model-shape';
 
-/** What one pass through one layer takes for one micro-batch on one rank; seconds. */
+/** What one pass through one layer takes for one microbatch on one rank; seconds. */
 export interface Pass {
   readonly products: Seconds;
   readonly attention: Seconds;

@@ -5,7 +5,7 @@ import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { NO_PASS } from './layer-time';
 
-/** Time of what stands before the first layer (tables) and after the last one (head and loss), for one micro-batch. */
+/** Time of what stands before the first layer (tables) and after the last one (head and loss), for one microbatch. */
 export function outerTime(layout: Layout, cal: Calibration) {
   const { model, microBatch, cp, tp, hardware, precision } = layout;
   const tokens = (microBatch * model.seq) / cp;

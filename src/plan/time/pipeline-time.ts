@@ -1,6 +1,6 @@
 import type { Seconds } from '../../core/units';
 
-/** What a pipeline's stages take for one micro-batch, and how they take turns. */
+/** What a pipeline's stages take for one microbatch, and how they take turns. */
 export interface Pipeline {
   readonly stages: readonly { readonly forward: Seconds; readonly backward: Seconds }[];
   readonly numMicroBatches: number;
@@ -12,7 +12,7 @@ export interface Pipeline {
 }
 
 /**
- * Time from the first forward to the last backward: the slowest stage's micro-batches, and once the other stages' own, over
+ * Time from the first forward to the last backward: the slowest stage's microbatches, and once the other stages' own, over
  * as many parts as each has. 1F1B and GPipe take the same. Source: Narayanan et al. 2021, section 2.2, for stages of equal
  * length; the longest of unequal ones sets the pace, and fill and drain pass through all of them.
  */

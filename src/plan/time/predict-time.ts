@@ -81,7 +81,7 @@ function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
 
-/** One stage's passes for one micro-batch. */
+/** One stage's passes for one microbatch. */
 function stageTime(
   layout: Layout,
   stage: PipelineStage,
@@ -106,7 +106,7 @@ function stageTime(
     backward: seconds(again, first.backward, last.backward) + waits.backward + waits.backwardCopies,
     passes: [forward, backward],
     loss: last.forward.elementwise + last.backward.elementwise,
-    /** What of data parallelism's collectives each micro-batch waits for. */
+    /** What of data parallelism's collectives each microbatch waits for. */
     waits: waits.forward + waits.backward,
     /** Copies on the device that these collectives bring with them. */
     copies: waits.forwardCopies + waits.backwardCopies,
@@ -114,7 +114,7 @@ function stageTime(
 }
 
 /**
- * What a micro-batch waits for its units' gathers and reductions, which run beside the layer before or after: the part
+ * What a microbatch waits for its units' gathers and reductions, which run beside the layer before or after: the part
  * that is longer than the layer's compute, the first gather, the last reduction, and the multiprocessors they take.
  */
 function unitWaits(
@@ -152,7 +152,7 @@ function unitWaits(
   };
 }
 
-/** Activations of a micro-batch to the next stage; cut by tensor parallelism. Source: Narayanan et al. 2021, section 4.1. */
+/** Activations of a microbatch to the next stage; cut by tensor parallelism. Source: Narayanan et al. 2021, section 4.1. */
 function handOver(layout: Layout, cal: Calibration): Seconds {
   const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
   const place = placeOf(2, tp * cp * dp, hardware.gpusPerNode);

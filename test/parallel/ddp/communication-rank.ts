@@ -13,7 +13,7 @@ import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-proc
 import { soloGroup } from '../../support/solo-group';
 
 export const SHAPE = { layers: 2, dim: 16, heads: 2, vocab: 512, seq: 8, tied: false } as const;
-/** Sequences per rank and micro-batch; few tokens, so that few rows of the table are touched. */
+/** Sequences per rank and microbatch; few tokens, so that few rows of the table are touched. */
 const BATCH = 1;
 
 /** Settings of the gradients' reduction, by name. */
@@ -26,8 +26,8 @@ export const CASES = {
   'sparse, wire of bf16': { sparse: true, reduceDtype: 'bfloat16' },
   'tied, sparse': { sparse: true, tied: true },
   tied: { tied: true },
-  '4 micro-batches, each reduced': { micros: 4 },
-  '4 micro-batches, the last reduced': { micros: 4, noSync: true },
+  '4 microbatches, each reduced': { micros: 4 },
+  '4 microbatches, the last reduced': { micros: 4, noSync: true },
   experts: { experts: 16 },
   'experts, sparse': { experts: 16, sparse: true },
 } as const satisfies Record<string, Reduced>;

@@ -113,9 +113,9 @@ for (const world of [2, 4]) {
       t.diagnostic(`${saved / EXPERT} of ${names.length / 4} experts stayed where they are`);
     });
 
-    test('four micro-batches are reduced four times with sync, once without', async () => {
-      assert.equal(totalOf(await of('4 micro-batches, each reduced')), 4 * allReduced(WHOLE));
-      assert.equal(totalOf(await of('4 micro-batches, the last reduced')), allReduced(WHOLE));
+    test('four microbatches are reduced four times with sync, once without', async () => {
+      assert.equal(totalOf(await of('4 microbatches, each reduced')), 4 * allReduced(WHOLE));
+      assert.equal(totalOf(await of('4 microbatches, the last reduced')), allReduced(WHOLE));
     });
 
     test('sparseAllToAll sends each row to its rank and back, and nothing else', async () => {

@@ -20,7 +20,7 @@ export interface ParityRun {
   readonly config: TrainConfigInput;
   /** The folder into which every rank writes its state after every step. */
   readonly folder: string;
-  /** Ranks and micro-batches per step whose batches this process computes together; default only its own. */
+  /** Ranks and microbatches per step whose batches this process computes together; default only its own. */
   readonly concatenated?: { readonly ranks: number; readonly micros: number };
   readonly mutation?: Mutation;
   /** Trains by a naive form in place of the config's strategy. */
@@ -71,7 +71,7 @@ function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
   return { losses, gradNorms };
 }
 
-/** The batches of several ranks and micro-batches as one, on which a single process trains for comparison. */
+/** The batches of several ranks and microbatches as one, on which a single process trains for comparison. */
 function concatenatedBatches(
   of: { readonly ranks: number; readonly micros: number },
   run: ParityRun,

@@ -77,7 +77,7 @@ export function temporaryFolder(): { readonly path: string; remove(): void } {
   return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
 }
 
-/** One process that computes the batches of `ranks` ranks and `micros` micro-batches together. */
+/** One process that computes the batches of `ranks` ranks and `micros` microbatches together. */
 export function singleRun(folder: string, eps: EpsName, ranks: number, micros = 1, steps = STEPS): ParityRun {
   const name = `single-${ranks}x${micros}-${eps}`;
   const parallel = { strategy: 'NO_SHARD' } as const;

@@ -93,7 +93,7 @@ for (const blas of ['auto', 'none'] as const) {
       });
     }
 
-    test('micro-batches add up to the large batch, reduced each or once, under every strategy', async (t) => {
+    test('microbatches add up to the large batch, reduced each or once, under every strategy', async (t) => {
       const [large] = await finishRuns(1, blas, [singleRun(folder.path, 'smooth', 2, 3)]);
       const naive = NAIVE_NAMES.map((form): ParityRun => {
         const name = `${form}-accumulation`;

@@ -72,7 +72,7 @@ function runOf(world: number, name: string, input: TrainConfigInput): ParityRun 
 
 /** Runs with the same training are compared with one process. */
 function singleName({ accumulation = 1, frozen = [] }: TrainConfigInput): string {
-  return `single, ${accumulation} micro-batches, frozen ${frozen.join(' ')}`;
+  return `single, ${accumulation} microbatches, frozen ${frozen.join(' ')}`;
 }
 
 function singleOf(world: number, config: TrainConfigInput): ParityRun {

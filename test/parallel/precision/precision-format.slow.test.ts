@@ -27,7 +27,7 @@ const RUNS = {
 } as const satisfies Record<string, Omit<PrecisionRun, 'name'>>;
 type RunName = keyof typeof RUNS;
 
-/** Two micro-batches that are both reduced, so that reduced gradients are added up. */
+/** Two microbatches that are both reduced, so that reduced gradients are added up. */
 function low(policy: object, strategy: 'FULL_SHARD' | 'ZERO_1' = 'FULL_SHARD') {
   const mixedPrecision = { paramDtype: 'bf16', ...policy } as const;
   const config: TrainConfigInput = { mixedPrecision, accumulation: 2, parallel: { strategy, noSync: false } };

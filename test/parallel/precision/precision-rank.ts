@@ -11,7 +11,7 @@ export interface PrecisionRun {
   readonly name: string;
   readonly config: TrainConfigInput;
   readonly steps: number;
-  /** One process whose micro-batches are the batches of `ranks` ranks; undefined: every rank computes its own. */
+  /** One process whose microbatches are the batches of `ranks` ranks; undefined: every rank computes its own. */
   readonly standsFor?: number;
 }
 
@@ -86,7 +86,7 @@ function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] 
   });
 }
 
-/** Micro-batch m of a step is what rank m takes in that step. */
+/** Microbatch m of a step is what rank m takes in that step. */
 function inTurn(ranks: number, { batch = 0, model }: TrainConfigInput): BatchSource {
   if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('precision runs spell a gpt out');
   const { seq, vocab } = model;

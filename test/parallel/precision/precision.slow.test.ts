@@ -99,7 +99,7 @@ const mustHave = (all: ReadonlyMap<string, PrecisionResult[]>, name: string): Pr
 };
 
 /**
- * A single process computes the batches of all ranks as micro-batches, with the same roundings. With a number of ranks
+ * A single process computes the batches of all ranks as microbatches, with the same roundings. With a number of ranks
  * that is a power of two, dividing by it commutes with rounding, and sums are in rank order in both: equal to the bit.
  */
 for (const world of [1, 2, 4]) {

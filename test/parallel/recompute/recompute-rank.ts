@@ -40,7 +40,7 @@ interface RecomputeArgs extends RankArgs {
   readonly runs: readonly RecomputeRun[];
 }
 
-/** Micro-batches: the first ones are not reduced if the strategy says so. */
+/** Microbatches: the first ones are not reduced if the strategy says so. */
 const PASSES = 3;
 
 void runAsRank<RecomputeArgs>((rank) => rank.args.runs.map((run) => runPasses(rank, run)));

@@ -8,7 +8,7 @@ import { chooseLayers } from '../../../src/parallel/recompute/choose-layers';
 /** A GPT's forward on one rank. */
 export interface ActivationQuestion {
   readonly shape: GptShape;
-  /** Sequences of the rank's micro-batch, of `shape.seq` tokens. */
+  /** Sequences of the rank's microbatch, of `shape.seq` tokens. */
   readonly batch: number;
   readonly checkpointing: ActivationCheckpointingConfig | null;
   /** Whether blocks' activations are on the host. Default false. */

@@ -1,6 +1,6 @@
 import type { Bytes } from '../../../src/core/units';
 
-/** A GPT in the paper's letters: s tokens, b sequences per micro-batch, h values, a heads, L layers, v tokens in the vocabulary. */
+/** A GPT in the paper's letters: s tokens, b sequences per microbatch, h values, a heads, L layers, v tokens in the vocabulary. */
 export interface PaperGpt {
   readonly s: number;
   readonly b: number;
@@ -36,7 +36,7 @@ export function activationsPerLayer({ s, b, h, a }: PaperGpt, saving: PaperSavin
 }
 
 /**
- * Activations of the first stage, which holds most: of p micro-batches' L/p layers, or (1 + (p - 1)/(pm)) of the model's if
+ * Activations of the first stage, which holds most: of p microbatches' L/p layers, or (1 + (p - 1)/(pm)) of the model's if
  * interleaved; and the activations before and behind the layers.
  * Source: section 4.2.3, equation 5, and section 4.3.
  */
@@ -45,7 +45,7 @@ export function activationsOfFirstStage(gpt: PaperGpt, saving: PaperSaving, { p,
   return gpt.layers * interleaving * activationsPerLayer(gpt, saving) + activationsOutside(gpt, saving.t, p);
 }
 
-/** Embedding's dropout for p micro-batches; without a pipeline the last norm's and the head's inputs and float32 logits. Source: section 4.3. */
+/** Embedding's dropout for p microbatches; without a pipeline the last norm's and the head's inputs and float32 logits. Source: section 4.3. */
 export function activationsOutside({ s, b, h, v }: PaperGpt, t: number, p: number): Bytes {
   const sbh = s * b * h;
   return (sbh * p) / t + (p === 1 ? ((4 * sbh) / t) * (1 + v / h) : 0);

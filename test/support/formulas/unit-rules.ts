@@ -6,7 +6,7 @@ export type RuleSettings = Partial<
   Pick<ParallelConfig, 'mesh' | 'reshardAfterForward' | 'forwardPrefetch' | 'backwardPrefetch' | 'noSync'>
 > & {
   readonly world: number;
-  /** Micro-batches per step. Default 1. */
+  /** Microbatches per step. Default 1. */
   readonly accumulation?: number | undefined;
   /** Whether whole parameters are rounded copies of a float32 shard. */
   readonly roundsParameters?: boolean | undefined;
@@ -32,7 +32,7 @@ export interface UnitRule {
   readonly postForward: number | null;
   /** Whether chunks have their own array at rest beside, or in place of, the whole tensors. */
   readonly hasMaster: boolean;
-  /** Gradients reduced in a step: once, or after every micro-batch. */
+  /** Gradients reduced in a step: once, or after every microbatch. */
   readonly reductions: number;
 }
 

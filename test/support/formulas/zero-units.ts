@@ -32,7 +32,7 @@ export function predictRun(config: TrainConfig, world: number): RunPrediction {
     strategy: parallel.strategy,
     optimizerBytes: optimizerBytesOf(config.optimizer),
   };
-  // Without units, micro-batches add up in place, reduced each or once.
+  // Without units, microbatches add up in place, reduced each or once.
   const peaks = predictPeaks(inUnits ? question : { ...question, noSync: true });
   const prediction = { ...predictStates(question), units, peaks };
   if (inUnits) return prediction;
