@@ -87,7 +87,7 @@ for (const engineCase of ENGINE_CASES) {
             runUnit(engine, kept, () => tf.square(x), []);
             return tf.mean(runUnit(engine, unit, () => tf.square(x), []));
           }),
-        /parameter of unit 'kept' is used outside of it/,
+        /parameter of unit 'kept' is used outside of this unit/,
       );
       x.dispose();
     });

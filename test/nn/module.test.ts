@@ -77,7 +77,7 @@ test('another module in a list gets the name of its index', () => {
   assert.equal(other.path, 'layers.1');
   assert.equal(other.bias.name, 'layers.1.bias');
   assert.deepEqual([...model.layers].indexOf(other), 1);
-  assert.throws(() => model.layers.set(2, other), /the list "layers" has 2 modules.*none at index 2/);
+  assert.throws(() => model.layers.set(2, other), /the list "layers" has 2 modules.*no module at index 2/);
 });
 
 test('names with a dot, empty names and used names are refused', () => {

@@ -205,7 +205,7 @@ test("reading a unit's parameter outside its unit is an error, also before the u
         const decay = tf.sum(tf.square(model.last.weight.tensor));
         return tf.add(model.apply(x), decay);
       }),
-    { code: 'ENGINE', message: /A parameter of unit .* is used outside of it/ },
+    { code: 'ENGINE', message: /A parameter of unit .* is used outside of this unit/ },
   );
   x.dispose();
   model.dispose();
