@@ -1,35 +1,38 @@
 import { InvalidArgumentError, Option } from 'commander';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
-/** Parses an option's value as a whole number not below `least`. */
+/** Returns a parser of an option's value: an integer of at least `least`. */
 export function wholeNumber(least: number): (text: string) => number {
   return (text) => {
     const value = Number(text);
     if (/^\d+$/.test(text) && value >= least) return value;
-    throw new InvalidArgumentError(`It must be a whole number from ${least}.`);
+    throw new InvalidArgumentError(`It must be an integer of at least ${least}.`);
   };
 }
 
-/** The command's option that changes settings of a config; it may be repeated. */
+/** Returns the option that changes settings of a config; it may be repeated. */
 export function setOption(): Option {
-  return new Option('--set <key=value>', 'changes a setting, as parallel.strategy=ZERO_2; may be repeated')
+  return new Option(
+    '--set <key=value>',
+    'changes a setting, such as parallel.strategy=ZERO_2; may be repeated',
+  )
     .default([])
-    .argParser((text, others: readonly string[]) => [...others, text]);
+    .argParser((text, earlier: readonly string[]) => [...earlier, text]);
 }
 
-/** The command's option that chooses the library for matmuls. */
+/** Returns the option that chooses the library for matmuls. */
 export function blasOption(): Option {
   return new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto');
 }
 
-/** Parses an option's value as a number above 0; 1e9 is one. */
+/** Parses an option's value as a number above 0, such as 1e9. */
 export function positiveNumber(text: string): number {
   const value = Number(text);
   if (text.trim() !== '' && Number.isFinite(value) && value > 0) return value;
   throw new InvalidArgumentError('It must be a number above 0.');
 }
 
-/** Reads '--link': a name as 10GbE, or 'GBIT,MICROSECONDS'. Throws: what commander shows for a wrong one. */
+/** Parses '--link': a name such as 10GbE, or 'GBIT,MICROSECONDS'. Throws: an error for commander to show. */
 export function parseLink(text: string): Link {
   const [, gbit, latencyUs] = /^([\d.]+),([\d.]+)$/.exec(text) ?? [];
   try {
@@ -41,7 +44,7 @@ export function parseLink(text: string): Link {
   }
 }
 
-/** The link as `launch` takes it; a named link also has its numbers. */
+/** Returns a link in the numbers that `launch` accepts. */
 export function linkNumbers({ bytesPerSecond, latencySeconds }: Link): LinkNumbers {
   return { gbit: (bytesPerSecond * 8) / 1e9, latencyUs: latencySeconds * 1e6 };
 }

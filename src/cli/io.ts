@@ -6,33 +6,33 @@ export type ExitStatus = 0 | 1 | 2;
 
 const BAD_INPUT: readonly ErrorCode[] = ['CONFIG', 'MESH'];
 
-/** The exit status that an error means. */
+/** Returns the exit status for an error. */
 export function exitStatusOf(error: unknown): ExitStatus {
   return error instanceof ShardlabError && BAD_INPUT.includes(error.code) ? 2 : 1;
 }
 
-/** The parts of its process that a command may use; tests pass their own. */
+/** The parts of the process that a command may use; tests pass their own. */
 export interface Io {
   readonly env: NodeJS.ProcessEnv;
   readonly cwd: string;
-  /** Whether a person looks at stderr. */
+  /** Whether stderr is a terminal. */
   readonly isTerminal: boolean;
-  /** Piped input; absent if the process can have none. */
+  /** Standard input; undefined: there is none. */
   readonly stdin?: NodeJS.ReadableStream | undefined;
   stdout(text: string): void;
   stderr(text: string): void;
 }
 
-/** How a subcommand answers: a document or a text on stdout, never both; notes and progress on stderr. */
+/** The output of a subcommand: a JSON document or a text on stdout, never both; notes and progress on stderr. */
 export interface Output {
   readonly json: boolean;
-  /** The answer: the document as one line of JSON under --json, the text otherwise. */
+  /** Writes the answer: with --json the document as one line of JSON, otherwise the text. */
   answer(document: unknown, text: () => string): void;
-  /** A line for the person at the terminal. */
+  /** Writes a line to stderr. */
   note(line: string): void;
 }
 
-/** The output of one command. */
+/** Makes the output of one command. */
 export function createOutput(io: Io, json: boolean): Output {
   return {
     json,
@@ -45,7 +45,7 @@ export function createOutput(io: Io, json: boolean): Output {
   };
 }
 
-/** The process's own streams and environment. */
+/** Returns the streams and the environment of this process. */
 export function processIo(): Io {
   return {
     env: process.env,
@@ -65,7 +65,7 @@ export type Perform = <Options>(
   action: (positionals: readonly string[], options: Options, output: Output) => Promise<ExitStatus>,
 ) => void;
 
-/** The result of `work`; if it fails, the error that `failure` makes of its message. */
+/** Returns the result of `work`. Throws: if it fails, the error that `failure` makes from its message. */
 export function orFail<T>(work: () => T, failure: (reason: string, cause: unknown) => ShardlabError): T {
   try {
     return work();

@@ -3,7 +3,7 @@ import { processIo } from './io';
 import { runCommand } from './program';
 
 process.stdout.on('error', ({ code, message }: NodeJS.ErrnoException) => {
-  // A reader that closes the pipe (`shardlab plan ... | head`) wants no more output.
+  // The reader has closed the pipe, as in `shardlab plan ... | head`.
   if (code === 'EPIPE') process.exit(0);
   process.stderr.write(
     `shardlab: the answer cannot be written to stdout (${message}); redirect it to another place\n`,

@@ -18,12 +18,12 @@ import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
 import { addTrace } from './trace/command';
 
-/** Runs the `shardlab` command with these arguments; gives its exit status and never throws. */
+/** Runs the `shardlab` command with these arguments; returns its exit status and never throws. */
 export async function runCommand(argv: readonly string[], io: Io): Promise<ExitStatus> {
   let status: ExitStatus = 0;
   const program = createProgram(io);
   const perform: Perform = (command, action) => {
-    command.option('--json', 'one JSON document on stdout, everything else on stderr');
+    command.option('--json', 'writes one JSON document to stdout, everything else to stderr');
     command.action(async (...args) => {
       const options = command.opts();
       const output = createOutput(io, options.json === true);
@@ -32,11 +32,11 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
         .flat()
         .filter((arg) => typeof arg === 'string');
       try {
-        // Commander has checked the options against their declarations, which stand beside each action's type.
+        // Commander has checked the options against their declarations, which agree with the type of the action.
         status = await action(positionals, options as never, output);
       } catch (error) {
         status = exitStatusOf(error);
-        tell(error, output);
+        reportError(error, output);
       }
     });
   };
@@ -75,8 +75,8 @@ function createProgram(io: Io): Command {
     .configureOutput({ writeOut: io.stdout, writeErr: io.stderr });
 }
 
-/** Reports an error of shardlab by its message, and any other with its stack, because it is a defect. */
-function tell(error: unknown, output: Output): void {
+/** Reports an error of shardlab by its message; any other error is a defect and is reported with its stack. */
+function reportError(error: unknown, output: Output): void {
   const known = error instanceof ShardlabError;
   const message = error instanceof Error ? error.message : String(error);
   output.note(known ? `shardlab: ${message}` : `shardlab: ${error instanceof Error ? error.stack : message}`);

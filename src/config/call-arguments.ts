@@ -19,15 +19,15 @@ type NamesIn<Rows, By extends Original> = {
     | (Rows[Key] extends { readonly parts: infer Parts } ? NamesIn<Parts, By> : never);
 }[keyof Rows];
 
-/** Arguments of a call that are settings, by the names that their rows give. */
+/** The arguments of a call that are settings, under the names in their rows. */
 export type SettingArgument<By extends Original> = NamesIn<typeof SETTINGS, By>;
 
-/** An argument that is no setting: taken, taken without effect and why, or refused with what to write. */
+/** An argument that is not a setting: true: accepted; noEffect: why it has no effect; refused: what to write instead. */
 type OwnArgument = true | { readonly noEffect: string } | { readonly refused: string };
 
-/** A call and what it takes. The compiler asks for every one of its options that no row of the settings names. */
+/** A call and its arguments. It does not compile unless `own` has every option that is not a setting. */
 export interface Call<By extends Original, Options> {
-  /** How it begins, as 'FSDP(model, { … })'. */
+  /** How the call is written: 'FSDP(model, { … })'. */
   readonly what: string;
   readonly by: By;
   readonly own: Readonly<Record<Exclude<keyof Options & string, SettingArgument<By>>, OwnArgument>> &
@@ -35,16 +35,16 @@ export interface Call<By extends Original, Options> {
 }
 
 /**
- * Checks the names of a call's arguments; those without effect are warned of.
- * Throws: CONFIG for an unknown one, naming the nearest, camelCase for snake_case, or what to write instead.
+ * Checks the names of a call's arguments; warns about arguments without effect.
+ * Throws: CONFIG for an unknown name, with the nearest name, camelCase for snake_case, or what to write instead.
  */
 export function checkArguments<By extends Original, Options extends object>(
   { what, by, own }: Call<By, Options>,
-  given: Options,
+  options: Options,
   warn: Warn,
 ): void {
   const taken = SETTING_ROWS.flatMap(({ names = {} }) => names[by] ?? []).map(camelCase);
-  for (const name of Object.keys(given)) {
+  for (const name of Object.keys(options)) {
     const argument: OwnArgument | undefined = own[camelCase(name)];
     if (typeof argument === 'object' && 'refused' in argument)
       throw new ConfigError(`${what} has no argument ${name}; ${argument.refused}`);
@@ -52,9 +52,9 @@ export function checkArguments<By extends Original, Options extends object>(
   const others = Object.entries<OwnArgument>(own).filter(
     ([, argument]) => argument === true || 'noEffect' in argument,
   );
-  requireKnownOptions(what, given, [...taken, ...others.map(([name]) => name)]);
+  requireKnownOptions(what, options, [...taken, ...others.map(([name]) => name)]);
   for (const [name, argument] of others) {
-    if (argument === true || !('noEffect' in argument) || !Object.hasOwn(given, name)) continue;
+    if (argument === true || !('noEffect' in argument) || !Object.hasOwn(options, name)) continue;
     warn(`${what.replace(/\(.*/, '')}: ${name} has no effect: ${argument.noEffect}`);
   }
 }

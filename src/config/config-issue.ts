@@ -6,10 +6,10 @@ import { FORMS, type KnownKeys } from './setting-table';
 
 type ZodIssue = z.core.$ZodIssue;
 
-/** How settings are written, by their place: what a message about a wrong value ends with. */
+/** How settings are written, by path; messages about wrong values end with this text. */
 export type Forms = Readonly<Record<string, string>>;
 
-/** Says in our words what zod found; an unknown key names the nearest known one. */
+/** Translates zod's issues into ours; an issue about an unknown key names the nearest known key. */
 export function toIssues(
   found: readonly ZodIssue[],
   input: unknown,
@@ -43,7 +43,7 @@ function translate(
   }
   const value = valueAt(input, path);
   if (issue.code === 'invalid_union') {
-    // An object was meant as the object form, anything else as one of the names.
+    // An object is compared with the object form, anything else with the names.
     const branch = issue.errors.find((errors) =>
       typeof value === 'object'
         ? !errors.some((error) => error.path.length === 0 && WRONG_FORM.includes(error.code))
@@ -51,7 +51,7 @@ function translate(
     );
     const said = (branch ?? []).flatMap((error) => translate(error, path, input, words));
     if (said.length > 0) return said;
-    const found = value === undefined ? 'is missing' : `is none of its forms, got ${shown(value)}`;
+    const found = value === undefined ? 'is missing' : `has another form, got ${shown(value)}`;
     return [{ path, message: `${found}${formOf(path, words)}` }];
   }
   const expected = expectation(issue);
@@ -60,14 +60,14 @@ function translate(
   return [{ path, message: `${expected}, got ${shown(value)}${hint === '' ? formOf(path, words) : hint}` }];
 }
 
-/** What a branch says of an object that it takes none of. */
+/** Issues that a branch of a union reports if it accepts no objects. */
 const WRONG_FORM: readonly ZodIssue['code'][] = ['invalid_value', 'invalid_type'];
 
 function expectation({ message }: ZodIssue): string {
   return lowerFirst(message.replace(/^Invalid (input|option): /, '').replace(/, received .*$/, ''));
 }
 
-/** NaN and Infinity have no JSON. */
+/** Returns a value as JSON; NaN and Infinity, which JSON does not have, as text. */
 function shown(value: unknown): string {
   return typeof value === 'number' ? String(value) : (JSON.stringify(value) ?? String(value));
 }
@@ -77,12 +77,12 @@ function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'form
   return form === undefined ? '' : `; write ${form}`;
 }
 
-/** The value that was probably meant: one spelled alike, without its class ('torch.'), or ours for another library's name. */
+/** Returns a hint at the allowed value that is spelled alike (without 'torch.'), or that another library calls so. */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
   const bare = value.split('.').at(-1) ?? value;
   const digits = bare.replaceAll(/\D/g, '');
-  // Another number is another type ('fp32' is no misspelt 'fp16').
+  // A name with other digits is another type: 'fp32' is not a misspelled 'fp16'.
   const alike = allowed.filter((name) => digits.length < 2 || name.replaceAll(/\D/g, '') === digits);
   const name = fromOtherName(bare) ?? nearest(bare, alike);
   return name !== undefined && allowed.includes(name) ? `; did you mean "${name}"?` : '';
@@ -100,7 +100,7 @@ function unknownKey(base: readonly (string | number)[], key: string, { known, fo
   return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };
 }
 
-/** Where else a setting of this name is: 'parallel.strategy'. */
+/** Returns the path of a setting with this key, such as 'parallel.strategy'; undefined: there is none. */
 function placeOf(key: string, known: KnownKeys): string | undefined {
   for (const [place, keys] of Object.entries(known)) {
     const found = keys.find((name) => name.toLowerCase() === key.toLowerCase().replaceAll(/[-_]/g, ''));
@@ -109,7 +109,7 @@ function placeOf(key: string, known: KnownKeys): string | undefined {
   return undefined;
 }
 
-/** The value of a key within sections; undefined where one of them is missing. */
+/** Returns the value at a path; undefined if a part of the path is missing. */
 export function valueAt(input: unknown, path: readonly (string | number)[]): unknown {
   let value = input;
   for (const part of path) {

@@ -4,8 +4,8 @@ import { SETTING_ROWS } from './setting-table';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /**
- * What of an input's settings has no effect, or another one than its name says: a sentence each, with the reason and
- * what to do. A setting at its default is reported only if the user wrote it, not if a whole config was passed on.
+ * Returns a sentence for each given setting that has no effect, or not the effect of its name, with the reason and what to
+ * do. A setting at its default is reported only if the user wrote it, not if the input is a whole config.
  */
 export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
   const facts: Facts<TrainConfig> = { config, world, given: (path) => isGiven(input, config, path) };
@@ -15,7 +15,7 @@ export function configWarnings(input: TrainConfigInput, config: TrainConfig, wor
   });
 }
 
-/** Whether the input has the setting, and not only because somebody passed on a whole section with its defaults. */
+/** Whether the user gave the setting; a default does not count if its section has all keys, as a parsed config has. */
 function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): boolean {
   const parts = path.split('.');
   const value = valueAt(input, parts);
@@ -26,7 +26,7 @@ function isGiven(input: TrainConfigInput, config: TrainConfig, path: string): bo
   return !isWhole || JSON.stringify(value) !== JSON.stringify(valueAt(defaults(), parts));
 }
 
-/** A config of defaults only, with those sections filled in that are absent by default. */
+/** Returns a config of defaults; sections that are null by default are filled in too. */
 function defaults(): unknown {
   return parseTrainConfig({ mixedPrecision: {}, schedule: { maxSteps: 1 } });
 }

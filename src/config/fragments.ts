@@ -1,6 +1,6 @@
 import written from './fragments.json';
 
-/** Whether what a document writes is here. */
+/** Whether shardlab has what a document writes. */
 export type FragmentStatus = 'here' | 'error' | 'not here yet' | 'never existed' | 'no effect';
 
 /** A name or piece of code of a document. */
@@ -9,20 +9,20 @@ export interface Fragment {
   /** Which document writes it. */
   readonly document: string;
   readonly asWritten: string;
-  /** What the original makes of it; tried on torch 2.13. */
+  /** What it does in the original library; tried on torch 2.13. */
   readonly inTheOriginal: string;
-  /** What it is called here, or what is said about it. */
+  /** Its name here, or what a message here says about it. */
   readonly here: string;
   readonly status: FragmentStatus;
   /**
-   * Code for a rank, given `model` (a GPT), its `shape`, an `optimizer` and a `folder`: what one writes here, or what the error
-   * answers to; where it begins with npx, a line for the shell.
+   * Code for a rank that has `model` (a GPT), its `shape`, an `optimizer` and a `folder`: what to write here, or the code that
+   * gets the error. An example that begins with npx is a shell command.
    */
   readonly example?: string;
 }
 
 /**
- * Every name and piece of code in the documents, in their order. A test runs the examples and compares what is said with what
- * happens.
+ * Every name and piece of code in the documents, in their order. A test runs the examples and checks that these texts are
+ * true.
  */
 export const FRAGMENTS = written as readonly Fragment[]; // a test checks every status

@@ -14,21 +14,21 @@ import { ConfigError } from '../core/errors';
 import { issueMessage } from './config-issue';
 import type { ConfigIssue } from './setting';
 
-/** A file's settings, and where each of them stands. */
+/** A file's settings and their positions in the file. */
 export interface LocatedText {
   readonly input: unknown;
-  /** The error that says file, line and column of all that is wrong. `ours` gives our spelling of a file's key. */
+  /** Returns an error with file, line and column of each issue. `ours` translates a file's key into our spelling. */
   wrong(issues: readonly ConfigIssue[], ours?: (key: string) => string): ConfigError;
 }
 
-/** Longer or deeper than any config; what a bomb of aliases or brackets would cost stays small. */
+/** Limits above the size of any config, so that malicious aliases or brackets cost little. */
 const MOST_CHARACTERS = 2 ** 20;
 const MOST_LEVELS = 64;
 const MOST_ALIASES = 100;
 
 /**
- * Settings from YAML or JSON text. Throws: CONFIG naming file, line and column where it is neither, and for text that is
- * longer, deeper or has more aliases than a config. `file` is only for messages.
+ * Reads settings from YAML or JSON text; `file` is only for messages. Throws: CONFIG with file, line and column if the text
+ * is neither, or if it is longer, is nested deeper or has more aliases than a config.
  */
 export function locatedText(text: string, file: string): LocatedText {
   if (text.length > MOST_CHARACTERS) {
@@ -57,7 +57,7 @@ export function locatedText(text: string, file: string): LocatedText {
   };
 }
 
-/** Throws: CONFIG for text that is nested deeper than a config. */
+/** Parses the text. Throws: CONFIG if it is nested deeper than a config. */
 function parsed(text: string, file: string, lines: LineCounter): Document {
   const line = deepLine(text);
   if (line !== null) {
@@ -70,9 +70,9 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
 }
 
 /**
- * The first line that is nested too deep; null where none is. Words of the text are counted, since what recurses over deep text,
- * as the parser of documents, ends the process: V8 compiles its regular expressions on the same stack. Levels of a line are
- * its open brackets, its "- - -", and the lines that it is indented below.
+ * Returns the first line that is nested too deep; null: none. It uses only the lexer, because the recursive parser overflows
+ * the stack on deep text, which ends the process: V8 compiles regular expressions on the same stack. A line's level is the
+ * number of its open brackets, of its "- - -", and of the lines below which it is indented.
  */
 function deepLine(text: string): number | null {
   let [line, open, markers, atStart] = [1, 0, 0, true];
@@ -96,11 +96,11 @@ function deepLine(text: string): number | null {
   return null;
 }
 
-/** What the lexer says between words of the text. Source: yaml's Lexer: byte order mark, document, end of flow, scalar. */
+/** The lexer's marks, which are not text. Source: yaml's Lexer: byte order mark, document, end of flow, scalar. */
 // biome-ignore lint/suspicious/noControlCharactersInRegex: the lexer's own marks
 const CONTROL = /^[\uFEFF\x02\x18\x1f]$/;
 
-/** Throws: CONFIG for aliases of aliases that come to more than a config, and for one of what holds it. */
+/** Throws: CONFIG if aliases expand to more than a config, or refer to a node that contains them. */
 function settingsOf(document: Document, file: string, lines: LineCounter): unknown {
   try {
     const value: unknown = document.toJS({ maxAliasCount: MOST_ALIASES }) ?? {};
@@ -116,7 +116,7 @@ function settingsOf(document: Document, file: string, lines: LineCounter): unkno
     });
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
     throw new ConfigError(
-      `${place(file, lines, at)}: aliases refer to more than a config may hold, or to what they stand in; write the values out (${reason})`,
+      `${place(file, lines, at)}: aliases expand to more than a config may hold, or refer to a node that contains them; write the values out (${reason})`,
       { file },
     );
   }
@@ -127,7 +127,7 @@ function place(file: string, lines: LineCounter, offset: number): string {
   return `${file}:${line}:${col}`;
 }
 
-/** Where the issue's key stands; the nearest enclosing key where it is missing. */
+/** Returns the position of the issue's key; if the key is missing, of the nearest enclosing key. */
 function position(
   document: Document,
   lines: LineCounter,

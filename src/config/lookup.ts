@@ -3,8 +3,8 @@ import { FRAGMENTS, type Fragment } from './fragments';
 import { nearest } from './nearest';
 
 /**
- * What a document's name is here: found as written, in another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or by the
- * nearest one. Throws: CONFIG for a word that is in no document, with the names that are.
+ * Finds a document's name: as written, in another spelling ('autoWrapPolicy', 'NO_CHECKPOINT' alone), or the nearest name.
+ * Throws: CONFIG for a word that is in no document, with all names that are.
  */
 export function findFragment(word: string): Fragment {
   const exact = FRAGMENTS.find(({ name }) => name === word);
@@ -23,7 +23,7 @@ export function findFragment(word: string): Fragment {
   );
 }
 
-/** A fragment as lines of text. */
+/** Returns a fragment as lines of text. */
 export function fragmentText(fragment: Fragment): string {
   const { name, document, asWritten, inTheOriginal, here, status, example } = fragment;
   const lines = [
@@ -41,7 +41,7 @@ function exampleLines(status: Fragment['status'], example: string | undefined): 
   return [head + example.replaceAll('\n', `\n${' '.repeat(head.length)}`)];
 }
 
-/** The words of a fragment by which it may be asked for: its name's parts, in any spelling. */
+/** Returns the words under which a fragment is found: the parts of its name, as `keyOf` writes them. */
 function keysOf({ name }: Fragment): string[] {
   return name
     .split(/[\s.,=()…]+/)

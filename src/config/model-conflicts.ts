@@ -1,12 +1,12 @@
 import type { ConfigIssue } from './setting';
 import type { DitConfig, ModelConfig } from './settings/model';
 
-/** Sizes of a model that contradict each other, each with both values and what to change. */
+/** Finds sizes of a model that contradict each other; each issue has both values and says what to change. */
 export function modelConflicts(shape: ModelConfig): ConfigIssue[] {
   return headConflicts(shape) ?? (shape.kind === 'dit' ? gridConflicts(shape) : []);
 }
 
-/** What is wrong with heads; null where nothing is. */
+/** Finds what is wrong with heads; null: nothing. */
 function headConflicts(shape: ModelConfig): ConfigIssue[] | null {
   const { heads } = shape;
   const name = shape.kind === 't5-encoder' && shape.attnDim !== undefined ? 'attnDim' : 'dim';
@@ -18,7 +18,7 @@ function headConflicts(shape: ModelConfig): ConfigIssue[] | null {
   if (isRotary && (width / heads) % 2 !== 0) {
     return wrong(
       'heads',
-      `dim ${width} over heads ${heads} is ${width / heads}, and rotary positions turn pairs; let it be even`,
+      `dim ${width} over heads ${heads} is ${width / heads}; it must be even, because rotary position embeddings rotate pairs`,
     );
   }
   if (shape.kind === 'llama' && heads % (shape.kvHeads ?? heads) !== 0) {
@@ -38,10 +38,14 @@ function gridConflicts({ latent, patch, inChannels, outChannels, freqDim }: DitC
   if (inChannels < outChannels) {
     return wrong(
       'inChannels',
-      `${inChannels} is less than outChannels ${outChannels}: the noised video is among the input; give at least ${outChannels}`,
+      `${inChannels} is less than outChannels ${outChannels}: the input includes the noised video; give at least ${outChannels}`,
     );
   }
-  if (freqDim % 2 !== 0) return wrong('freqDim', `${freqDim} is odd; half are cosines, half sines`);
+  if (freqDim % 2 !== 0)
+    return wrong(
+      'freqDim',
+      `${freqDim} is odd, but half of the embedding are cosines, half sines; give an even number`,
+    );
   return [];
 }
 

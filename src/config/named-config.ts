@@ -7,8 +7,8 @@ import { MODEL_NAMES } from './settings/model';
 import { checkTrainConfig, type TrainConfigInput } from './train-config';
 
 /**
- * The config that a name means: a preset, a model's name alone, or a YAML or JSON file. Anything but a name is given back.
- * Throws: CONFIG naming file, line and key of all that is wrong, or the nearest name.
+ * Returns the config of a name: a preset, a model's name alone, or a YAML or JSON file. Returns a config unchanged.
+ * Throws: CONFIG with file, line and key of everything that is wrong, or with the nearest name.
  */
 export function configNamed(config: TrainConfigInput | string, cwd = '.'): TrainConfigInput {
   if (typeof config !== 'string') return config;
@@ -25,7 +25,7 @@ export function presetNamed(name: string): TrainConfigInput | undefined {
   return Object.entries(PRESETS).find(([key]) => key === name)?.[1];
 }
 
-/** The settings in a file that somebody named. Throws: CONFIG where none can be read, with the nearest preset or model. */
+/** Reads the settings of a file. Throws: CONFIG if it cannot be read, with the nearest preset or model. */
 export function readNamed(name: string, cwd: string): LocatedText {
   let text: string;
   try {
@@ -42,13 +42,13 @@ export function readNamed(name: string, cwd: string): LocatedText {
   return locatedText(text, name);
 }
 
-/** Throws: CONFIG naming file, line and key of all that makes the settings no TrainConfig. */
+/** Checks that a file's settings are a TrainConfig. Throws: CONFIG with file, line and key of everything that is wrong. */
 export function checkLocated({ input, wrong }: LocatedText): void {
   const checked = checkTrainConfig(input);
   if ('issues' in checked) throw wrong(checked.issues);
 }
 
-/** Configs that have a name on the command line. Source: bench is the work of the torch benchmark, value for value. */
+/** Configs that have a name on the command line. Source: bench has the same values as the torch benchmark. */
 export const PRESETS = {
   tiny: { model: 'tiny', data: 'typescript', batch: 4 },
   bench: {

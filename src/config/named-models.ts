@@ -1,12 +1,12 @@
-/** Our own sizes that have a name. Source: tiny is the notebooks' default, bench the shape of the torch benchmark. */
+/** Our own named models. Source: tiny is the notebooks' default, bench has the shape of the torch benchmark. */
 export const MODEL_SHAPES = {
   tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64, tied: true },
   bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128, tied: true },
 } as const;
 
 /**
- * Sizes of published models. Source: their configurations. `seq` is the length that they were trained at; Wan2.2's latents
- * are those of 81 frames of 832 x 480 (its encoder makes one frame of 4, and one place of 8 x 8 pixels).
+ * Sizes of published models. Source: their configurations. `seq` is their sequence length in training; Wan2.2's latent is
+ * for 81 frames of 832 x 480 pixels (the encoder reduces 4 frames to one, and 8 x 8 pixels to one position).
  */
 export const PUBLISHED_MODELS = {
   gpt2: { kind: 'gpt', layers: 12, dim: 768, heads: 12, vocab: 50_257, seq: 1024 },
@@ -48,7 +48,7 @@ function llama3(layers: number, dim: number, heads: number) {
   } as const;
 }
 
-/** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6; a context of 8192 by their cards. */
+/** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6; 8192 tokens of context (model cards). */
 function qwen(layers: number, dim: number, heads: number) {
   return { kind: 'llama', layers, dim, heads, seq: 8192, qkvBias: true, normEps: 1e-6 } as const;
 }

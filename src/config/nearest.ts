@@ -1,4 +1,4 @@
-/** The candidate that is spelled most like `word`, or undefined where none is near. */
+/** Returns the candidate whose spelling is nearest to `word`; undefined: none is near. */
 export function nearest(word: string, candidates: readonly string[]): string | undefined {
   const limit = Math.max(2, Math.floor(word.length / 3));
   let best: { readonly name: string; readonly distance: number } | undefined;
@@ -9,12 +9,12 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   return best?.name;
 }
 
-/** Spelling without case, '_' and '-': 'weight_decay' is near 'weightDecay'. */
+/** Returns a word in lower case without '_' and '-', so that 'weight_decay' is near 'weightDecay'. */
 function normalized(word: string): string {
   return word.toLowerCase().replaceAll(/[-_]/g, '');
 }
 
-/** Source: Levenshtein 1966, with one row of the table kept. */
+/** Source: Levenshtein 1966; stores only one row of the table. */
 function editDistance(a: string, b: string): number {
   let row = Array.from({ length: b.length + 1 }, (_, j) => j);
   for (let i = 1; i <= a.length; i++) {

@@ -2,8 +2,8 @@ import { ConfigError } from '../core/errors';
 import { nearest } from './nearest';
 
 /**
- * Checks that options have no names but the known ones. `what` is how the call begins, as 'FSDP(model, …)'.
- * Throws: CONFIG naming every unknown name and the most similar known one; snake_case gets its own message.
+ * Checks that all names of options are known. `what` is how the call is written, such as 'FSDP(model, …)'.
+ * Throws: CONFIG with every unknown name and the most similar known name; snake_case gets its own message.
  */
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
   const wrong = Object.keys(given).filter((name) => !known.includes(name));
@@ -19,7 +19,7 @@ function unknownOption(what: string, name: string, known: readonly string[]): st
   return `${what} has no argument ${name}; ${hint}`;
 }
 
-/** 'auto_wrap_policy' as 'autoWrapPolicy'. */
+/** Returns 'autoWrapPolicy' for 'auto_wrap_policy'. */
 export function camelCase(name: string): string {
   return name.replaceAll(/(?<=[a-z0-9])_([a-z0-9])/g, (_match, letter: string) => letter.toUpperCase());
 }

@@ -1,23 +1,23 @@
 import { SETTING_ROWS } from './setting-table';
 
-/** Our value for another program's name, in any spelling ('ZeRO-3'); undefined where it has none. */
+/** Returns our name of another program's value, in any spelling ('ZeRO-3'); undefined: there is none. */
 export function fromOtherName(word: string): string | undefined {
   return OTHER_VALUES.get(spelled(word).replaceAll('stage', ''));
 }
 
-/** Where a setting of another program is here, in any spelling ('gradient_accumulation_steps'); undefined where none is. */
+/** Returns our path of another program's setting, in any spelling ('gradient_accumulation_steps'); undefined: none. */
 export function settingFromOtherName(word: string): string | undefined {
   return OTHER_KEYS.get(spelled(word));
 }
 
-/** A word without what programs spell differently. */
+/** Returns a word in lower case, without '-', '_' and blanks. */
 export function spelled(word: string): string {
   return word.toLowerCase().replaceAll(/[-_ ]/g, '');
 }
 
 const OTHER_VALUES = new Map(SETTING_ROWS.flatMap(({ words = {} }) => Object.entries<string>(words)));
 
-/** Without a setting's own key; the first row of a name counts. */
+/** Our paths by other programs' names, except names that equal our key. The first row with a name decides. */
 const OTHER_KEYS = new Map(
   SETTING_ROWS.flatMap(({ path, names = {}, hint = '' }) =>
     Object.values(names)

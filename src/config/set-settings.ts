@@ -6,8 +6,8 @@ import { checkTrainConfig } from './train-config';
 type Section = Readonly<Record<string, unknown>>;
 
 /**
- * Settings with some replaced, each written as 'parallel.strategy=ZERO_2', its value as in YAML. A section that has a short form,
- * as a model's name, is written out first. Throws: CONFIG for a text that is no key and value.
+ * Returns settings with some replaced, each written as 'parallel.strategy=ZERO_2' with a YAML value. A section in a short form,
+ * such as a model's name, is first replaced by its long form. Throws: CONFIG for a text that is not a key and a value.
  */
 export function withSettings<Input extends object>(input: Input, texts: readonly string[]): Input {
   return texts.reduce<Section>(
@@ -39,6 +39,6 @@ function yamlOf(text: string, value: string): unknown {
     return parse(value);
   } catch (error) {
     const reason = error instanceof Error ? error.message.split('\n')[0] : String(error);
-    throw new ConfigError(`--set ${text}: the value is no YAML (${reason})`);
+    throw new ConfigError(`--set ${text}: the value is not YAML (${reason})`);
   }
 }

@@ -8,7 +8,7 @@ export const configSchema = schemaOf(SETTINGS);
 type Config = z.output<typeof configSchema>;
 type Table = typeof SETTINGS;
 
-/** The paths of a section's parts, or a setting's own, whose rows are `Like`. */
+/** The path of a setting, or the paths of a section's parts, whose rows are `Like`. */
 type PathsOf<Key extends string, Row, Like> = Row extends { planned: 'by part'; parts: infer Parts }
   ? { [Part in keyof Parts & string]: Parts[Part] extends Like ? `${Key}.${Part}` : never }[keyof Parts &
       string]
@@ -24,11 +24,11 @@ export type PlannedPath = {
 /** A row of the table, by the setting's path. */
 export interface SettingRow extends Omit<Setting<Config>, 'planned'> {
   readonly path: string;
-  /** null: its section's, or by its parts. */
+  /** null: see the row of its section, or the rows of its parts. */
   readonly planned: Planned<Config> | null;
 }
 
-/** Every setting, sections before their parts; but those within `model`. */
+/** All settings except those within `model`; a section comes before its parts. */
 export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
   Omit<Setting<Config>, 'planned'> & { readonly planned: Planned<Config> | 'by part' }
 >(SETTINGS).flatMap(([path, row]) => [
@@ -38,7 +38,7 @@ export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
   ),
 ]);
 
-/** How settings with several forms are written, by path: what a message about a wrong value ends with. */
+/** How settings with several forms are written, by path; messages about wrong values end with this text. */
 export const FORMS: Readonly<Record<string, string>> = Object.fromEntries([
   ['', "{ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }"],
   ...[
@@ -47,10 +47,10 @@ export const FORMS: Readonly<Record<string, string>> = Object.fromEntries([
   ].flatMap(({ path, form }) => (form === undefined ? [] : [[path, form]])),
 ]);
 
-/** What settings may be called, by their place: '' is the top. */
+/** The known keys of each section, by path; '' is the whole config. */
 export type KnownKeys = Readonly<Record<string, readonly string[]>>;
 
-/** The keys of every object that a schema has somewhere, by place; of several forms all of theirs. */
+/** Returns the keys of every object in a schema, by path; a union has the keys of all its forms. */
 export function keysOf(schema: z.core.$ZodType, place = ''): KnownKeys {
   if (schema instanceof z.ZodObject) {
     const shape: Readonly<Record<string, z.core.$ZodType>> = schema.shape;
@@ -71,6 +71,6 @@ export function keysOf(schema: z.core.$ZodType, place = ''): KnownKeys {
   if (schema instanceof z.ZodArray) return keysOf(schema.element, place);
   const wrappers = [z.ZodDefault, z.ZodPrefault, z.ZodNullable, z.ZodOptional, z.ZodReadonly] as const;
   const wrapper = wrappers.find((each) => schema instanceof each);
-  // A wrapper's inner type; each of them has unwrap.
+  // Every wrapper has unwrap.
   return wrapper === undefined ? {} : keysOf((schema as z.ZodNullable).unwrap(), place);
 }

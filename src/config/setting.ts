@@ -2,12 +2,12 @@ import { z } from 'zod';
 
 /** One thing that is wrong with a config. */
 export interface ConfigIssue {
-  /** The key's place: ['optimizer', 'lr']. */
+  /** The key's path: ['optimizer', 'lr']. */
   readonly path: readonly (string | number)[];
   readonly message: string;
 }
 
-/** Calls of this library, and other programs, that have a setting under a name of their own. */
+/** Calls of this library, and other programs, that have their own names for settings. */
 export type Original =
   | 'fsdp'
   | 'fullyShard'
@@ -23,48 +23,48 @@ export type Original =
 export interface Facts<Config> {
   readonly config: Config;
   readonly world: number;
-  /** Whether a setting, by its path, was asked for. */
+  /** Whether the user gave the setting with this path. */
   given(path: string): boolean;
 }
 
-/** Where a plan runs, as far as it replaces settings. */
+/** Values of a plan's request that replace settings. */
 export interface PlannedOn {
   readonly gpus?: number | undefined;
   readonly recompute?: unknown;
 }
 
-/** What a plan says of a setting whose value it takes otherwise than a run does; null where it does not. */
+/** Returns how a plan uses a setting's value differently from a run; null: in the same way. */
 type Otherwise<Config> = (config: Config, on: PlannedOn) => string | null;
 
-/** What a plan makes of a setting. */
+/** How a plan uses a setting. */
 export type Planned<Config> =
-  /** It decides time or memory: src/plan/layout-of-config.ts has a reader of it, or does not compile. */
+  /** It affects time or memory: without a reader of it, src/plan/layout-of-config.ts does not compile. */
   | { readonly reads: true; readonly but?: Otherwise<Config> }
-  /** It would change a training on GPUs and is planned otherwise: the sentence that says how. */
+  /** It would affect a training on GPUs, but plans do not read it; the sentence says what is planned instead. */
   | { readonly refused: string }
-  /** It changes neither time nor memory of a step, and why. */
+  /** It affects neither time nor memory of a step; the sentence says why. */
   | { readonly ignored: string; readonly but?: Otherwise<Config> };
 
 interface Row<in Config> {
-  /** With its default. */
+  /** The type of its values, and its default. */
   readonly schema: z.ZodType;
-  /** What it means, for docs/settings.md. */
+  /** Its meaning, for docs/settings.md. */
   readonly says: string;
-  /** How it is written, where the schema's choices do not say it: what a message about a wrong value ends with. */
+  /** How it is written, if the schema does not say it; messages about a wrong value end with this text. */
   readonly form?: string;
-  /** What others call it, in their spelling; arguments of calls here are the same in camelCase. */
+  /** Its names in other programs, in their spelling; arguments of calls here are the same names in camelCase. */
   readonly names?: Readonly<Partial<Record<Original, string | readonly string[]>>>;
-  /** What is added to its path where somebody writes another's name for it. */
+  /** The text after its path in the error about a name of another program. */
   readonly hint?: string;
-  /** What others call its values, in lower case without '-', '_' and blanks. */
+  /** Other programs' names for its values, in lower case without '-', '_' and blanks. */
   readonly words?: Readonly<Record<string, string>>;
-  /** That the setting, which was asked for, has no effect or another one than its name says; null where it has. */
+  /** Returns why the given setting has no effect, or not the effect of its name; null: no warning. */
   readonly warns?: (facts: Facts<Config>) => string | null;
-  /** What contradicts the setting; null where nothing does. */
+  /** Returns what contradicts the setting; null: nothing. */
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;
 }
 
-/** A setting: all that is known of it. `Config` is what its rules read. */
+/** Everything about a setting. `Config` is the part of a config that its rules read. */
 export interface Setting<in Config> extends Row<Config> {
   readonly planned: Planned<Config>;
   /** Settings within it that are planned with it. */
@@ -81,11 +81,11 @@ export type Settings<Config> = Readonly<Record<string, Setting<Config>>>;
 
 type Schemas = Readonly<Record<string, { readonly schema: z.ZodType }>>;
 
-/** The schema of settings, from their rows. */
+/** Makes the schema of settings from their rows. */
 export function schemaOf<Rows extends Schemas>(
   rows: Rows,
 ): z.ZodObject<{ -readonly [Key in keyof Rows]: Rows[Key]['schema'] }, z.core.$strict> {
   const entries = Object.entries(rows).map(([key, { schema }]) => [key, schema]);
-  // Each row's own schema under its own key.
+  // `entries` has the schema of each row, under the row's key.
   return z.strictObject(Object.fromEntries(entries)) as ReturnType<typeof schemaOf<Rows>>;
 }

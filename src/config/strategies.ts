@@ -1,17 +1,17 @@
 import { z } from 'zod';
 
-/** What a training step stores. */
+/** A kind of values that training stores between steps. */
 export type ModelState = 'parameter' | 'gradient' | 'optimizer';
 
-/** What a strategy promises; code that serves several strategies asks for these and never for a name. */
+/** The properties of a strategy. Code for several strategies reads these properties, never the name. */
 export interface StrategyProperties {
-  /** What each rank holds 1/N of between steps; the rest is whole on every rank. */
+  /** The states that are sharded between steps, so that each of N ranks holds 1/N; other states are whole on every rank. */
   readonly shardedAtRest: readonly ModelState[];
   /** Whether whole parameters are freed between a unit's forward and backward. */
   readonly reshardAfterForward: boolean;
-  /** Whether shards exist in copies: sharded over one axis of a mesh, replicated over the other. */
+  /** Whether shards are replicated: sharded over one axis of a mesh, replicated over the other. */
   readonly isHybrid: boolean;
-  /** Whether gradients of microbatches but the last stay local unless a setting says otherwise. */
+  /** Whether gradients of all microbatches except the last stay local, unless parallel.noSync is set. */
   readonly accumulatesLocally: boolean;
 }
 
@@ -30,7 +30,7 @@ const EVERYTHING = {
   accumulatesLocally: false,
 } as const;
 
-/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, parameters whole. */
+/** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, with whole parameters. */
 export const strategySchema = z.enum([
   'NO_SHARD',
   'ZERO_1',

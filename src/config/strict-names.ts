@@ -1,13 +1,13 @@
 import { ConfigError } from '../core/errors';
 import { nearest } from './nearest';
 
-/** Keys that a program asks any object for, to print it or to see what it is. */
+/** Keys that programs read from any object, to print it or to find its type. */
 const ASKED_OF_ALL = ['then', 'toJSON', 'constructor', 'asymmetricMatch', 'nodeType', 'inspect'];
 
 /**
- * An object of names, as an enum has them, in which a name that does not exist throws instead of being undefined: an option
- * that is undefined would pass for one that was left out. `absent` says of names that documents use what they mean.
- * Throws, when read: CONFIG naming what is there.
+ * Returns an object of names, like an enum, in which reading an unknown name throws: undefined would look like an option that
+ * was left out. `absent` explains names that documents use, but that do not exist.
+ * Throws, when read: CONFIG with the known names.
  */
 export function strictNames<T extends object, A extends string = never>(
   what: string,
@@ -24,6 +24,6 @@ export function strictNames<T extends object, A extends string = never>(
       said ?? (near === undefined ? `there are ${known.join(', ')}` : `did you mean ${what}.${near}?`);
     throw new ConfigError(`${what}.${key} does not exist; ${hint}`);
   };
-  // Reading an absent name never gives a value.
+  // Reading an absent name throws.
   return new Proxy(names, { get: read }) as T & Readonly<Record<A, never>>;
 }

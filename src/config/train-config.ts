@@ -12,12 +12,12 @@ export type TrainConfigInput = z.input<typeof configSchema>;
 
 const KEYS = keysOf(configSchema);
 
-/** What a setting may be called at a place ('' is the top). */
+/** Returns the known keys of a section, by its path; '' is the whole config. */
 export function knownKeys(path: string): readonly string[] {
   return KEYS[path] ?? [];
 }
 
-/** Either a config or all that is wrong with the input. */
+/** Either a config or everything that is wrong with the input. */
 export type ConfigCheck =
   | { readonly config: TrainConfig }
   | { readonly issues: readonly [ConfigIssue, ...ConfigIssue[]] };
@@ -30,7 +30,7 @@ export function checkTrainConfig(input: unknown): ConfigCheck {
   return first === undefined ? { config: parsed.data } : { issues: [first, ...rest] };
 }
 
-/** Settings that contradict each other or the model, each with both values and what to change. */
+/** Finds settings that contradict each other or the model; each issue has both values and says what to change. */
 function configConflicts(config: TrainConfig): ConfigIssue[] {
   return SETTING_ROWS.flatMap(({ path, conflict }) => {
     const found = conflict?.(config) ?? [];
@@ -38,7 +38,7 @@ function configConflicts(config: TrainConfig): ConfigIssue[] {
   });
 }
 
-/** A full config from a partial one. Throws: CONFIG naming every key that is wrong, the nearest known key, and the value. */
+/** Returns a full config for a partial one. Throws: CONFIG with every wrong key, its value, and the nearest known key. */
 export function parseTrainConfig(input: unknown): TrainConfig {
   const checked = checkTrainConfig(input ?? {});
   if ('config' in checked) return checked.config;

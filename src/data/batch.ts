@@ -10,23 +10,23 @@ export interface TokenBatch {
 /** Deterministic batches: the same rank and index give the same tokens in every run. */
 export interface BatchSource {
   readonly name: string;
-  /** Batch of rank `rank`; `index` counts microbatches from 0 over the whole run. */
+  /** Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. */
   batch(rank: number, index: number): TokenBatch;
 }
 
-/** The shape of the batches that a source gives. */
+/** The shape of a source's batches. */
 export interface BatchShape {
   readonly batch: number;
   readonly seq: number;
   readonly vocab: number;
 }
 
-/** Inputs [batch · seq] of a token batch. */
+/** Returns the inputs [batch · seq] of a token batch. */
 export function inputsOf(tokens: TokenBatch): Int32Array {
   return columns(tokens, 0);
 }
 
-/** Targets [batch · seq] of a token batch: the inputs' successors. */
+/** Returns the targets [batch · seq] of a token batch: for each input, the next token. */
 export function targetsOf(tokens: TokenBatch): Int32Array {
   return columns(tokens, 1);
 }

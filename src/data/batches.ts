@@ -6,11 +6,11 @@ import { ConfigError, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import type { BatchShape, BatchSource } from './batch';
 
-/** The batches that a config asks for. */
+/** Makes the batches of a config. */
 export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed' | 'model'>): BatchSource {
   const model = modelShape(config);
   if (model.kind === 'dit') {
-    throw new ConfigError(`data: a dit trains on videos, not on tokens; use createLatents`);
+    throw new ConfigError(`data: a dit trains on videos, not on tokens; use syntheticLatents`);
   }
   const { seq, vocab } = model;
   const shape = { batch: config.batch, seq, vocab };
@@ -25,7 +25,7 @@ export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed
 }
 
 /**
- * Tokens by a formula that any other engine can repeat: (s·7919 + r·104729 + i·31) mod vocab for element i of
+ * Makes tokens by a formula that any other engine can repeat: (s·7919 + r·104729 + i·31) mod vocab for element i of
  * microbatch s on rank r. Source: the torch benchmark that produced the recorded reference losses.
  */
 export function syntheticBatches(shape: BatchShape): BatchSource {
@@ -44,8 +44,8 @@ export function syntheticBatches(shape: BatchShape): BatchSource {
 const BYTE_VOCAB = 256;
 
 /**
- * Rows that begin at random positions of a text, drawn by (seed, rank, index); one token per byte of UTF-8. Throws: CONFIG for
- * a vocabulary below 256 and for a text that is too short.
+ * Makes rows that begin at random positions of a text, which depend on (seed, rank, index); a token is a byte of UTF-8. Throws:
+ * CONFIG for a vocabulary below 256 and for a text that is too short.
  */
 export function textBatches(text: string, seed: number, { batch, seq, vocab }: BatchShape): BatchSource {
   if (vocab < BYTE_VOCAB) {
@@ -72,7 +72,7 @@ export function textBatches(text: string, seed: number, { batch, seq, vocab }: B
   };
 }
 
-/** The declaration files of the installed TypeScript package, one after another in order of name: about 3.7 MB of text. */
+/** Returns the declaration files of the installed TypeScript package, joined in order of their names: about 3.7 MB of text. */
 export function typescriptText(): string {
   const folder = dirname(require.resolve('typescript'));
   const names = readdirSync(folder)

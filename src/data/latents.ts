@@ -2,24 +2,24 @@ import type { DitConfig } from '../config/settings/model';
 import { type Random, seeded } from '../core/random';
 
 /**
- * A microbatch of noised videos and their texts. Its methods write into the given arrays; a source makes no arrays.
+ * A microbatch of noised videos and their texts. Its methods write into the caller's arrays.
  */
 export interface LatentBatch {
   readonly batch: number;
   /** In [0, 1000), one per video; all timesteps of a microbatch are on one side of the boundary. */
   readonly timesteps: Float32Array;
-  /** The noised videos, and the channels that condition them: [batch, inChannels, F, H, W]. */
+  /** Writes the noised videos, and the channels that condition them: [batch, inChannels, F, H, W]. */
   fillLatents(target: Float32Array): void;
-  /** The value to predict, noise minus video: [batch, outChannels, F, H, W]. */
+  /** Writes the values to predict, noise minus video: [batch, outChannels, F, H, W]. */
   fillVelocity(target: Float32Array): void;
-  /** [batch, textLen, textDim]. */
+  /** Writes the embedded texts: [batch, textLen, textDim]. */
   fillText(target: Float32Array): void;
 }
 
 /** Deterministic microbatches: the same rank and index give the same values in every run. */
 export interface LatentSource {
   readonly name: string;
-  /** Microbatch of rank `rank`; `index` counts from 0 over the whole run. */
+  /** Returns a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): LatentBatch;
 }
 
@@ -27,7 +27,7 @@ export interface LatentSource {
 export interface LatentOptions {
   readonly shape: DitConfig;
   readonly batch: number;
-  /** Microbatches per step: all of a step are on one side of the boundary, and steps alternate between the sides. */
+  /** Microbatches per step. All timesteps of a step are on one side of the boundary; steps alternate between the sides. */
   readonly accumulation: number;
   readonly seed: number;
 }
@@ -37,8 +37,8 @@ const NUM_TEXTS = 8;
 const NUM_TIMESTEPS = 1000;
 
 /**
- * Synthetic videos: every text is a row of random numbers and has one video, made of waves; noise is mixed in along
- * straight lines. With two experts, steps alternate, starting with the high-noise expert.
+ * Makes synthetic videos: every text is random numbers and has one video, made of waves, with which noise is mixed
+ * linearly. With two experts, steps alternate between them, starting with the high-noise expert.
  * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
  */
 export function syntheticLatents(options: LatentOptions): LatentSource {
@@ -61,7 +61,7 @@ export function syntheticLatents(options: LatentOptions): LatentSource {
   };
 }
 
-/** One video: its text, its share of noise, and the labels of its noise's random stream. */
+/** One video: the index of its text, its share of noise, and the labels that seed its random numbers. */
 interface Video {
   readonly text: number;
   readonly time: number;
@@ -82,7 +82,7 @@ function videoOf(
   return { text: random.integer(NUM_TEXTS), time: from + (to - from) * random.uniform(), labels };
 }
 
-/** Writes the noised channels, then the condition's channels: the video itself, without noise. */
+/** Writes the noised channels, then the channels that condition them: the video without noise. */
 function fillLatents(
   { text, time, labels }: Video,
   { shape, seed }: LatentOptions,

@@ -3,28 +3,28 @@ import type { Seconds } from '../core/units';
 /** How predictions compare with measurements; errors are (predicted ÷ measured) − 1. */
 export interface Accuracy {
   readonly count: number;
-  /** Of absolute errors. */
+  /** Mean, median and maximum of absolute errors. */
   readonly mean: number;
   readonly median: number;
   readonly worst: number;
   /** Mean of signed errors. */
   readonly bias: number;
-  /** Of all pairs whose measurements differ, those whose predictions are ordered alike. */
+  /** Share of the pairs of runs with different measurements that predictions put in the same order. */
   readonly pairsRanked: number;
 }
 
-/** One run that was measured, and what was predicted for it. */
+/** The measured and the predicted time of one run. */
 export interface MeasuredRun {
   readonly id: string;
   readonly measured: Seconds;
   readonly predicted: Seconds;
-  /** By the model to compare with. */
+  /** The prediction of the model with which this planner is compared. */
   readonly baseline?: Seconds | undefined;
-  /** Whether the constants were fitted on it; such runs are drawn and do not count. */
+  /** Whether the constants were fitted on this run; such runs are drawn, but do not count in the accuracy. */
   readonly fitted?: boolean | undefined;
 }
 
-/** Zeros for no pairs; one half of a pair that is predicted equal counts as ranked. */
+/** Compares predictions with measurements; zeros if there are none. A pair of equal predictions counts half as ranked. */
 export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
   const sizes = errors.map(Math.abs).sort((a, b) => a - b);

@@ -4,7 +4,7 @@ import type { ModelShapeInput } from './model-shape';
 import type { Prediction } from './prediction';
 import { parseRecommend, searchBases } from './recommend-request';
 
-/** What advice is tried on: every combination. */
+/** Advice is tested on every combination of these values. */
 export interface AdviceGrid {
   readonly models: readonly ModelShapeInput[];
   readonly gpus: readonly number[];
@@ -12,7 +12,7 @@ export interface AdviceGrid {
   readonly nicGbit: readonly number[];
 }
 
-/** GPTs whose layers and heads many degrees divide. Source: Narayanan et al. 2021, Table 1. */
+/** GPTs whose numbers of layers and heads are divisible by many degrees. Source: Narayanan et al. 2021, Table 1. */
 const GPTS = [
   gpt('1.7B', 24, 2304, 24),
   gpt('3.6B', 30, 3072, 32),
@@ -24,7 +24,7 @@ const GPTS = [
   gpt('310.1B', 96, 16_384, 128),
 ];
 
-/** A grid that takes about a second. */
+/** A grid that is tested in about a second. */
 export const ADVICE_GRID: AdviceGrid = {
   models: GPTS,
   gpus: [8, 64, 512],
@@ -32,7 +32,7 @@ export const ADVICE_GRID: AdviceGrid = {
   nicGbit: [25, 200],
 };
 
-/** One point of the grid: what is advised there against the best of all. */
+/** One point of the grid: the advised layout, compared with the best layout. */
 export interface AdviceCase {
   readonly model: string;
   readonly params: number;
@@ -41,18 +41,18 @@ export interface AdviceCase {
   readonly hardware: string;
   readonly nicGbit: number;
   readonly holds: boolean;
-  /** Seconds of the advised over the best of the others; null where the advised does not fit. */
+  /** Time of the best advised layout over that of the best other layout; null: no advised layout fits. */
   readonly ratio: number | null;
   readonly advised: Layout | null;
-  /** The best of all that fit. */
+  /** The fastest layout that fits. */
   readonly best: Layout;
 }
 
-/** A document's advice over the grid. */
+/** The result of testing a document's advice on the grid. */
 export interface AdviceFinding {
   readonly name: AdviceName;
   readonly statement: string;
-  /** Cases that the advice is about and in which something fits. */
+  /** The cases to which the advice applies and in which some layout fits. */
   readonly cases: readonly AdviceCase[];
   readonly numHolds: number;
   /** 'holds in 9 of 24 cases: 4 of 8 at 8 GPUs, ...'. */
@@ -61,18 +61,18 @@ export interface AdviceFinding {
 
 export type AdviceName = keyof typeof ADVICE;
 
-/** Advice holds where what it advises is at most so much slower than the best. */
+/** Advice holds if the advised layout takes at most this many times as long as the best layout. */
 const LEVEL = 1.05;
 
 interface Advice {
   readonly statement: string;
   appliesTo(base: Layout): boolean;
   isAdvised(layout: Layout): boolean;
-  /** What it is compared with. Default: all layouts. */
+  /** Whether the advised layouts are compared with this layout. Default: with all layouts. */
   isOther?(layout: Layout): boolean;
-  /** What is compared in place of the best advised layout and the best other one, by time per sample. */
+  /** The layouts to compare, by time per sample, in place of the best advised layout and the best other layout. */
   pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
-  /** Default: the advised is level with the best. 'needed': all others do not fit or are slower by more than that. */
+  /** Default: the advised layout is within LEVEL of the best. 'needed': others do not fit or are slower by more than LEVEL. */
   readonly claim?: 'needed';
 }
 
@@ -112,20 +112,20 @@ const ADVICE = {
     appliesTo: () => true,
     isAdvised: ({ pp }) => pp > 1,
     isOther: () => false,
-    // The same pipeline with as many microbatches as stages, against eight times as many.
+    // Compares a pipeline with one microbatch per stage with the same pipeline with eight microbatches per stage.
     pair: (layout) => ({ advised: accumulating(layout, 1), other: accumulating(layout, 8) }),
   },
 } as const satisfies Record<string, Advice>;
 
 const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // its own keys
 
-/** Few choices that matter: the grid has many points. */
+/** Only a few choices, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
-/** A usual batch of a large model, tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with it. */
+/** A usual batch of a large model, in tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with this batch. */
 const BATCH_TOKENS = 2 ** 22;
 
-/** A pipeline with `count` microbatches per stage. */
+/** Returns the layout with `perStage` microbatches per pipeline stage. */
 function accumulating(layout: Layout, perStage: number): Layout {
   const numMicroBatches = perStage * layout.pp;
   return { ...layout, numMicroBatches, globalBatch: numMicroBatches * layout.microBatch * layout.dp };
@@ -135,7 +135,7 @@ function gpt(name: string, layers: number, dim: number, heads: number): ModelSha
   return { name: `GPT ${name}`, kind: 'gpt', layers, dim, heads, vocab: 51_200, seq: 2048 };
 }
 
-/** Tries the documents' advice against the best of all layouts over a grid. */
+/** Compares the documents' advice with the best layouts on a grid. */
 export function testAdvice(
   predict: (layout: Layout) => Prediction,
   grid: AdviceGrid = ADVICE_GRID,
@@ -175,13 +175,13 @@ interface Timed {
   readonly seconds: number;
 }
 
-/** The fastest that fit, of what is advised and of what it is compared with. */
+/** The fastest fitting layout among the advised layouts, and among the others. */
 interface Sides {
   advised?: Timed;
   other?: Timed;
 }
 
-/** The fastest that fit: of all, and of each advice's two sides. */
+/** Finds the fastest fitting layouts: of all layouts, and of the two sides of each advice. */
 function bestOf(base: Layout, about: readonly AdviceName[], predict: (layout: Layout) => Prediction) {
   const sides = new Map<AdviceName, Sides>(about.map((name) => [name, {}]));
   let all: Timed | undefined;
@@ -213,7 +213,7 @@ function paired({ pair }: Advice, sides: Sides, predict: (layout: Layout) => Pre
   return { advised: timed(advised), other: timed(other) };
 }
 
-/** Undefined where nothing fits, or neither side of the advice. */
+/** Returns undefined if no layout fits, or none of either side of the advice, or if there is nothing to compare with. */
 function caseOf(
   { model, gpus, hardware }: Layout,
   { claim, isOther }: Advice,
@@ -221,7 +221,7 @@ function caseOf(
   best: Timed | undefined,
 ): AdviceCase | undefined {
   if (best === undefined || (advised === undefined && other === undefined)) return undefined;
-  // Nothing to compare with, as where heads forbid TP across nodes.
+  // No other layout exists: for example, the number of heads forbids TP across nodes.
   if (other === undefined && isOther !== undefined && claim !== 'needed') return undefined;
   const ratio = advised === undefined ? null : other === undefined ? 1 : advised.seconds / other.seconds;
   const needed = ratio !== null && (other === undefined || ratio < 1 / LEVEL);
@@ -246,7 +246,7 @@ function finding(name: AdviceName, cases: readonly AdviceCase[]): AdviceFinding 
   return { name, statement, cases, numHolds, summary };
 }
 
-/** The side of the grid that tells best where it holds: whose shares differ most. */
+/** Lists the shares of cases in which the advice holds, along the axis of the grid on which these shares differ most. */
 function telling(cases: readonly AdviceCase[]): string {
   const sides = [
     sharesBy(cases, 'gpus', ' GPUs'),

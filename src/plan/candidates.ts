@@ -3,7 +3,7 @@ import { type Layout, RECOMPUTE, STACKS, type Stack } from './layout';
 import type { RecommendRequest } from './recommend-request';
 import { STACK_RULES } from './stack-rules';
 
-/** What a search leaves open; a list that is given replaces what would be tried. */
+/** The values that a search tries; a given list replaces the default values. */
 export type SearchSpace = RecommendRequest['search'];
 
 /** Tensor parallelism up to twice a node, so that leaving the node can be compared. */
@@ -12,15 +12,14 @@ const PP = [1, 2, 4, 8, 16, 32, 64];
 const CP = [1, 2, 4, 8, 16];
 const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
-/** A sequence is not divided into parts with fewer tokens per rank: a matmul's rows would fall below a GPU's width. */
+/** Fewest tokens per rank of a divided sequence: with fewer, matmuls would have too few rows for a GPU. */
 const LEAST_TOKENS = 2048;
-/** More tokens in a microbatch than this gain no more in matmuls and only cost memory. */
+/** With more tokens per microbatch, matmuls get no faster, and only memory grows. */
 const MOST_TOKENS = 65_536;
 
 /**
- * Every legal layout of a model on this number of GPUs with this global batch: strategies, degrees, microbatches,
- * recompute, by the frameworks' rules. `base` says all that is not searched: model, hardware, gpus, batch, precision,
- * attention, compile.
+ * Yields every layout that the frameworks' rules allow: strategies, degrees, microbatches, recompute. `base` has everything
+ * that is not searched: model, hardware, gpus, batch, precision, attention, compile.
  */
 export function* candidates(base: Layout, space: SearchSpace = {}): Generator<Layout> {
   for (const cut of cuts(base, space)) {
@@ -36,7 +35,7 @@ export function* candidates(base: Layout, space: SearchSpace = {}): Generator<La
 type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp'>;
 type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload'>;
 
-/** How the GPUs are divided among the axes. */
+/** Yields the ways to divide the GPUs among the axes. */
 function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpace): Generator<Cut> {
   for (const tp of space.tp ?? TP) {
     if (tp > 2 * hardware.gpusPerNode || !headsAllow(model, tp)) continue;
@@ -55,12 +54,12 @@ function headsAllow({ heads, kvHeads }: Layout['model'], tp: number): boolean {
   return heads % tp === 0 && (kvHeads % tp === 0 || tp % kvHeads === 0);
 }
 
-/** A causal sequence is cut into two pieces a rank, so that all have as much to do. Source: Megatron-LM, TorchTitan. */
+/** Causal sequences are divided into two pieces per rank, so that ranks have equal work. Source: Megatron-LM, TorchTitan. */
 function sequenceAllows({ seq }: Layout['model'], cp: number): boolean {
   return cp === 1 || (seq % (2 * cp) === 0 && seq / cp >= LEAST_TOKENS);
 }
 
-/** Which program runs a cut, under which strategy. */
+/** Yields the frameworks and strategies that can run these degrees. */
 function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
   for (const stack of space.stacks ?? STACKS) {
     const rules = STACK_RULES[stack];
@@ -82,7 +81,7 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
   }
 }
 
-/** Without a second data-parallel rank all strategies are one; within one node a hybrid is FULL_SHARD. */
+/** With one data-parallel rank, all strategies are the same; within one node, a hybrid strategy is the same as FULL_SHARD. */
 function strategiesFor(stack: Stack, { gpus, hardware }: Layout, { dp, cp }: Cut): readonly StrategyName[] {
   const { strategies } = STACK_RULES[stack];
   if (dp * cp === 1) return stack === 'deepspeed' ? [] : strategies.slice(0, 1);
@@ -98,8 +97,8 @@ function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: 
 const ON_GPU = { optimizer: false, parameters: false };
 
 /**
- * What each choice puts on the host, bytes per parameter: DeepSpeed's optimizer takes float32 master, two moments and gradients of
- * 16 bits along; with parameters 2 more. fully_shard has no choice but all (CPUOffloadPolicy): 4 float32 values.
+ * CPU memory of each choice, bytes per parameter. DeepSpeed's optimizer: float32 master, two moments, 16-bit gradients; its
+ * parameters: 2 more. fully_shard can only offload everything (CPUOffloadPolicy): 4 float32 values.
  */
 const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; bytes: number }[]>> = {
   megatron: [],
@@ -110,10 +109,10 @@ const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; byt
   ],
 };
 
-/** A host's memory for each of its GPUs. Source: data sheets of DGX A100 640GB and DGX H100: 2 TB for 8 GPUs. */
+/** CPU memory per GPU. Source: data sheets of DGX A100 640GB and DGX H100: 2 TB for 8 GPUs. */
 const HOST_BYTES = 2e12 / 8;
 
-/** The host's memory is an answer for those who do not cut the model otherwise. */
+/** Returns the choices of offload to CPU memory. It is tried only without tensor, pipeline and context parallelism. */
 function offloads(
   { stack, strategy }: Pick<Layout, 'stack' | 'strategy'>,
   { model, gpus }: Layout,
@@ -133,7 +132,7 @@ function offloads(
   ];
 }
 
-/** Sizes of a microbatch that divide a rank's share of the batch and leave each stage of a pipeline its work. */
+/** Returns the microbatch sizes that divide a rank's share of the batch into at least one microbatch per pipeline stage. */
 function microBatches(
   { model, globalBatch }: Layout,
   { dp, pp, cp }: Cut,
@@ -148,7 +147,7 @@ function microBatches(
   );
 }
 
-/** Recompute and, in pipelines, the interleaved schedule. */
+/** Yields the choices of recompute and, in pipelines, of the interleaved schedule. */
 function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
   for (const recompute of space.recompute ?? RECOMPUTE) {
     for (const virtualStages of virtualStagesOf(layout, space)) {
@@ -158,7 +157,7 @@ function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
   }
 }
 
-/** Source: Megatron-LM: microbatches are a multiple of stages, layers of all virtual stages. */
+/** Source: Megatron-LM: microbatches are a multiple of stages, and layers a multiple of all virtual stages. */
 function virtualStagesOf(
   { model, pp, stack, numMicroBatches }: Layout,
   space: SearchSpace,

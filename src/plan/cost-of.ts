@@ -10,13 +10,13 @@ export type RunLength =
   | { readonly samples: number }
   | { readonly steps: number };
 
-/** A layout and what is expected of it. */
+/** A layout and its prediction. */
 export interface Planned {
   readonly layout: Layout;
   readonly prediction: Prediction;
 }
 
-/** What a run costs; the interval is that of the predicted time. */
+/** What a run costs; intervals follow from the interval of the predicted time. */
 export interface Cost {
   readonly usd: Estimate;
   readonly hours: Estimate;
@@ -25,11 +25,11 @@ export interface Cost {
   readonly steps: number;
   readonly price: Price;
   readonly fits: boolean;
-  /** That the layout does not fit, so that this is what no run costs; null where it fits. */
+  /** A warning if the layout does not fit, so that no run can have this cost; null: it fits. */
   readonly note: string | null;
 }
 
-/** Cost of a run of that length. Throws: CONFIG where no price is known, or the length is none. */
+/** Returns the cost of a run of that length. Throws: CONFIG if no price is known, or if the length is not above 0. */
 export function costOf(
   { layout, prediction }: Planned,
   length: RunLength,
@@ -39,7 +39,7 @@ export function costOf(
   const price = priceOf(layout.hardware, prices);
   if (price === undefined) {
     throw new ConfigError(
-      `no price is known of ${name}; give prices: { '${name}': USD per GPU hour }. ` +
+      `no price is known for ${name}; give prices: { '${name}': USD per GPU hour }. ` +
         `Known: ${Object.keys(prices).join(', ')}`,
     );
   }
@@ -67,7 +67,7 @@ function doesNotFit(layout: Layout, { memory }: Prediction): string {
   );
 }
 
-/** USD per million tokens; undefined where no price is known. */
+/** Returns the USD per million tokens; undefined: no price is known. */
 export function usdPerMillionTokens(
   { layout, prediction }: Planned,
   prices: PriceTable,
@@ -77,13 +77,13 @@ export function usdPerMillionTokens(
   return times(prediction.seconds, (layout.gpus * price.usdPerHour * 1e6) / 3600 / tokensPerStep(layout));
 }
 
-/** Tokens of one iteration, over all GPUs. */
+/** Returns the tokens of one iteration on all GPUs. */
 export function tokensPerStep({ globalBatch, model }: Layout): number {
   return globalBatch * model.seq;
 }
 
 function stepsOf(layout: Layout, length: RunLength): number {
-  // JavaScript gives what it likes.
+  // Callers in JavaScript may pass anything.
   const { steps, samples, tokens }: Partial<Record<'steps' | 'samples' | 'tokens', number>> = length ?? {};
   const asked =
     steps ??

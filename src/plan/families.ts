@@ -4,8 +4,8 @@ import { reservableBytes } from './memory/allocator';
 import { strategyWord } from './stack-rules';
 
 /**
- * What kind of answer a layout is: its strategy with TP and PP ('FSDP + TP', 'distributed optimizer + TP + PP'). Three things are
- * kinds of their own, whatever they are combined with: states on the host, sequences cut over ranks, TP that leaves its node.
+ * Returns a layout's family: its strategy with TP and PP ('FSDP + TP', 'distributed optimizer + TP + PP'). Three features are
+ * families by themselves, with any strategy: offload to CPU memory, context parallelism, and TP across nodes.
  */
 export function familyOf(layout: Layout): string {
   const { dp, tp, pp, cp, hardware, offload } = layout;
@@ -21,23 +21,23 @@ export function familyOf(layout: Layout): string {
 export interface Loss {
   readonly family: string;
   readonly best: Planned;
-  /** Candidates of the family, and how many of them fit. */
+  /** Numbers of the family's candidates, and of those that fit. */
   readonly tried: number;
   readonly fitting: number;
   /** 'does not fit: 2.1x, 63% optimizer states', '1.3x slower: 41% bubble'. */
   readonly why: string;
-  /** Where each lies within the other's interval an assumption decides; this is the one. */
+  /** The assumption that decides if each time is within the other's interval. */
   readonly undecided?: string | undefined;
 }
 
-/** How candidates are compared: less is better. */
+/** A measure by which candidates are compared; less is better. */
 export interface Measure {
-  /** What 1.3x of it is called: 'slower'. */
+  /** The word after a ratio such as 1.3x: 'slower'. */
   readonly worse: string;
   of(planned: Planned): number;
 }
 
-/** Says why `best` is behind `winner`, by the cause that grew most. */
+/** Returns why the family's best layout is behind `winner`: the cause that grew most. */
 export function lossOf(
   family: Omit<Loss, 'why' | 'undecided'>,
   winner: Planned | undefined,
@@ -75,7 +75,7 @@ function largestState(memory: Planned['prediction']['memory']): string {
   return `${Math.round((100 * bytes) / memory.peakBytes)}% ${name}`;
 }
 
-/** The part of the time that is longer than the winner's by most, as a share of the loser's iteration. */
+/** Returns the part of the time that exceeds the winner's most, as a share of the loser's iteration. */
 function largestCause(loser: Planned, winner: Planned): string | undefined {
   const [a, b] = [loser.prediction.time, winner.prediction.time];
   const scale = winner.layout.globalBatch / loser.layout.globalBatch;
@@ -96,14 +96,14 @@ function computeWord(loser: Planned, winner: Planned): string {
   const { recompute } = loser.layout;
   if (recompute !== 'none' && recompute !== winner.layout.recompute)
     return `compute with ${recompute} recompute`;
-  if (loser.layout.tp > winner.layout.tp) return `compute in products cut by ${loser.layout.tp}`;
+  if (loser.layout.tp > winner.layout.tp) return `compute in matmuls sharded by ${loser.layout.tp}`;
   if (loser.layout.microBatch < winner.layout.microBatch) {
-    return `compute at micro-batch ${loser.layout.microBatch}`;
+    return `compute at microbatch ${loser.layout.microBatch}`;
   }
   return 'compute';
 }
 
-/** Each lies within the other's interval: by what is known, either may be the faster. */
+/** Whether each time is within the other's interval, so that either layout may be faster. */
 function overlaps({ prediction: a }: Planned, { prediction: b }: Planned): boolean {
   return a.seconds.low < b.seconds.value && a.seconds.value < b.seconds.high;
 }

@@ -18,7 +18,7 @@ const measuredSchema = z.object({
     .array(z.object({ m: positive, n: positive, k: positive, dtype: z.string(), tflops: positive }))
     .min(1),
   memory: z.array(z.object({ op: z.string(), tb_s: positive })).min(1),
-  /** The host's time for one small operation. */
+  /** The CPU's time for one small operation, µs. */
   launch_us: positive,
   all_reduce: z.array(z.object({ bytes: positive, seconds: positive, bus_gb_s: positive })),
 });
@@ -31,7 +31,7 @@ export interface FittedHardware extends HardwareCalibration {
   readonly notes: readonly string[];
 }
 
-/** Throws: ENGINE where the program printed something else. */
+/** Checks the program's output. Throws: ENGINE if it is something else. */
 export function parseMeasured(input: unknown): MeasuredHardware {
   const parsed = measuredSchema.safeParse(input);
   if (parsed.success) return parsed.data;
@@ -40,8 +40,8 @@ export function parseMeasured(input: unknown): MeasuredHardware {
 }
 
 /**
- * The figures with which the cost model gives what was measured: its matmuls run at a share of gemmTflops, its element-wise
- * kernels at a share of hbmTBps, its collectives inside a node at a share of linkGBps (calibration.ts); these shares stay.
+ * Returns the figures with which the cost model predicts the measured times: its matmuls run at a share of gemmTflops, its
+ * element-wise kernels of hbmTBps, its collectives within a node of linkGBps. These shares (calibration.ts) do not change.
  */
 export function fitHardware(measured: MeasuredHardware): FittedHardware {
   const { like, notes } = kindOf(measured);
@@ -57,17 +57,19 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
     measured,
     notes: [
       ...notes,
-      ...(bus === undefined ? ['one GPU: the link inside a node keeps its published bandwidth'] : []),
+      ...(bus === undefined
+        ? ['one GPU: the link within a node is planned with its published bandwidth']
+        : []),
     ],
   };
 }
 
-/** What CUDA offers, as the figure in a GPU's name. */
+/** Returns the memory as the figure in a GPU's name, from the bytes that CUDA offers. */
 function memoryOf({ memory_bytes }: MeasuredHardware): number {
   return memory_bytes / 2 ** 30 / OFFERED;
 }
 
-/** The known kind by name ('NVIDIA A100-SXM4-80GB') and memory. */
+/** Finds the nearest known kind of GPU, by name ('NVIDIA A100-SXM4-80GB') and memory. */
 function kindOf(measured: MeasuredHardware) {
   const { device, name } = measured;
   const memory = memoryOf(measured);
@@ -79,8 +81,8 @@ function kindOf(measured: MeasuredHardware) {
   const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');
   const note =
     device === 'cpu'
-      ? `measured on a CPU: figures to try the path with, named after ${like}`
-      : `${name} is no kind that is known here; figures that were not measured are ${like}'s`;
+      ? `measured on a CPU: these figures are only for a trial, and are named after ${like}`
+      : `${name} is not a known kind of GPU; figures that were not measured are ${like}'s`;
   return { like, notes: device === 'cuda' && family.length > 0 ? [] : [note] };
 }
 

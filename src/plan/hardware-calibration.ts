@@ -5,19 +5,19 @@ import { gpuSchema } from './request';
 
 const { like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode } = gpuSchema.shape;
 
-/** What `shardlab doctor --calibrate` measured: the known kind that a GPU is nearest to, with its real figures. */
+/** The result of `shardlab doctor --calibrate`: the known kind nearest to the GPU, and the GPU's measured figures. */
 const calibrationSchema = z.object({ like, gemmTflops, hbmTBps, memoryGB, linkGBps, gpusPerNode });
 
-/** Figures of one's own GPU, as `shardlab doctor --calibrate` measures them: TFLOP/s, TB/s, GB, GB/s. */
+/** Figures of the user's GPU, measured by `shardlab doctor --calibrate`: TFLOP/s, TB/s, GB, GB/s. */
 export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 
-/** Throws: CONFIG naming what is not a calibration. `from` is only for messages. */
+/** Checks that an input is a calibration. `from` is only for messages. Throws: CONFIG if it is not. */
 export function parseCalibration(input: unknown, from = 'calibration'): HardwareCalibration {
   const parsed = calibrationSchema.safeParse(input);
   if (!parsed.success) {
     const issues = parsed.error.issues.map(({ path, message }) => `${path.join('.') || 'it'}: ${message}`);
     throw new ConfigError(
-      `${from} is no calibration (${issues.join('; ')}); \`shardlab doctor --calibrate --out FILE\` writes one`,
+      `${from} is not a calibration (${issues.join('; ')}); \`shardlab doctor --calibrate --out FILE\` writes one`,
     );
   }
   if (parsed.data.like in GPUS) return parsed.data;
@@ -27,8 +27,8 @@ export function parseCalibration(input: unknown, from = 'calibration'): Hardware
 }
 
 /**
- * A request whose hardware has the measured figures; what the request itself says of a figure stays. Throws: CONFIG where
- * the request names another kind of GPU than was measured.
+ * Returns a request whose hardware has the measured figures; figures that the request itself gives are used unchanged.
+ * Throws: CONFIG if the request names another kind of GPU than was measured.
  */
 export function withCalibration<Request extends object>(
   request: Request,
@@ -40,7 +40,7 @@ export function withCalibration<Request extends object>(
   if (like !== calibration.like) {
     throw new ConfigError(
       `the calibration is of ${calibration.like}, but the request's hardware is ${String(like)}; ` +
-        `plan for ${calibration.like}, or calibrate on the other`,
+        `plan for ${calibration.like}, or calibrate on the other kind`,
     );
   }
   return { ...request, hardware: { ...calibration, ...said } };

@@ -5,18 +5,18 @@ import { ConfigError } from '../core/errors';
 export interface Gpu {
   /** Dense peak at bf16 (fp16 on V100), TFLOP/s. */
   readonly tflops: number;
-  /** The highest that a large matmul reaches, TFLOP/s. */
+  /** The highest rate that a large matmul reaches, TFLOP/s. */
   readonly gemmTflops: number;
-  /** TB/s. */
+  /** Memory bandwidth, TB/s. */
   readonly hbmTBps: number;
-  /** As in the GPU's name, whose "GB" are GiB: 80 means 81920 MiB, of which CUDA offers a little less (allocator.ts). */
+  /** As in the GPU's name, in GiB: 80 means 81920 MiB; CUDA offers a little less (allocator.ts). */
   readonly memoryGB: number;
-  /** One way inside a node, GB/s per GPU. */
+  /** Bandwidth within a node in one direction, GB/s per GPU. */
   readonly linkGBps: number;
-  /** On-demand, USD per GPU hour; null where no list price was found: see cost. */
+  /** Price given with the hardware, USD per GPU hour; null: see prices.ts. */
   readonly usdPerHour: number | null;
   readonly generation: 'volta' | 'ampere' | 'hopper' | 'blackwell';
-  /** Between nodes, Gbit/s per GPU, where the machine that carries it is known. */
+  /** Bandwidth between nodes, Gbit/s per GPU, if the kind implies a machine. */
   readonly nicGbit?: number;
 }
 
@@ -28,9 +28,8 @@ export interface Hardware extends Gpu {
 }
 
 /**
- * Source: NVIDIA's data sheets for tflops, hbm, memory and links; gemmTflops are what cuBLAS reaches on large matmuls
- * (V100 and A100 by public GEMM benchmarks, H100 and its 500 W variant by vendors' measured roofs). USD per hour are
- * list prices to be replaced by the user's: see prices.ts.
+ * Source: NVIDIA's data sheets for tflops, hbm, memory and links; gemmTflops are cuBLAS's rates on large matmuls (V100 and
+ * A100: public GEMM benchmarks; H100 and its 500 W variant: vendors' measurements). Prices are in prices.ts.
  */
 export const GPUS = {
   'V100-32G': gpu('volta', [125, 95, 0.9, 32, 150]),
@@ -42,7 +41,7 @@ export const GPUS = {
   'B200-180G': gpu('blackwell', [2250, 1800, 8.0, 180, 900]),
 } as const satisfies Record<string, Gpu>;
 
-/** A card per GPU of the generation's usual machine (DGX A100: HDR; DGX H100: NDR; DGX-1: 4 x EDR for 8 GPUs). */
+/** Gbit/s per GPU of the generation's usual machine (DGX A100: HDR; DGX H100: NDR; DGX-1: 4 x EDR for 8 GPUs). */
 const USUAL_NIC: Record<Gpu['generation'], number> = { volta: 50, ampere: 200, hopper: 400, blackwell: 400 };
 
 export type GpuName = keyof typeof GPUS;
@@ -50,7 +49,7 @@ export type GpuName = keyof typeof GPUS;
 /** Replaces any published figure. */
 export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation'>>;
 
-/** The hardware of that name, with what the user knows better. Throws: CONFIG for an unknown name, with the nearest. */
+/** Returns the hardware of that name, with the user's figures. Throws: CONFIG for an unknown name, with the nearest. */
 export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Hardware {
   const [key, known] = Object.entries<Gpu>(GPUS).find(([each]) => spelled(each) === spelled(name)) ?? [];
   if (key === undefined || known === undefined) {
@@ -58,13 +57,13 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
     const close = names.find((each) => spelled(each).startsWith(spelled(name))) ?? nearest(name, names);
     throw new ConfigError(
       `hardware: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +
-        `Any other is described by { like: 'A100-80G', memoryGB: 64, ... }`,
+        `Describe any other GPU by { like: 'A100-80G', memoryGB: 64, ... }`,
     );
   }
   return { name: key, gpusPerNode: 8, nicGbit: USUAL_NIC[known.generation], ...known, ...overrides };
 }
 
-/** Without what names of the same board differ in: 'NVIDIA A100-SXM4-80GB' is A100-80G. A PCIe board is another one. */
+/** Removes the parts in which names of the same board differ: 'NVIDIA A100-SXM4-80GB' is A100-80G. A PCIe board differs. */
 function spelled(name: string): string {
   return name
     .toLowerCase()

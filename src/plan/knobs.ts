@@ -2,16 +2,16 @@ import { ConfigError } from '../core/errors';
 import type { Layout } from './layout';
 import type { Place } from './plan-input';
 
-/** A key of a plan request that one may turn: its name, its path in the request, and its value in a layout. */
+/** A key of a plan request that `whatIf` can change: its name, its path in the request, and its value in a layout. */
 interface Knob {
   readonly label: string;
   readonly path: string;
   of(layout: Layout): unknown;
 }
 
-/** What `whatIf` can turn. */
+/** The keys that `whatIf` can change. */
 const KNOBS = {
-  microBatch: { label: 'micro-batch', path: 'batch.micro', of: (layout: Layout) => layout.microBatch },
+  microBatch: { label: 'microbatch', path: 'batch.micro', of: (layout: Layout) => layout.microBatch },
   globalBatch: { label: 'global batch', path: 'batch.global', of: (layout: Layout) => layout.globalBatch },
   tp: { label: 'tp', path: 'parallel.tp', of: (layout: Layout) => layout.tp },
   pp: { label: 'pp', path: 'parallel.pp', of: (layout: Layout) => layout.pp },
@@ -22,15 +22,15 @@ const KNOBS = {
   nicGbit: { label: 'NIC, Gbit/s', path: 'nicGbit', of: (layout: Layout) => layout.hardware.nicGbit },
   hardware: { label: 'GPU', path: 'hardware', of: (layout: Layout) => layout.hardware.name },
   compile: { label: 'compiled', path: 'compile', of: (layout: Layout) => layout.compile },
-  seq: { label: 'tokens a sample', path: 'seq', of: (layout: Layout) => layout.model.seq },
+  seq: { label: 'tokens per sample', path: 'seq', of: (layout: Layout) => layout.model.seq },
 } as const satisfies Readonly<Record<string, Knob>>;
 
-/** Values to try, knob by knob. */
+/** The values to try for each knob. */
 export type KnobValues = {
   readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
 };
 
-/** A knob's value with the request's keys that set it. */
+/** A knob's value, and the keys of a request that set it. */
 export interface Turn {
   readonly value: string | number | boolean;
   readonly place: Place;
@@ -38,16 +38,14 @@ export interface Turn {
   isOf(layout: Layout): boolean;
 }
 
-/** Every knob that was named with its turns. Throws: CONFIG for a knob that does not exist. */
+/** Returns the named knobs with their values. Throws: CONFIG for a knob that does not exist. */
 export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
   return Object.entries(values).map(([name, tried]) => {
     const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
     if (knob === undefined) {
-      throw new ConfigError(
-        `there is no knob '${name}'; what can be turned: ${Object.keys(KNOBS).join(', ')}`,
-      );
+      throw new ConfigError(`there is no knob '${name}'; there are: ${Object.keys(KNOBS).join(', ')}`);
     }
     return {
       label: knob.label,

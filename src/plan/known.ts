@@ -10,7 +10,7 @@ export interface KnownGpu extends Hardware {
   readonly price: Price | null;
 }
 
-/** Published models with what their shapes add up to. */
+/** Published models with the sizes that follow from their shapes. */
 export const KNOWN_MODELS: Readonly<Record<keyof typeof PUBLISHED_MODELS, ModelShape>> = byName(
   PUBLISHED_MODELS,
   (name) => shapeOf(modelOf(name)),

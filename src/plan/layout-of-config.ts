@@ -10,21 +10,21 @@ import type { Asked } from './layout-of';
 import { shapeOfConfig } from './models';
 import { type PlanRequest, planRequestSchema, REQUEST_WORDS } from './request';
 
-/** A setting that a plan does not take as it stands, and the sentence that says what it takes instead. */
+/** A setting whose value a plan does not use, and the sentence that says what is planned instead. */
 export interface Assumed {
   readonly setting: string;
   readonly says: string;
 }
 
-/** What a plan makes of a config beside reading it. */
+/** How a plan uses a config's settings that it does not read. */
 export interface ConfigReading {
-  /** Settings that would change the training on GPUs and are planned otherwise. */
+  /** Settings that would affect a training on GPUs, but are planned with another value. */
   readonly assumed: readonly Assumed[];
-  /** Settings that change values and neither time nor memory of a step. */
+  /** Settings that affect neither time nor memory of a step. */
   readonly withoutEffect: readonly string[];
 }
 
-/** Whether an input is a TrainConfig and no plan request: by keys that only the one has, or by the form of shared ones. */
+/** Whether an input is a TrainConfig and not a plan request, by keys that only a TrainConfig has, or by their values. */
 export function isTrainConfig(input: unknown): boolean {
   if (typeof input !== 'object' || input === null) return false;
   const requestKeys = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
@@ -38,7 +38,7 @@ export function isTrainConfig(input: unknown): boolean {
   );
 }
 
-/** What a reader has beside the config: the input as it was written, and where it is planned. */
+/** Further inputs of a reader: the config as it was written, and where it is planned. */
 interface At {
   readonly input: object;
   readonly gpus: number;
@@ -48,7 +48,7 @@ interface At {
 
 type Reader = (config: TrainConfig, at: At) => Asked;
 
-/** What each setting that a plan reads decides. The compiler asks for a reader of every one whose row says `reads`. */
+/** Readers of the settings that a plan reads. It does not compile unless every setting whose row says `reads` has one. */
 const READERS: Readonly<Record<PlannedPath, Reader>> = {
   model: modelOf,
   batch: batchOf,
@@ -69,17 +69,17 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'optimizer.blockSize': optimizerOf,
 };
 
-/** What a training on GPUs would be, as far as its config says so. Throws: CONFIG for what no plan can be made of. */
+/** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
 export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
-  // A mesh says how many ranks there are; else a node's.
+  // A mesh defines the number of ranks; the default is one node.
   const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
   const { tp = 1, pp = 1, cp = 1 } = place.parallel ?? {};
   const at = { input, gpus, dp: gpus / (tp * pp * cp) };
   return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
 }
 
-/** Every setting that is not at its default and that no plan reads as it stands. */
+/** Finds the settings that differ from their defaults and whose values the plan does not use. */
 export function readingOf(config: TrainConfig, input: object, place: PlanRequest): ConfigReading {
   const defaults = parseTrainConfig({ mixedPrecision: {} });
   const assumed: Assumed[] = [];
@@ -126,7 +126,7 @@ function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Asked {
   };
 }
 
-/** reshardAfterForward names the strategy of a pair that differs in nothing else. */
+/** Returns the strategy that reshardAfterForward chooses: each choice is a strategy that differs in nothing else. */
 function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']): StrategyName {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   const keeps = reshardAfterForward === false;
@@ -141,7 +141,7 @@ function reduceDtype(config: TrainConfig): Asked {
 
 const PRECISIONS = { float32: 'fp32', bfloat16: 'bf16', float16: 'fp16' } as const;
 
-/** Where shards lie on the host, the optimizer steps there. */
+/** If shards are on the host, the optimizer runs there. */
 function offloadOf({ offload, parallel }: TrainConfig): Asked {
   const parameters = offload.parameters && isGathered(parallel.strategy);
   return { offload: { optimizer: offload.optimizer || parameters, parameters } };
@@ -159,16 +159,16 @@ function valuesOfModel(input: object): string[] {
     .map(([key]) => `model.${key}`);
 }
 
-/** Training here computes the matrix of attention's weights unless the config says otherwise; GPUs do not. */
+/** By default, training here stores the matrix of attention weights; plans use flash attention. */
 function attentionByDefault(config: TrainConfig, input: object, { attention }: PlanRequest): Assumed[] {
   const isGiven = attention !== undefined || writtenModel(input).attention !== undefined;
   if (isGiven || modelShape(config).kind === 't5-encoder') return [];
   const says =
-    "model.attention is 'eager' by default and planned as 'flash', as GPUs run it; give it to plan the other";
+    "model.attention is 'eager' by default, but is planned as 'flash', which is usual on GPUs; give model.attention to plan with 'eager'";
   return [{ setting: 'model.attention', says }];
 }
 
-/** A model's settings as they were written; nothing of a name. */
+/** Returns a model's settings as they were written; none if the model is a name. */
 function writtenModel(input: object): Readonly<Record<string, unknown>> {
   const model = 'model' in input ? input.model : undefined;
   return typeof model === 'object' ? { ...model } : {};

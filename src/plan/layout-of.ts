@@ -11,11 +11,11 @@ const USUAL_OPTIMIZER = plannedOptimizerSchema.parse({});
 
 type Sections = Pick<PlanRequest, 'parallel' | 'batch'>;
 
-/** What a config or a request says of a layout: a request's keys, those of its sections beside the others. */
+/** What a config or a request says about a layout: a request's keys, with the keys of its sections at the same level. */
 export type Asked = Omit<PlanRequest, keyof Sections> &
   Partial<NonNullable<Sections['parallel']> & NonNullable<Sections['batch']>>;
 
-/** The layout of a request alone. Throws: CONFIG naming the key, its value and what to change. */
+/** Returns the layout of a request. Throws: CONFIG with the key, its value and what to change. */
 export function layoutOf(request: unknown): Layout {
   return layoutAsked(askedBy(parseRequest(request)));
 }
@@ -24,7 +24,7 @@ export function askedBy({ parallel, batch, ...request }: PlanRequest): Asked {
   return { ...request, ...parallel, ...batch };
 }
 
-/** The layout that is asked for. Throws: CONFIG where degrees, batch or model do not fit together. */
+/** Returns the layout and checks it. Throws: CONFIG if degrees, batch or model do not fit together. */
 export function layoutAsked(asked: Asked): Layout {
   const layout = filledIn(asked);
   checkDegrees(asked, layout);
@@ -33,7 +33,7 @@ export function layoutAsked(asked: Asked): Layout {
   return layout;
 }
 
-/** A layout with the usual settings where nothing is said, whether or not they fit together. */
+/** Returns a layout with the usual values of keys that are not given; it does not check whether they fit together. */
 export function filledIn(asked: Asked): Layout {
   const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, strategy = 'FULL_SHARD', compile = false } = asked;
   const model = modelAsked(asked);
@@ -68,7 +68,7 @@ export function filledIn(asked: Asked): Layout {
     attention: asked.attention ?? 'flash',
     compile,
     compileLoss: asked.compileLoss ?? compile,
-    // Llama's configurations have none, whoever runs them.
+    // Llama's configurations have no dropout, in any framework.
     dropout: asked.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
     optimizer: asked.optimizerStates ?? USUAL_OPTIMIZER,
     reduceDtype: asked.reduceDtype ?? null,
@@ -76,7 +76,7 @@ export function filledIn(asked: Asked): Layout {
   };
 }
 
-/** Throws: CONFIG for an unknown name or a shape without sizes. */
+/** Returns the model's shape. Throws: CONFIG for an unknown name or a shape without sizes. */
 function modelAsked({ model = {}, seq }: Asked): ModelShape {
   const written = typeof model === 'string' ? modelOf(model) : model;
   if (written.params === undefined && (written.layers === undefined || written.dim === undefined)) {
@@ -88,13 +88,13 @@ function modelAsked({ model = {}, seq }: Asked): ModelShape {
   const outer = shape.experts * shape.outerParams;
   check(
     shape.params > outer,
-    `model.params (${shape.params}) leaves nothing for layers: tables, positions and head of ${shape.layers} x ${shape.dim} have ` +
-      `${outer}; params counts single parameters, as 7.5e9, and a small model is described by its shape`,
+    `model.params (${shape.params}) leaves nothing for layers: embeddings and head of ${shape.layers} x ${shape.dim} have ` +
+      `${outer}; params is the number of parameters, such as 7.5e9; describe a small model by its shape`,
   );
   return shape;
 }
 
-/** The hardware with the figures that the request replaces. Throws: CONFIG for an unknown name. */
+/** Returns the hardware with the request's figures. Throws: CONFIG for an unknown name. */
 function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
   return hardwareOf(like, {
@@ -124,12 +124,12 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
   const { heads, kvHeads, layers } = model;
   check(
     Number.isInteger(model.headDim),
-    `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change one, or say headDim`,
+    `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change one of them, or give headDim`,
   );
   check(heads % tp === 0, `tp (${tp}) must divide the model's ${heads} heads`);
   check(
     kvHeads % tp === 0 || tp % kvHeads === 0,
-    `tp (${tp}) does not fit ${kvHeads} heads of keys and values`,
+    `tp (${tp}) does not fit ${kvHeads} key and value heads: one must be a multiple of the other`,
   );
   check(
     layers >= pp * virtualStages,
@@ -142,11 +142,11 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
     precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
-    `precision: ${name} computes nothing in fp8; take 'bf16' or 'fp16', or a GPU from H100 on`,
+    `precision: ${name} cannot compute in fp8; give 'bf16' or 'fp16', or a GPU from H100 on`,
   );
 }
 
-/** The framework that usually runs such a layout: ZeRO-2/3 of a GPT DeepSpeed, of a Llama PyTorch, the rest Megatron-LM. */
+/** Returns the usual framework: Megatron-LM if gradients are not sharded, else DeepSpeed for GPTs, PyTorch for others. */
 function usualStack({ kind }: ModelShape, strategy: Layout['strategy']): Layout['stack'] {
   if (!STRATEGIES[strategy].shardedAtRest.includes('gradient')) return 'megatron';
   return kind === 'gpt' ? 'deepspeed' : 'fsdp2';

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { size } from '../config/settings/model';
 
-/** What a planned model is built of. Fields that a kind lacks are 0 or false. */
+/** The sizes of a planned model. Fields that a kind does not have are 0 or false. */
 export interface ModelShape {
   readonly name: string;
   /** 'unknown': only the number of parameters was given; the rest is a usual shape of that size. */
@@ -13,33 +13,33 @@ export interface ModelShape {
   readonly kvHeads: number;
   readonly headDim: number;
   readonly ffn: number;
-  /** Three matrices (SwiGLU, gated GELU) instead of two. */
+  /** Whether the feed-forward layer has three matrices (SwiGLU, gated GELU) instead of two. */
   readonly gatedFfn: boolean;
   readonly vocab: number;
-  /** Values that the head puts out a token: vocab; 0 without a head and its loss (dit, t5-encoder). */
+  /** Logits per token: vocab; 0 without a head and its loss (dit, t5-encoder). */
   readonly logits: number;
   /** Tokens of one sample. */
   readonly seq: number;
-  /** The output head is the token table. */
+  /** Whether the output head shares the weight of the token embedding. */
   readonly tied: boolean;
   readonly causal: boolean;
-  /** Biases of the projections of queries, keys and values alone (qwen), or of every matmul (gpt, dit). */
+  /** Which matmuls have biases: those of queries, keys and values (qwen), or all (gpt, dit). */
   readonly bias: 'none' | 'qkv' | 'all';
   readonly norm: 'layer' | 'rms';
-  /** A learned position per token of seq. */
+  /** Whether each position of `seq` has a learned embedding. */
   readonly learnedPositions: boolean;
   /** Tokens that every block's cross-attention reads (dit's text); 0: no cross-attention. */
   readonly crossTokens: number;
-  /** Whole copies of the blocks of which one is used a step (dit's two experts by timestep). */
+  /** Number of complete sets of blocks; each step uses one set (a dit's two experts, chosen by the timestep). */
   readonly experts: number;
-  /** Parameters that stand beside the blocks: tables, heads, embeddings of patches, time and text; of one expert. */
+  /** Parameters of one expert outside its blocks: embeddings (tokens, patches, time, text) and heads. */
   readonly outerParams: number;
   readonly layerParams: number;
-  /** All of it: experts × (layers × layerParams + outerParams), or as given. */
+  /** All parameters: experts × (layers × layerParams + outerParams), or the given number. */
   readonly params: number;
 }
 
-/** A shape as one writes it: what is left out follows from the kind. */
+/** A shape as the user writes it; omitted fields follow from the kind. */
 export const shapeSchema = z.strictObject({
   name: z.string().optional(),
   kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
@@ -134,7 +134,7 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
   },
 };
 
-/** As many heads as make about 128 elements each, and divide dim. */
+/** Returns a number of heads that divides dim, with about 128 elements per head. */
 function usualHeads(dim: number): number {
   let heads = Math.max(1, Math.round(dim / 128));
   while (dim % heads !== 0) heads -= 1;
@@ -189,12 +189,12 @@ function tableParams({ vocab, dim, tied }: Described): number {
   return vocab * dim * (tied ? 1 : 2);
 }
 
-/** Source: Meta's llama code: two thirds of 4 × dim, to a multiple of 256. */
+/** Source: Meta's llama code: two thirds of 4 × dim, rounded up to a multiple of 256. */
 function llamaFfn(dim: number): number {
   return 256 * Math.ceil((8 * dim) / 3 / 256);
 }
 
-/** Source: Wan2.2's model: patches (1, 2, 2), text by two layers, time by two and a projection to six, head with two. */
+/** Source: Wan2.2's model: patches (1, 2, 2), two layers for the text, two and a projection (6 dim) for the time, a head. */
 function ditOuterParams(dim: number, input: ModelShapeInput): number {
   const { inChannels = 16, outChannels = 16, textDim = 4096, freqDim = 256 } = input;
   const patches = dim * (inChannels * 4) + dim;
@@ -204,10 +204,10 @@ function ditOuterParams(dim: number, input: ModelShapeInput): number {
   return patches + text + time + head;
 }
 
-/** Width of a layer over depth in published decoders: 80 x 8192, 96 x 12288, 40 x 5120, 32 x 4096 lie at 102 to 128. */
+/** Width over depth of published decoders: 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have 102 to 128. */
 const USUAL_ASPECT = 128;
 
-/** A decoder of the usual proportions: 12 layers·dim² parameters and tables of 50 000 tokens. */
+/** Returns a decoder of usual proportions: 12 layers·dim² parameters, and an embedding of 50,304 tokens. */
 function usualShape(params: number, input: ModelShapeInput): ModelShape {
   const vocab = input.vocab ?? 50_304;
   let dim = 128;
@@ -221,9 +221,9 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
 }
 
 /**
- * Floating-point operations that training on `samples` sequences takes, without what is computed again: six a
- * parameter of a matmul and token, and 12 × layers × seq × dim a token for attention (all of it, though a causal
- * kernel skips half). Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
+ * Returns the floating point operations of training on `samples` sequences, without recomputation: six per token and matmul
+ * parameter, and 12 × layers × seq × dim per token for attention (the full matrix, although causal kernels skip half).
+ * Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
  */
 export function modelFlops(model: ModelShape, samples: number): number {
   const { layers, dim, heads, kvHeads, headDim, ffn, gatedFfn, logits, seq, crossTokens } = model;

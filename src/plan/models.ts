@@ -4,7 +4,7 @@ import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../co
 import { ConfigError } from '../core/errors';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
-/** A published model's name, also as a hub has it ('meta-llama/Llama-3.1-8B'); undefined where none is of that name. */
+/** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: it is unknown. */
 export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefined {
   const key = name
     .toLowerCase()
@@ -15,18 +15,18 @@ export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefin
   return NAMES.find((each) => each === key);
 }
 
-/** The published shape of that name. Throws: CONFIG with the nearest name. */
+/** Returns the published shape of that name. Throws: CONFIG with the nearest name. */
 export function modelOf(name: string): ModelShapeInput {
   const known = modelName(name);
   if (known !== undefined) return shapeOfConfig({ model: known });
   const close = nearest(name, NAMES);
   throw new ConfigError(
     `model: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
-      `Known: ${NAMES.join(', ')}; any other by its shape { kind, layers, dim, heads, vocab, seq } or { params }`,
+      `Known: ${NAMES.join(', ')}; describe any other model by { kind, layers, dim, heads, vocab, seq } or { params }`,
   );
 }
 
-/** A run's model as a plan describes it. Throws: CONFIG for a kind that no plan knows. */
+/** Returns the shape of a config's model. Throws: CONFIG for a kind that cannot be planned. */
 export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName }): ModelShapeInput {
   const shape = modelShape(config);
   if (shape.kind === 'moe') {
@@ -36,7 +36,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   }
   const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
   return {
-    ...(Object.fromEntries(read) as ModelShapeInput), // settings of one name mean the same
+    ...(Object.fromEntries(read) as ModelShapeInput), // settings with the same name have the same meaning
     name: typeof config.model === 'string' ? config.model : undefined,
     seq: positionsOf(shape),
     ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),

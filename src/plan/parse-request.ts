@@ -15,14 +15,14 @@ import {
   REQUEST_WORDS,
 } from './request';
 
-/** Throws: CONFIG with every key that is wrong, and the nearest known one. */
+/** Checks a plan request. Throws: CONFIG with every key that is wrong, and the nearest known key. */
 export function parseRequest(input: unknown): PlanRequest {
   return parseWith(planRequestSchema, input);
 }
 
 /**
- * Checks an input in our spelling or the field's ('virtual_stages', 'bfloat16') against a schema. Throws: CONFIG; its
- * details carry the issues, with paths in our spelling.
+ * Checks an input against a schema; keys and values may be in our spelling or in another usual one ('virtual_stages',
+ * 'bfloat16'). Throws: CONFIG whose details have the issues, with paths in our spelling.
  */
 export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
   const spelled = spelledOurWay(input);
@@ -33,8 +33,8 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 /**
- * A request without keys that are none of ours and near to none, as notes and measurements beside it are; a slip stays and is
- * refused. Settings within model, parallel and batch are all ours or wrong.
+ * Returns a request without keys that are not similar to a known key: notes and measurements. A misspelled key is not removed,
+ * so it is refused later. Within model, parallel and batch, nothing is removed.
  */
 export function withoutNotes(request: object): {
   readonly request: object;
@@ -47,7 +47,7 @@ export function withoutNotes(request: object): {
   return { request: Object.fromEntries(Object.entries(request).filter(([key]) => !isNote(key))), ignored };
 }
 
-/** Ours for a key of the field or in its spelling ('gpus_per_node'); any other key is itself. */
+/** Returns our key for another usual name or spelling ('gpus_per_node'); any other key is returned unchanged. */
 export function ourKey(key: string): string {
   const camel = camelCase(key);
   return REQUEST_WORDS[key] ?? (OUR_KEYS.has(camel) ? camel : key);
@@ -79,7 +79,7 @@ function valueOurWay(key: string, value: string | boolean): unknown {
   return REQUEST_VALUES[key]?.[word] ?? OWN_VALUES[key]?.find((own) => spelled(own) === word) ?? value;
 }
 
-/** Wan2.2's models for text and for images differ in their input's channels: { t2v: 16, i2v: 36 } means the first. */
+/** Returns the first value of { t2v: 16, i2v: 36 }: Wan2.2's models for text and for images differ in input channels. */
 function firstVariant(value: unknown): unknown {
   return typeof value === 'object' && value !== null ? Object.values(value)[0] : value;
 }

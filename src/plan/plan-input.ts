@@ -21,30 +21,30 @@ import { predict } from './predict';
 import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
 
 /**
- * What `plan` takes: a TrainConfig, which does not say where it runs, or a plan request; also by name: a published model's
- * ('llama3-8b'), a preset's, or a file's that holds either.
+ * The input of `plan`: a TrainConfig, a plan request, or a name: of a published model ('llama3-8b'), of a preset, or of a file
+ * that contains a TrainConfig or a plan request.
  */
 export type PlanInput = PlanRequestInput | TrainConfigInput | string;
 
-/** What a TrainConfig does not say: where it runs. Other keys of a plan request replace what the config says. */
+/** Where a TrainConfig runs, as keys of a plan request; other keys of a plan request replace values of the config. */
 export type Place = Partial<PlanRequestInput>;
 
-/** Where it runs: `on` a kind of GPU, by name or by its figures, and keys of a plan request that replace the input's. */
+/** Where it runs: `on` a kind of GPU, by name or by figures, and keys of a plan request, which replace those of the input. */
 export type PlanPlace = (Place & { readonly on?: Hardware }) | Hardware;
 
 type Hardware = NonNullable<PlanRequestInput['hardware']>;
 
-/** What a plan is made with beside its input. */
+/** Options of a plan. */
 export interface PlanOptions {
-  /** What `shardlab doctor --calibrate` wrote, or the same as an object. */
+  /** The calibration that `shardlab doctor --calibrate` wrote, as an object. */
   readonly calibration?: HardwareCalibration | undefined;
 }
 
-/** A layout, what is expected of it, and what of the input is planned otherwise. */
+/** A layout, its prediction, and settings that are planned with other values. */
 export type PlannedInput = Planned & ConfigReading;
 
 /**
- * Plans what an input means. `where` is the hardware by name, or keys of a plan request that replace the input's.
+ * Plans an input. `where` is the hardware's name, or keys of a plan request, which replace those of the input.
  * Throws: CONFIG for what is neither a request nor a TrainConfig, and for a TrainConfig that is wrong or cannot be planned.
  */
 export function plannedInput(
@@ -63,7 +63,7 @@ export function plannedInput(
   return planned(written, settings, readingOf(config, asked, request));
 }
 
-/** The same of a plan request. Throws: CONFIG naming the key, its value and what to change. */
+/** Plans a plan request. Throws: CONFIG with the key, its value and what to change. */
 export function plannedRequest(request: object, calibration?: HardwareCalibration): PlannedInput {
   const written = calibrated(request, calibration);
   return planned(written, askedBy(parseRequest(written)), { assumed: [], withoutEffect: [] });
@@ -75,7 +75,7 @@ function planned(written: object, asked: Asked, { assumed, withoutEffect }: Conf
   return { layout, prediction: predict(layout), assumed: [...assumed, ...readings], withoutEffect };
 }
 
-/** The input that a name means. Throws: CONFIG for what is none. */
+/** Returns the input of a name, and an object unchanged. Throws: CONFIG for anything else. */
 export function inputOf(input: unknown): object {
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
   if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
@@ -84,7 +84,7 @@ export function inputOf(input: unknown): object {
   );
 }
 
-/** The place's keys replace the input's; { batch: { micro: 2 } } over { batch: { global: 64 } } keeps the global batch. */
+/** Replaces the input's keys by the place's; keys within `parallel` and `batch` are replaced one by one. */
 export function withPlace<Input extends object>(input: Input, place: Place): Input & Place {
   const written = input as Readonly<Record<string, unknown>>; // an object has keys
   const both = (key: 'parallel' | 'batch'): object =>
@@ -93,8 +93,8 @@ export function withPlace<Input extends object>(input: Input, place: Place): Inp
 }
 
 /**
- * What a name means to a plan: a preset, a published model, or a file with a plan request or a TrainConfig. Throws: CONFIG
- * naming file, line, key and the nearest known one.
+ * Returns the plan's input for a name: a preset, a published model, or a file with a plan request or a TrainConfig. Throws:
+ * CONFIG with file, line, key and the nearest known key.
  */
 export function planInputNamed(name: string, cwd = '.'): object {
   const model = existsSync(resolve(cwd, name)) ? MODEL_NAMES.find((each) => each === name) : modelName(name);
@@ -103,7 +103,7 @@ export function planInputNamed(name: string, cwd = '.'): object {
   const text = readNamed(name, cwd);
   const { input, wrong } = text;
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {
-    throw new ConfigError(`${name} holds no settings; write model, hardware, gpus, parallel and batch`);
+    throw new ConfigError(`${name} contains no settings; write model, hardware, gpus, parallel and batch`);
   }
   if (isTrainConfig(input)) {
     checkLocated(text);
@@ -119,11 +119,11 @@ export function planInputNamed(name: string, cwd = '.'): object {
   return input;
 }
 
-/** A hardware's name or description is short for { on }. */
+/** Returns the keys of a plan request; the name or description of a GPU is short for { on }. */
 export function placeOf(place: PlanPlace): Place {
   if ((typeof place !== 'object' && typeof place !== 'string') || place === null) {
     throw new ConfigError(
-      `a plan runs on hardware by name, as 'H100-80G', or on { on: 'H100-80G', gpus: 8, ... }, got ${JSON.stringify(place)}`,
+      `give the hardware's name, such as 'H100-80G', or { on: 'H100-80G', gpus: 8, ... }, got ${JSON.stringify(place)}`,
     );
   }
   if (typeof place === 'string' || 'like' in place) return { hardware: place };
@@ -144,8 +144,8 @@ function isObject(value: unknown): value is object {
 }
 
 /**
- * Settings of a request that its layout does not have, each with what it has instead. `written` is the request as it came,
- * `asked` the same parsed, with what a config says.
+ * Finds settings that the layout replaced, each with its new value. `written` is the request as the user wrote it, `asked` is
+ * the parsed request, with the values of a config.
  */
 function requestReadings(written: object, asked: Asked, layout: Layout): readonly Assumed[] {
   const { pp, schedule, recompute, optimizer } = layout;
@@ -182,6 +182,6 @@ function factsOf(written: object): Assumed[] {
       : [],
   );
   if (facts.length === 0) return variants;
-  const says = `model: ${facts.join(', ')} are not read: they follow from the kind, or change nothing that is planned`;
+  const says = `model: ${facts.join(', ')} are not read: they follow from the kind, or do not affect the plan`;
   return [...variants, { setting: facts.map((key) => `model.${key}`).join(', '), says }];
 }

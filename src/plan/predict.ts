@@ -7,7 +7,7 @@ import { predictTime } from './time/predict-time';
 import { secondsEstimate } from './uncertainty';
 
 /**
- * What a layout is expected to take and need: the slowest path's time and the worst rank's memory, by cause, with intervals.
+ * Predicts a layout: the time of the slowest path and the memory of the worst rank, by cause, with intervals.
  */
 export function predict(layout: Layout, calibration: Calibration = CALIBRATION): Prediction {
   const time = predictTime(layout, calibration);

@@ -1,13 +1,13 @@
 import type { Bytes, Seconds } from '../core/units';
 
-/** A number with the range that it may lie in. */
+/** A predicted number with its interval. */
 export interface Estimate {
   readonly value: number;
   readonly low: number;
   readonly high: number;
 }
 
-/** What a GPU holds at its peak, by cause; the worst rank's. */
+/** The memory of the worst rank's GPU at its peak, by cause. */
 export interface MemoryPrediction {
   readonly peak: Estimate;
   /** Sum of the causes below. */
@@ -17,31 +17,31 @@ export interface MemoryPrediction {
   readonly optimizer: Bytes;
   readonly activations: Bytes;
   readonly temporary: Bytes;
-  /** When the peak is reached. */
+  /** The phase of the step in which the peak is reached. */
   readonly phase: string;
-  /** Which pipeline stage reaches it. */
+  /** The pipeline stage that reaches the peak. */
   readonly stage: number;
   readonly largestAssumption: string;
 }
 
-/** Where an iteration's time goes on the slowest path; seconds. */
+/** The time of an iteration on the slowest path, by cause; seconds. */
 export interface TimePrediction {
   readonly seconds: Seconds;
   readonly compute: Seconds;
   readonly exposedComm: Seconds;
   readonly bubble: Seconds;
-  /** Of compute: matmuls, attention, element-wise work, loss, optimizer, launches. */
+  /** The parts of compute: matmuls, attention, element-wise work, loss, optimizer, launches. */
   readonly computeByCause: Readonly<Record<ComputeCause, Seconds>>;
   /** Wire bytes that one GPU receives in an iteration. */
   readonly commBytes: Readonly<Record<CommAxis, Bytes>>;
-  /** Floating-point operations of the model a GPU, without what is recomputed. Source: Narayanan et al. 2021, eq. 3. */
+  /** Floating point operations of the model per GPU, without recomputation. Source: Narayanan et al. 2021, eq. 3. */
   readonly modelFlopsPerGpu: number;
 }
 
 export type ComputeCause = 'products' | 'attention' | 'elementwise' | 'loss' | 'optimizer' | 'launch';
 export type CommAxis = 'dp' | 'tp' | 'pp' | 'cp' | 'ep';
 
-/** What a layout is expected to take and need. */
+/** The predicted time and memory of a layout. */
 export interface Prediction {
   readonly time: TimePrediction;
   readonly seconds: Estimate;
@@ -52,13 +52,13 @@ export interface Prediction {
   readonly memory: MemoryPrediction;
   readonly fits: boolean;
   readonly largestAssumption: string;
-  /** Where the layout lies outside what the constants were fitted on. */
+  /** In which respects the layout differs from the runs on which the constants were fitted. */
   readonly outside: readonly string[];
 }
 
 const GIB = 2 ** 30;
 
-/** The peak with its range in bytes; `peak` itself is in GiB. */
+/** Returns the peak with its interval in bytes; `peak` itself is in GiB. */
 export function peakInBytes({ peak }: MemoryPrediction): Estimate {
   return { value: peak.value * GIB, low: peak.low * GIB, high: peak.high * GIB };
 }

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { ConfigError } from '../core/errors';
 import type { Hardware } from './hardware';
 
-/** What a GPU costs for an hour, and who says so. */
+/** The price of a GPU per hour, and its source. */
 export interface Price {
   readonly usdPerHour: number;
   readonly source: string;
@@ -26,7 +26,7 @@ export const PRICES = {
   'B200-180G': listed('p6-b200.48xlarge', 113.9328),
 } as const satisfies PriceTable;
 
-/** A GPU's price: what the hardware itself says, else the table's; undefined where neither knows it. */
+/** Returns a GPU's price: the hardware's own, else the table's; undefined: neither has one. */
 export function priceOf(hardware: Hardware, table: PriceTable = PRICES): Price | undefined {
   if (hardware.usdPerHour !== null) {
     return { usdPerHour: hardware.usdPerHour, source: 'given with the hardware', date: 'as given' };
@@ -44,15 +44,15 @@ const tableSchema = z.record(
 );
 
 /**
- * A user's table: { 'A100-80G': 1.79 } or { 'A100-80G': { usdPerHour, source, date } }; what it leaves out keeps its
- * list price. `from` is only for messages. Throws: CONFIG naming the entry that is wrong.
+ * Reads a user's table: { 'A100-80G': 1.79 } or { 'A100-80G': { usdPerHour, source, date } }; other GPUs have their list
+ * prices. `from` is only for messages. Throws: CONFIG with the entry that is wrong.
  */
 export function priceTable(input: unknown, from = 'prices'): PriceTable {
   const parsed = tableSchema.safeParse(input);
   if (!parsed.success) {
     const where = parsed.error.issues.map(({ path }) => path.join('.') || 'the table').join(', ');
     throw new ConfigError(
-      `${from}: ${where} is no price; write { "A100-80G": 1.79 } (USD per GPU hour), ` +
+      `${from}: ${where} is not a price; write { "A100-80G": 1.79 } (USD per GPU hour), ` +
         `or { "A100-80G": { "usdPerHour": 1.79, "source": "...", "date": "2026-01" } }`,
     );
   }

@@ -24,7 +24,7 @@ const searchSchema = z.strictObject({
   offload: z.array(z.boolean()).min(1).optional(),
 });
 
-/** What `recommend` is asked. */
+/** The schema of a request to `recommend`. */
 export const recommendSchema = planRequestSchema
   .pick({
     model: true,
@@ -40,26 +40,26 @@ export const recommendSchema = planRequestSchema
   .extend({
     /** One kind of GPU, or several to choose from. */
     hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
-    /** Most GPUs; by cost fewer are tried too. */
+    /** Number of GPUs; by cost, fewer GPUs are tried too. */
     gpus: size.default(8),
     /** Sequences of one iteration. Default: about 4 million tokens. */
     batch: z.strictObject({ global: size.optional() }).prefault({}),
     by: z.enum(['time', 'memory', 'cost']).default('time'),
     /** The number of tokens to train within a number of hours. */
     within: z.strictObject({ tokens: positive, hours: positive }).optional(),
-    /** Narrows what is tried. */
+    /** Restricts the values that are tried. */
     search: searchSchema.prefault({}),
   });
 
-/** What `recommend` takes: a model, a kind of GPU and their number, the global batch, and what narrows the search. */
+/** The input of `recommend`: a model, a kind of GPU and their number, the global batch, and restrictions of the search. */
 export type RecommendInput = z.input<typeof recommendSchema>;
 
-/** Where a search looks, and how: `on` one kind of GPU or several, and keys that replace the input's. */
+/** Options of a search: `on` one kind of GPU or several, and keys that replace those of the input. */
 export type RecommendPlace = Partial<RecommendInput> & { readonly on?: RecommendInput['hardware'] };
 
 /**
- * What a search is asked by a config, a request or the name of either, see `planInputNamed`. Of a config it takes model, types,
- * optimizer and, where it is written, the batch; the rest is what it looks for. Throws: CONFIG as `plan` does.
+ * Returns the request of a config, a request or the name of either, see `planInputNamed`. From a config it reads the model,
+ * types, the optimizer and, if given, the batch; the search finds the rest. Throws: CONFIG as `plan` does.
  */
 export function recommendAsked(
   input: RecommendInput | TrainConfigInput | string,
@@ -80,7 +80,7 @@ export function recommendAsked(
 }
 export type RecommendRequest = z.output<typeof recommendSchema>;
 
-/** Throws: CONFIG with every key that is wrong, and the nearest known one. */
+/** Checks a request. Throws: CONFIG with every key that is wrong, and the nearest known key. */
 export function parseRecommend(input: unknown): RecommendRequest {
   return parseWith(recommendSchema, input);
 }
@@ -88,7 +88,7 @@ export function parseRecommend(input: unknown): RecommendRequest {
 /** Tokens of a usual iteration. Source: Llama 3's first batch size, 4M (Dubey et al. 2024, 3.4.1). */
 const USUAL_TOKENS = 2 ** 22;
 
-/** What all candidates have in common, one for each kind and number of GPUs; candidates replace the rest. */
+/** Returns a base layout for each kind and number of GPUs; candidates replace the keys that are searched. */
 export function searchBases(request: RecommendRequest): readonly Layout[] {
   const { hardware, batch, gpus, by: _by, within: _within, search: _search, ...asked } = request;
   const kinds = Array.isArray(hardware) ? hardware : [hardware];
@@ -103,7 +103,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
   });
 }
 
-/** By time and memory all GPUs; by cost also half of them, and so on down to a node's. */
+/** Returns the numbers of GPUs to try: all; by cost also a half, a quarter and so on, down to one node. */
 function countsOf({ by, gpus }: RecommendRequest, gpusPerNode: number): readonly number[] {
   const counts = [gpus];
   for (let half = gpus / 2; by === 'cost' && half >= gpusPerNode && Number.isInteger(half); half /= 2) {

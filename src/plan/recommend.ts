@@ -7,18 +7,18 @@ import type { Prediction } from './prediction';
 import { PRICES, type PriceTable } from './prices';
 import { parseRecommend, type RecommendRequest, searchBases } from './recommend-request';
 
-/** What a search found: the best layouts, and for each family of others why its best is behind. */
+/** The result of a search: the best layouts, and for each other family why its best layout is behind. */
 export interface Recommendation {
   readonly request: RecommendRequest;
   readonly numCandidates: number;
   readonly numFitting: number;
-  /** Those that fit, best first; at most `top`. */
+  /** The layouts that fit, best first; at most `top`. */
   readonly ranked: readonly Planned[];
-  /** Best of every family but the winner's, best first; those that do not fit last. */
+  /** The best layout of every family except the winner's, best first; those that do not fit are last. */
   readonly losses: readonly Loss[];
   /** Why some degrees were not tried at all. */
   readonly notTried: readonly string[];
-  /** What ranks: seconds of an iteration, bytes at the peak, or USD per million tokens. */
+  /** The measure of the order: seconds of an iteration, bytes at the peak, or USD per million tokens. */
   readonly measure: Measure;
 }
 
@@ -26,13 +26,13 @@ export interface RecommendOptions {
   readonly predict: (layout: Layout) => Prediction;
   /** Default: list prices. */
   readonly prices?: PriceTable;
-  /** How many of the best are kept. Default 10. */
+  /** How many of the best layouts are returned. Default 10. */
   readonly top?: number;
 }
 
 /**
- * The best layouts of a model on some hardware. Throws: CONFIG for a wrong request, for no legal layout at all, and by
- * cost where no price is known.
+ * Finds the best layouts of a model on some hardware. Throws: CONFIG for a wrong request, if no layout is legal, and if no
+ * price is known for a search by cost.
  */
 export function recommend(input: unknown, options: RecommendOptions): Recommendation {
   const request = parseRecommend(input);
@@ -83,12 +83,14 @@ const MEASURES: Readonly<Record<RecommendRequest['by'], (prices: PriceTable) => 
       const usd = usdPerMillionTokens(planned, prices);
       if (usd !== undefined) return usd.value;
       const { name } = planned.layout.hardware;
-      throw new ConfigError(`by cost needs a price of ${name}; give prices: { '${name}': USD per GPU hour }`);
+      throw new ConfigError(
+        `by cost needs a price for ${name}; give prices: { '${name}': USD per GPU hour }`,
+      );
     },
   }),
 };
 
-/** Fits, and is fast enough where a time was asked. */
+/** Whether the layout fits and, if the request has a time limit, is fast enough. */
 function isUsable({ layout, prediction }: Planned, { within }: RecommendRequest): boolean {
   if (!prediction.fits) return false;
   if (within === undefined) return true;
@@ -103,7 +105,7 @@ function enter(families: Map<string, Family>, name: string, ranked: Ranked): voi
   if (isBetter(ranked, family.best)) family.best = ranked;
 }
 
-/** Usable before not; of those that do not fit, the one that needs least memory. */
+/** Whether `a` is better: usable layouts first; of two that do not fit, the one that needs less memory. */
 function isBetter(a: Ranked, b: Ranked): boolean {
   if (a.usable !== b.usable) return a.usable;
   if (a.usable || a.planned.prediction.fits !== b.planned.prediction.fits) return a.value < b.value;

@@ -2,7 +2,7 @@ import { type Hardware, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import type { PlanRequestInput } from './request';
 
-/** The request that means exactly this layout of a model as it was asked for: what to write down, change and plan again. */
+/** Returns the request for exactly this layout, so that a user can store it, change it and plan again. */
 export function requestOfLayout(
   layout: Layout,
   { model, seq }: Pick<PlanRequestInput, 'model' | 'seq'>,
@@ -26,7 +26,7 @@ export function requestOfLayout(
   };
 }
 
-/** By name, with the figures that are not the published ones. */
+/** Returns the hardware's name, with the figures that differ from the published figures. */
 function hardwareInput(hardware: Hardware): PlanRequestInput['hardware'] {
   const published: Readonly<Record<string, unknown>> = { ...hardwareOf(hardware.name) };
   const own = Object.entries(hardware).filter(

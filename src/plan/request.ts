@@ -10,7 +10,7 @@ const positive = z.number().positive();
 
 const plannedModelSchema = z.union([z.string(), shapeSchema]);
 
-/** A GPU by name, or one that is like it but for some figures. */
+/** A GPU with the figures of a known GPU (`like`), except those that are given. */
 export const gpuSchema = z.strictObject({
   like: z.string(),
   tflops: positive.optional(),
@@ -25,7 +25,7 @@ export const gpuSchema = z.strictObject({
 
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
-/** What a plan reads of an optimizer: what it stores for each parameter. */
+/** The settings of an optimizer that a plan reads, because its states depend on them. */
 export const plannedOptimizerSchema = optimizerFields.pick({ kind: true, momentum: true, blockSize: true });
 
 const offloadSchema = z.strictObject({
@@ -39,7 +39,7 @@ const layoutSchema = z.strictObject({
   pp: size.optional(),
   cp: size.optional(),
   ep: size.optional(),
-  /** Ranks that share shards under a hybrid strategy; default: a node's. */
+  /** Number of ranks that share shards under a hybrid strategy; default: those in a node. */
   dpShard: size.optional(),
   sequenceParallel: z.boolean().optional(),
   asyncTensorParallel: z.boolean().optional(),
@@ -47,7 +47,7 @@ const layoutSchema = z.strictObject({
   stack: z.enum(STACKS).optional(),
 });
 
-/** What `plan` is asked: a model, where it runs, how it is cut, its batch. `layoutOf` has the defaults. */
+/** The schema of a plan request: a model, where it runs, how it is sharded, its batch. `layoutOf` has the defaults. */
 export const planRequestSchema = z.strictObject({
   id: z.union([z.string(), z.number()]).optional(),
   model: plannedModelSchema,
@@ -61,19 +61,19 @@ export const planRequestSchema = z.strictObject({
   batch: z.strictObject({ global: size.optional(), micro: size.optional() }).optional(),
   precision: z.enum(['fp32', 'fp16', 'bf16', 'fp8']).optional(),
   recompute: z.enum(RECOMPUTE).optional(),
-  /** Under full recompute: each n-th layer, from the first. */
+  /** Under full recompute: every n-th layer is recomputed, from the first. */
   recomputeEveryNth: size.optional(),
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
-  /** Default: 2 of an interleaved schedule, as PyTorch's has; else 1. */
+  /** Virtual stages per pipeline rank. Default: 2 for an interleaved schedule, else 1. */
   virtualStages: size.optional(),
   attention: z.enum(['unfused', 'flash', 'flash3']).optional(),
   compile: z.boolean().optional(),
-  /** Default: as compile, which is TorchTitan's. */
+  /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
   compileLoss: z.boolean().optional(),
   dropout: z.boolean().optional(),
-  /** A TrainConfig has `optimizer` for this. */
+  /** The same as `optimizer` in a TrainConfig. */
   optimizerStates: plannedOptimizerSchema.optional(),
-  /** Type in which gradients are reduced. Default: the framework's. */
+  /** Type in which gradients are reduced. Default: the framework's default. */
   reduceDtype: z.enum(['fp32', 'fp16', 'bf16']).optional(),
   offload: offloadSchema.optional(),
 });
@@ -81,12 +81,12 @@ export const planRequestSchema = z.strictObject({
 /** A layout to predict: model, hardware, GPUs, parallelism, batch, precision and memory settings. */
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
 
-/** The same beside a config, which names the model. */
+/** The same in addition to a config, which has the model. */
 export const placeSchema = planRequestSchema.partial({ model: true });
 
 export type PlanRequest = z.output<typeof placeSchema>;
 
-/** Keys that mean one of ours, beside ours with '_': the batch format's, Hugging Face's and Megatron-LM's. */
+/** Our keys by other names (our batch format, Hugging Face, Megatron-LM); our keys with '_' are known without this table. */
 export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   nic_gbit_s: 'nicGbit',
   nic: 'nicGbit',
@@ -123,7 +123,7 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   global_batch_size: 'global',
 };
 
-/** What published shapes of models say beside their sizes; it follows from the kind, or changes nothing that is planned. */
+/** Keys in published shapes of models that are not read: they follow from the kind, or do not affect the plan. */
 export const PUBLISHED_FACTS: readonly string[] = [
   'expert_choice',
   'boundary',
@@ -139,7 +139,7 @@ export const PUBLISHED_FACTS: readonly string[] = [
   'dtype',
 ];
 
-/** Values that mean one of ours, in lower case without '-' and '_'; ours are known in any spelling as well. */
+/** Our values by other names, in lower case without '-' and '_'; our values are known in any spelling too. */
 export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   attention: {
     eager: 'unfused',
@@ -163,7 +163,7 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
   strategy: PARALLEL.strategy.words,
 };
 
-/** Our own values of settings that are chosen from a few. */
+/** Our values of settings that have a list of values. */
 export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   attention: planRequestSchema.shape.attention.unwrap().options,
   precision: planRequestSchema.shape.precision.unwrap().options,

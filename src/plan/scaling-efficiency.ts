@@ -4,16 +4,16 @@ import { predict } from './predict';
 import type { Estimate } from './prediction';
 
 /**
- * How far collectives between nodes and matmuls may lie from their constants, relative, 90% two-sided: 1.64 times the standard
- * deviations that the time's interval rests on (uncertainty.ts).
+ * Relative errors of collectives between nodes and of matmuls, 90% two-sided: 1.64 times the standard deviations of the time's
+ * interval (uncertainty.ts).
  */
 const NETWORK_DOUBT = 1.64 * 0.35;
 const PRODUCT_DOUBT = 1.64 * 0.07;
 
 /**
- * Tokens per second and GPU of `layout` over those of `first`, 1 where nothing is lost. What both have in common cancels, so the
- * interval is not that of the times: it is what comes out where the network is as slow as may be and matmuls as fast as may be
- * (less is hidden then), and the other way round.
+ * Returns tokens per second and GPU of `layout` over those of `first`; 1: nothing is lost. Common errors cancel, so the
+ * interval is narrower than that of the times. Its ends are the ratios with the slowest network and the fastest matmuls (which
+ * hide less of the communication), and with the opposite.
  */
 export function scalingEfficiency(layout: Layout, first: Layout): Estimate {
   const value = ratio(layout, first, CALIBRATION);
@@ -25,7 +25,7 @@ function ratio(layout: Layout, first: Layout, constants: Calibration): number {
   return predict(layout, constants).tokensPerSecondPerGpu / predict(first, constants).tokensPerSecondPerGpu;
 }
 
-/** 1: slow network and fast matmuls; -1: the reverse. No efficiency is above 1. */
+/** Returns changed constants; 1: slow network and fast matmuls; -1: the opposite. No efficiency is above 1. */
 function perturbed(direction: 1 | -1): Calibration {
   const network = (1 + NETWORK_DOUBT) ** -direction;
   const products = (1 + PRODUCT_DOUBT) ** direction;

@@ -2,20 +2,20 @@ import { type ModelState, STRATEGIES, type StrategyName } from '../config/strate
 import type { Layout, Stack } from './layout';
 import type { ModelShape } from './model-shape';
 
-/** What a framework can run; a layout outside of it is not legal there. */
+/** The layouts that a framework can run. */
 export interface StackRules {
   readonly strategies: readonly StrategyName[];
   readonly kinds: readonly ModelShape['kind'][];
   readonly tensorParallel: boolean;
-  /** Strategies under which it has pipelines. */
+  /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
   readonly contextParallel: boolean;
   readonly interleaved: boolean;
-  /** Whether every stage must have as many layers. */
+  /** Whether all stages must have the same number of layers. */
   readonly evenStages: boolean;
-  /** Sequence parallelism beside tensor parallelism. */
+  /** The possible values of sequence parallelism with tensor parallelism. */
   readonly sequenceParallel: readonly boolean[];
-  /** Strategies whose states it can keep on the host. */
+  /** The strategies whose states can be offloaded to CPU memory. */
   readonly offloadWith: readonly StrategyName[];
 }
 
@@ -60,7 +60,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
 };
 
-/** How a person of the field calls a strategy as a framework has it. */
+/** Returns the usual name of a strategy in a framework. */
 export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strategy'>): string {
   if (strategy === 'NO_SHARD') return 'DDP';
   if (strategy === 'ZERO_1') return stack === 'megatron' ? 'distributed optimizer' : 'ZeRO-1';
@@ -72,8 +72,8 @@ export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strate
 const ALL_BUT_PARAMETERS: readonly ModelState[] = ['gradient', 'optimizer'];
 
 /**
- * What ranks hold 1/N of between steps. By the strategy; but what PyTorch calls SHARD_GRAD_OP and keeps sharded between
- * steps is stage 2 to DeepSpeed, which keeps parameters whole and gathers them once after the step.
+ * Returns the states that are sharded between steps under the strategy. Exception: with SHARD_GRAD_OP, PyTorch shards
+ * parameters between steps; in DeepSpeed it is stage 2, whose parameters are whole and are gathered once after the step.
  */
 export function shardedStates({
   strategy,

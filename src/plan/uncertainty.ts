@@ -3,36 +3,36 @@ import { fitsOnGpu } from './memory/allocator';
 import type { ComputeCause, Estimate, MemoryPrediction, TimePrediction } from './prediction';
 import { STACK_RULES } from './stack-rules';
 
-/** One cause's share of an iteration, how wrong it may be, and what it rests on. */
+/** The time of one cause in an iteration, its relative error, and the assumption behind it. */
 interface Doubt {
   readonly seconds: number;
   readonly relative: number;
   readonly assumption: string;
 }
 
-/** Relative doubt of causes of compute: how far parts of the calibration rows lie from the model (standard deviation). */
+/** Relative errors of the causes of compute: standard deviations between calibration rows and the model. */
 const COMPUTE_DOUBT: Readonly<Record<ComputeCause, readonly [relative: number, assumption: string]>> = {
   products: [
     0.07,
-    "matrix products reach 0.95 of the GPU's GEMM roof, less for small inner sizes and part waves",
+    "matmuls reach 0.95 of the GPU's best matmul rate, less for small inner sizes and partly filled waves",
   ],
   attention: [0.15, 'the attention kernel reaches the rate that its paper states'],
   elementwise: [
     0.25,
-    "element-wise kernels move what the stack's code reads and writes at 0.88 of the memory bandwidth",
+    "element-wise kernels read and write as in the framework's code, at 0.88 of the memory bandwidth",
   ],
-  loss: [0.3, 'bytes that the loss moves for each logit'],
-  optimizer: [0.25, 'bytes that the optimizer moves for each parameter'],
-  launch: [0.3, 'the host launches a kernel in 30 µs'],
+  loss: [0.3, 'bytes per logit that the loss moves'],
+  optimizer: [0.25, 'bytes per parameter that the optimizer moves'],
+  launch: [0.3, 'the CPU launches a kernel in 30 µs'],
 };
 
-/** What no cause explains: rows of one shape differ by so much. Source: fit half of vtrain-single-node-a100.json. */
+/** Relative error that no cause explains: rows of one shape differ so. Source: fit half of vtrain-single-node-a100.json. */
 const UNEXPLAINED = 0.1;
 
-/** Two-sided 90% of a normal distribution. */
+/** Number of standard deviations that contain 90% of a normal distribution, two-sided. */
 const SPREADS = 1.64;
 
-/** An interval that holds nine of ten runs if the doubts are right, and the assumption that widens it most. */
+/** Returns an interval for nine of ten runs if the relative errors are right, and the assumption that widens it most. */
 export function secondsEstimate(
   layout: Layout,
   time: TimePrediction,
@@ -51,7 +51,9 @@ export function secondsEstimate(
       high: time.seconds + spread,
     },
     largestAssumption:
-      layout.model.kind === 'unknown' ? 'a model of so many parameters has the usual shape' : most.assumption,
+      layout.model.kind === 'unknown'
+        ? 'a model with this number of parameters has the usual shape'
+        : most.assumption,
     outside,
   };
 }
@@ -68,46 +70,46 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
       seconds: exposedComm,
       relative: nodes ? 0.35 : 0.2,
       assumption: nodes
-        ? 'collectives between nodes reach 0.85 of the network cards, and run beside compute as the schedule allows'
-        : 'collectives inside a node reach 0.7 of the links',
+        ? "collectives between nodes reach 0.85 of the network cards' bandwidth, and overlap with compute as the schedule allows"
+        : "collectives within a node reach 0.7 of the links' bandwidth",
     },
     {
       seconds: bubble,
       relative: 0.1,
-      assumption: 'stages wait for each other as the schedule says, and no longer',
+      assumption: 'stages wait for each other only as the schedule says',
     },
   ];
 }
 
-/** A cache that is full is emptied and filled again, which no cause here counts. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
+/** Warns of a full cache, which takes uncounted time to empty. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
 function pressureOf(layout: Layout, { peak, peakBytes }: MemoryPrediction): string[] {
   const isNear = fitsOnGpu(layout, peakBytes) && !fitsOnGpu(layout, peak.high * 1024 ** 3);
   return isNear
-    ? ['the peak may fill the memory: the allocator then frees and asks again, which takes time']
+    ? ['the peak may fill the memory: the allocator then frees blocks and allocates again, which takes time']
     : [];
 }
 
-/** Where the layout lies beyond what the constants were fitted on: A100, fp16 GPTs, unfused attention, Megatron-LM. */
+/** Returns how the layout differs from the runs of the fit: A100, fp16 GPTs, unfused attention, Megatron-LM. */
 function outsideOf(layout: Layout): string[] {
   const { hardware, model, attention, stack, cp, offload, precision, compile } = layout;
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
     [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM`],
-    [attention !== 'unfused', `attention '${attention}': by its paper, not fitted`],
+    [attention !== 'unfused', `attention '${attention}': from its paper, not fitted`],
     [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
-    [cp > 1, 'context parallelism: by arithmetic, not fitted'],
-    [precision === 'fp32' || precision === 'fp8', `${precision}: by the data sheet's rate, not fitted`],
+    [cp > 1, 'context parallelism: calculated, not fitted'],
+    [precision === 'fp32' || precision === 'fp8', `${precision}: at the data sheet's rate, not fitted`],
     [
       hardware.generation === 'volta' && precision === 'bf16',
       `${hardware.name} has no bf16: planned at fp16's rate`,
     ],
-    [compile, 'torch.compile: by what it fuses, not fitted'],
-    [offload.optimizer || offload.parameters, "offload: by the link's data sheet, not fitted"],
+    [compile, 'torch.compile: calculated from what it fuses, not fitted'],
+    [offload.optimizer || offload.parameters, "offload: from the link's data sheet, not fitted"],
   ];
   return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
 }
 
-/** What the layout's framework cannot run, and is planned all the same. */
+/** Returns what the layout's framework cannot run; it is planned anyway. */
 function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
   const rules = STACK_RULES[stack];
   const lacks: readonly (readonly [boolean, string])[] = [
@@ -116,5 +118,5 @@ function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
     [pp > 1 && !rules.pipelineWith.includes(strategy), `a pipeline under ${strategy}`],
     [cp > 1 && !rules.contextParallel, 'context parallelism'],
   ];
-  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} has no ${what} of its own`);
+  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} itself has no ${what}`);
 }

@@ -12,7 +12,7 @@ export interface TimedCall {
   readonly name: string;
   /** Processor time; a preempted thread uses none. */
   readonly seconds: Seconds;
-  /** From the end of the previous call to the begin of this one: the library's own code. */
+  /** Processor time between the previous call and this call: the library's own code. */
   readonly before: Seconds;
 }
 
@@ -23,7 +23,7 @@ export interface TimedStep {
 /** The config to profile, and the number of rounds. */
 export interface ProfileOptions {
   readonly engine: Engine;
-  /** Its waits count as the library's own time, so give a group that has only this rank. */
+  /** Give a group that has only this rank: waits would count as the library's own time. */
   readonly group: ProcessGroup;
   readonly config: TrainConfig;
   readonly warmUp: number;
@@ -31,8 +31,8 @@ export interface ProfileOptions {
 }
 
 /**
- * Trains a config and times every kernel and update of each step after the warm-up. It wraps the kernels of the
- * process's engine meanwhile.
+ * Trains a config and times every kernel and update of each step after the warm-up. Until it returns, the kernels of
+ * the process's engine are wrapped.
  */
 export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): TimedStep[] {
   const timer = new CallTimer();
@@ -54,7 +54,7 @@ export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileO
   }
 }
 
-/** Time of the whole process: its other threads sleep while a rank trains alone. */
+/** Returns the processor time of the whole process: its other threads sleep while a rank trains alone. */
 function processorSeconds(): Seconds {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1e6;
@@ -66,10 +66,10 @@ class CallTimer {
   #depth = 0;
 
   /**
-   * `isTold`: whether the call counts, by its result; time of a call that does not count is a part of the time before
-   * the next call.
+   * Times a call if `isReported` of its result is true; otherwise the call's time is part of the time before the next
+   * call.
    */
-  time<T>(name: string, work: () => T, isTold: (result: T) => boolean): T {
+  time<T>(name: string, work: () => T, isReported: (result: T) => boolean): T {
     if (this.#depth > 0) return work();
     this.#depth++;
     const start = processorSeconds();
@@ -79,7 +79,7 @@ class CallTimer {
     } finally {
       this.#depth--;
     }
-    if (isTold(result)) {
+    if (isReported(result)) {
       const end = processorSeconds();
       this.#calls.push({ name, seconds: end - start, before: start - this.#lastEnd });
       this.#lastEnd = end;
@@ -87,7 +87,7 @@ class CallTimer {
     return result;
   }
 
-  /** The calls timed since the last `take`. */
+  /** Returns the calls since the last `take`. */
   take(): readonly TimedCall[] {
     const calls = this.#calls;
     this.#calls = [];
@@ -121,7 +121,7 @@ function timeKernels(timer: CallTimer): () => void {
   };
 }
 
-/** In-place updates that a dry run reports, by the same names. */
+/** In-place updates that a dry run reports too, under the same names. */
 const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'addInto',
   'adamW',
@@ -134,7 +134,7 @@ const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'sumOfSquares',
 ]);
 
-/** The engine, with timed updates. */
+/** Returns an engine whose updates are timed. */
 function timedEngine(engine: Engine, timer: CallTimer): Engine {
   return new Proxy(engine, {
     get(target, key) {
@@ -146,7 +146,7 @@ function timedEngine(engine: Engine, timer: CallTimer): Engine {
         timer.time(
           String(key),
           () => run(...args),
-          // A dry run does not report other types.
+          // A dry run reports only float32 fills.
           () => key !== 'fill' || (args[0] as tf.Tensor).dtype === 'float32',
         );
     },

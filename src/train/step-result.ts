@@ -1,6 +1,6 @@
 import type { Seconds } from '../core/units';
 
-/** Where a step's time went on the main thread. */
+/** The main thread's time in each part of a step. */
 export interface StepSpans {
   readonly data: Seconds;
   readonly forward: Seconds;
@@ -11,7 +11,7 @@ export interface StepSpans {
 
 /** The result of one training step; plain JSON. */
 export interface StepResult {
-  /** From 1. */
+  /** The step's number, from 1. */
   readonly step: number;
   /** Mean over all tokens of all ranks and microbatches; may be NaN or infinity. */
   readonly loss: number;
@@ -21,7 +21,7 @@ export interface StepResult {
   readonly lr: number;
   /** Whether a GradScaler skipped the update because a gradient overflowed. */
   readonly skipped: boolean;
-  /** Tokens of all ranks. */
+  /** Number of tokens (for a dit: patches) of all ranks. */
   readonly tokens: number;
   readonly seconds: Seconds;
   readonly spans: StepSpans;

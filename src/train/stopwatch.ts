@@ -2,7 +2,7 @@ import type { Clock } from '../core/clock';
 import type { Observer, SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** Times stretches of a step, and reports them to an observer. */
+/** Times parts of a step, and reports them to an observer. */
 export class Stopwatch {
   readonly #observer: Observer;
   readonly #clock: Clock;
@@ -13,7 +13,7 @@ export class Stopwatch {
     this.#clock = clock;
   }
 
-  /** Runs `work` as its own span. */
+  /** Runs `work`, and reports it as a span. */
   span<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     this.#observer.entered?.(name, '');
@@ -22,7 +22,7 @@ export class Stopwatch {
     return result;
   }
 
-  /** Adds up `work`'s time without an event, because its units report their own. */
+  /** Runs `work`, and adds its time; it reports no span, because the units in it report their own spans. */
   sum<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     const result = work();
@@ -30,7 +30,7 @@ export class Stopwatch {
     return result;
   }
 
-  /** Time so far under a name. */
+  /** Returns the time so far under a name. */
   seconds(name: SpanName): Seconds {
     return this.#seconds.get(name) ?? 0;
   }

@@ -13,21 +13,21 @@ import { floatsOf } from '../nn/spans';
 /** The tensors of one microbatch; the caller disposes them. */
 export interface TensorBatch {
   readonly tensors: readonly tf.Tensor[];
-  /** Its count in speeds: tokens, samples. */
+  /** Number of tokens or patches, for speeds. */
   readonly count: number;
 }
 
 /** A training task: a model, its data and its loss. */
 export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
-  /** The microbatch of a rank; `index` counts from 0 over the whole run. */
+  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): B;
-  /** Mean loss over the batch, a float32 scalar. Runs under a recording: it must contain the model's forward. */
+  /** Returns the mean loss of the batch, a float32 scalar. It is recorded, so it must include the model's forward. */
   lossOf(batch: B): tf.Tensor;
 }
 
 /**
- * The task of a config. `batches`: used instead of the config's data.
+ * Makes the task of a config. `batches` replaces the config's data.
  * Throws: CONFIG for a model without a loss.
  */
 export function taskOf(engine: Engine, model: Module, config: TrainConfig, batches?: BatchSource): Task {
@@ -41,7 +41,7 @@ export function taskOf(engine: Engine, model: Module, config: TrainConfig, batch
       return flowMatchingTask(engine, model, shape, syntheticLatents({ ...config, shape }));
     case 't5-encoder':
       throw new ConfigError(
-        "model.kind: 't5-encoder' has no loss: it is an encoder of texts, which Wan2.2 uses and does not train; " +
+        "model.kind: 't5-encoder' has no loss: it is a text encoder, which Wan2.2 uses but does not train; " +
           'plan it, or call nn.t5Encoder({ … }) in a cell',
       );
     default:
@@ -49,7 +49,7 @@ export function taskOf(engine: Engine, model: Module, config: TrainConfig, batch
   }
 }
 
-/** A model that takes token ids and their successors and gives their mean cross-entropy. Shapes: ids [B, T], targets [B·T]. */
+/** The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], targets [B·T]. */
 function languageModelTask(engine: Engine, model: Module, batches: BatchSource): Task {
   return {
     model,
@@ -68,14 +68,14 @@ function languageModelTask(engine: Engine, model: Module, batches: BatchSource):
   };
 }
 
-/** A batch of noised videos, with a timestep that says on which side of the boundary all its videos are. */
+/** A batch of noised videos; all of them are on the same side of the boundary as `timestep`. */
 interface VideoBatch extends TensorBatch {
   readonly timestep: number;
 }
 
 /**
- * A model that predicts a noised video's velocity (noise minus video), trained with the mean squared error. It counts
- * patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
+ * The task of a model that predicts a noised video's velocity (noise minus video), with the mean squared error. Its `count`
+ * is patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
  */
 function flowMatchingTask(
   engine: Engine,
@@ -87,7 +87,7 @@ function flowMatchingTask(
     model,
     batch: (rank, index) => tensorsOf(engine, shape, source.batch(rank, index)),
     lossOf({ tensors, timestep }) {
-      const [latents, timesteps, text, velocity] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // made below
+      const [latents, timesteps, text, velocity] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // as tensorsOf makes them
       if (model instanceof DitExperts) model.tell(timestep);
       return tf.mean(tf.square(tf.sub(model.apply(latents, timesteps, text), velocity)));
     },

@@ -8,7 +8,7 @@ import type { ScheduleState } from '../optim/warmup-cosine-lr';
 export interface TrainerState {
   /** Steps taken. */
   readonly steps: number;
-  /** Microbatches done by each rank; they determine the next ones. */
+  /** Number of microbatches that each rank has done; it determines the next batches. */
   readonly microBatches: number;
   /** Steps of the optimizer; fewer than `steps` if updates were skipped. */
   readonly optimizerSteps: number;

@@ -30,19 +30,19 @@ export interface TrainerOptions {
   /** The data-parallel ranks. */
   readonly group: ProcessGroup;
   readonly observer: Observer;
-  /** Initial parameters by name; default: from the config's seed. */
+  /** Initial parameters by name; default: values from the config's seed. */
   readonly initialState?: StateDict | undefined;
-  /** Default: the config's data. */
+  /** Batches to train on; default: the config's data. */
   readonly batches?: BatchSource | undefined;
   /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
-  /** Puts the model on the ranks; default: by the config's `parallel`. */
+  /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
   readonly parallelize?: typeof parallelize | undefined;
   /** Gets warnings about settings without effect, and about the first loss that is not finite. */
   readonly warn?: Warn | undefined;
 }
 
-/** Builds model, strategy, data and optimizer of a config. */
+/** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
   const { config, engine, initialState, task } = options;
   const model = task?.model ?? buildModel(config);
@@ -65,7 +65,7 @@ export class Trainer {
   readonly #scaler: GradScaler | null;
   #steps = 0;
   #microBatches = 0;
-  #toldOfLoss = false;
+  #warnedOfLoss = false;
 
   constructor(options: TrainerOptions, task: Task, parallel: ParallelModel) {
     const { config, engine, group } = options;
@@ -88,7 +88,7 @@ export class Trainer {
     return this.#steps;
   }
 
-  /** One step. Gradients stay until the next one begins. */
+  /** Runs one step. Its gradients are freed when the next step begins. */
   step(): StepResult {
     const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
@@ -102,8 +102,8 @@ export class Trainer {
     this.#steps++;
     this.#microBatches += this.config.accumulation;
     const step = this.#steps;
-    if (!Number.isFinite(done.loss) && !this.#toldOfLoss) {
-      this.#toldOfLoss = true;
+    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss) {
+      this.#warnedOfLoss = true;
       this.#options.warn?.(
         `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
       );
@@ -136,11 +136,11 @@ export class Trainer {
 
   /**
    * Makes the trainer usable after an interrupted step, once engine and group have recovered: frees gradients and whole
-   * copies. A step that was interrupted in its optimizer's update remains partly done.
+   * parameters. An optimizer's update that was interrupted remains partly done.
    */
   recover(): void {
     this.#parallel.abandon();
-    // Forgets the findings of the interrupted step.
+    // Discards what the scaler found in the interrupted step.
     this.#scaler?.restore(this.#scaler.state);
   }
 
@@ -149,7 +149,7 @@ export class Trainer {
     this.#parallel.dispose();
   }
 
-  /** Forward and backward of all microbatches: gives the mean of their losses, and the gradients of that mean. */
+  /** Runs forward and backward of all microbatches; returns the mean of their losses, and leaves the gradients of that mean. */
   #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
     const { accumulation } = this.config;
     const seed = (this.#scaler?.scale ?? 1) / accumulation;
@@ -165,8 +165,8 @@ export class Trainer {
   }
 
   /**
-   * Forward and backward of one microbatch; adds to existing gradients. `index` counts from 0 over the whole run; `seed` is the
-   * factor on the loss in backward: its share of the step's mean, times a scaler's scale.
+   * Runs forward and backward of one microbatch; adds to existing gradients. `index` counts from 0 over the whole run; backward
+   * multiplies the loss by `seed`: 1 / accumulation, times the scale of a scaler.
    */
   #microBatch(
     watch: Stopwatch,
@@ -190,7 +190,7 @@ export class Trainer {
     }
   }
 
-  /** Clips and updates; skips a step whose scaled gradients overflowed. */
+  /** Clips gradients and updates parameters; skips the update if scaled gradients overflowed. */
   #update(): { readonly gradNorm: number; readonly skipped: boolean } {
     const { engine } = this.#options;
     const skipped = this.#scaler?.unscaleAndCheck(this.model.states()) ?? false;

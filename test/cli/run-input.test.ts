@@ -47,7 +47,7 @@ test('the folder of a checkpoint is checked before training starts', async () =>
   assert.match(file.stderr, /^shardlab: cannot write .*taken: a part of the path is not a folder/);
   const { status, stderr } = await shardlab(['run', 'tiny', '--save', ''], { cwd: folder });
   assert.equal(status, 2);
-  assert.match(stderr, /--save takes a path, not an empty text/);
+  assert.match(stderr, /--save needs a path, not an empty text/);
   assert.deepEqual(
     readdirSync(folder).filter((name) => name.startsWith('taken')),
     ['taken'],

@@ -66,7 +66,7 @@ test('a run that was saved and resumed has the same losses as an uninterrupted r
       cwd: folder,
     },
   );
-  assert.match(nothingLeft.stdout, /no step was left to train/);
+  assert.match(nothingLeft.stdout, /no step is left to train/);
   assert.doesNotMatch(nothingLeft.stdout, /NaN|undefined/);
   const wrong = await shardlab([...args, '--resume', 'nothing'], { cwd: folder });
   assert.equal(wrong.status, 1);

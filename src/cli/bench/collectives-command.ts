@@ -27,7 +27,7 @@ type Timing = Pick<BenchRow, 'op' | 'bytes' | 'seconds'>;
 /** One collective at one size; medians over rounds. */
 interface ComparedRow extends Timing {
   readonly bus_gb_per_s: number;
-  /** What the shaped link's model says, and measured ÷ model. */
+  /** The time by the shaped link's model, and measured ÷ model. */
   readonly model_seconds?: Seconds;
   readonly measured_over_model?: number;
   readonly peer_seconds?: Seconds;
@@ -43,7 +43,7 @@ const peerSchema = z.array(
   }),
 );
 
-/** `shardlab bench collectives`: times of collectives, and those of torch's gloo in the same run. */
+/** `shardlab bench collectives`: times of collectives, and of torch's gloo in the same run. */
 export function addCollectivesBench(bench: Command, perform: Perform, io: Io): void {
   const transports = ['auto', 'shared-memory', 'zeromq'];
   const command = bench
@@ -62,14 +62,14 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     )
     .option(
       '--link <name>',
-      "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; adds the model",
+      "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; adds the model's times",
       parseLink,
     )
     .option('--peer <python>', 'a Python with torch: also measures its gloo and adds the ratios');
   perform<CollectivesOptions>(command, async (_, options, output) => {
     const { world, rounds, sizes, peer, link } = options;
     if (peer !== undefined && link !== undefined)
-      throw new ConfigError('--link does not shape the wire of a --peer; leave one out');
+      throw new ConfigError('--link does not shape the wire of a --peer; leave one of them out');
     const ours: Timing[] = [];
     const theirs: Timing[] = [];
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
@@ -143,5 +143,7 @@ function asLine(row: ComparedRow): string {
 function parseSizes(text: string): readonly Bytes[] {
   const sizes = text.split(',').map(Number);
   if (sizes.every((size) => Number.isInteger(size) && size >= 4096 && size % 4 === 0)) return sizes;
-  throw new InvalidArgumentError('Sizes are bytes, whole multiples of 4 from 4096, separated by commas.');
+  throw new InvalidArgumentError(
+    'Give sizes in bytes, separated by commas; each is a multiple of 4 and at least 4096.',
+  );
 }

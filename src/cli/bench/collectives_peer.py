@@ -1,7 +1,7 @@
 """The same collectives as `shardlab bench collectives`, by torch.distributed with gloo.
 
 Usage: collectives_peer.py WORLD [SIZE ...]   (sizes in bytes)
-Prints one JSON list of {op, bytes, seconds} on stdout: medians of five, as rank 0 saw them.
+Prints one JSON list of {op, bytes, seconds} on stdout: medians of five, measured by rank 0.
 """
 
 import json

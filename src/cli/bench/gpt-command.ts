@@ -19,7 +19,7 @@ const STRATEGIES = {
   none: 'NO_SHARD',
 } as const satisfies Record<string, StrategyName>;
 
-/** The sizes that define the work, with the peer's defaults. */
+/** The sizes of the work, with the peer's defaults. */
 const SIZES = {
   world: 2,
   steps: 10,
@@ -65,7 +65,7 @@ const peerSchema = z.object({
   rss_mb_max: z.number(),
 });
 
-/** What `shardlab bench gpt` answers: the peer's keys and, if a peer ran, the ratios ours / theirs. */
+/** The answer of `shardlab bench gpt`: the peer's keys and, if a peer ran, the ratios ours / theirs. */
 interface GptReport extends SpeedReport {
   readonly precision: string;
   readonly blas: string;
@@ -74,18 +74,19 @@ interface GptReport extends SpeedReport {
   readonly ratio_tokens_per_s?: number;
   readonly ratio_rss?: number;
   /**
-   * Largest difference of the two losses at a step; only with --init, because without it the two start from different
-   * values.
+   * Largest difference between the two losses of a step; only with --init, because otherwise the initial values differ.
    */
   readonly max_loss_difference?: number;
 }
 
-/** `shardlab bench gpt`: the work of torch_gpt_bench.py on this project's ranks. */
+/** `shardlab bench gpt`: does the work of torch_gpt_bench.py on this project's ranks. */
 export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   const command = bench
     .command('gpt')
     .description('trains the GPT of torch_gpt_bench.py, by the same arguments, with the same JSON keys')
-    .addOption(new Option('--strategy <name>', 'how').choices(Object.keys(STRATEGIES)).default('fsdp2'))
+    .addOption(
+      new Option('--strategy <name>', 'what is sharded').choices(Object.keys(STRATEGIES)).default('fsdp2'),
+    )
     .addOption(
       new Option('--precision <name>', 'the type of parameters on the wire')
         .choices(Object.keys(PRECISIONS))
@@ -93,7 +94,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     )
     .addOption(blasOption())
     .option('--init <file>', 'initial parameters (safetensors)')
-    .option('--peer <python>', 'a Python with torch: runs the two one after the other and adds the ratios')
+    .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
   for (const [name, size] of Object.entries(SIZES)) command.option(`--${name} <n>`, '', wholeNumber(1), size);
@@ -110,7 +111,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** The work as a TrainConfig. Throws: CONFIG if the strategy does not fit the world. */
+/** Returns the work as a TrainConfig. Throws: CONFIG if the strategy does not fit the world. */
 function configOf({ strategy, precision, world, steps, batch, ...model }: GptOptions): TrainConfig {
   if (strategy === 'none' && world !== 1) {
     throw new ConfigError(`--strategy none trains one rank, not ${world}; add --world 1 or choose ddp`);
@@ -128,7 +129,7 @@ function configOf({ strategy, precision, world, steps, batch, ...model }: GptOpt
   });
 }
 
-/** Runs the same work by PyTorch. Throws: ENGINE with the peer's last lines when it fails. */
+/** Runs the same work in PyTorch. Throws: ENGINE with the peer's last lines if it fails. */
 async function runPeer(
   python: string,
   options: GptOptions,

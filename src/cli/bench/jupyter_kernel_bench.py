@@ -1,4 +1,4 @@
-"""Times Jupyter kernels through jupyter_client and prints one JSON line a kernel.
+"""Times Jupyter kernels through jupyter_client and prints one JSON line per kernel.
 
 usage: jupyter_kernel_bench.py KERNEL... [--repeat N]     (each KERNEL a kernelspec's name)
 """
@@ -75,7 +75,7 @@ class Client:
         return getattr(self.client, f"get_{channel}_msg")(timeout=TIMEOUT)
 
     def execute(self, code):
-        """Seconds from the request to idle, and what came on iopub."""
+        """Returns the seconds from the request to idle, and the messages on iopub."""
         start = time.perf_counter()
         wanted = self.client.execute(code)
         messages = self.until_idle(wanted)
@@ -100,7 +100,7 @@ class Client:
                 return message
 
     def interrupt(self, code):
-        """Seconds from the interrupt to idle; None when the kernel did not stop within five."""
+        """Returns the seconds from the interrupt to idle; None if the kernel did not stop within five seconds."""
         wanted = self.client.execute(code)
         time.sleep(0.3)
         start = time.perf_counter()
@@ -168,7 +168,7 @@ def measure(name, repeat):
         client.execute(cells.expression())
         result.update(latencies(client, cells))
         if language == "typescript" and "tslab" in name:
-            # tslab loses lines and never becomes idle then; its other figures stand.
+            # tslab loses lines of logs and then never becomes idle, so only its other figures are reported.
             return result
         result.update(logs(client, cells))
         result["interrupt_ms"] = {
@@ -187,7 +187,7 @@ def main():
     for name in arguments.kernels:
         try:
             line = measure(name, arguments.repeat)
-        except Exception as error:  # one kernel that fails is reported, the others are measured
+        except Exception as error:  # a kernel that fails is reported; the others are measured
             line = {"kernel": name, "error": f"{type(error).__name__}: {error}"}
         print(json.dumps(line), flush=True)
     return 0

@@ -28,7 +28,7 @@ const figuresSchema = z.object({
   interrupt_ms: byCells.optional(),
 });
 
-/** What one kernel measured; medians. */
+/** The measurements of one kernel; medians. */
 type KernelFigures = z.output<typeof figuresSchema>;
 
 interface KernelBenchOptions {
@@ -36,14 +36,14 @@ interface KernelBenchOptions {
   readonly repeat: number;
 }
 
-/** `shardlab bench kernel`: our kernel, and any others by name, through a real Jupyter client. */
+/** `shardlab bench kernel`: measures our kernel, and others by name, through a real Jupyter client. */
 export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
   const command = bench
     .command('kernel')
     .description(
-      'start, first cell, cell latency at 1, 50 and 100 cells, logs, interrupts, by a Jupyter client',
+      'measures start, first cell, cell latency at 1, 50 and 100 cells, logs and interrupts, with a Jupyter client',
     )
-    .option('--kernel <names...>', 'other kernels to measure in the same run, as python3')
+    .option('--kernel <names...>', 'other kernels to measure in the same run, such as python3')
     .option('--repeat <n>', 'starts of each kernel', wholeNumber(1), 5);
   perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat }, output) => {
     const kernels = await measure([KERNEL_NAME, ...kernel], repeat, io);

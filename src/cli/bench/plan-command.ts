@@ -12,11 +12,13 @@ interface PlanBenchOptions {
   readonly rounds: number;
 }
 
-/** `shardlab bench plan`: how many layouts per second a search judges, on one core. */
+/** `shardlab bench plan`: measures how many layouts per second a search finds, predicts and ranks, on one core. */
 export function addPlanBench(parent: Command, perform: Perform): void {
   const command = parent
     .command('plan')
-    .description('layouts per second that a search finds, predicts and ranks; the first round is cold')
+    .description(
+      'measures how many layouts per second a search finds, predicts and ranks; the first round is cold',
+    )
     .option('--model <name>', 'a published model', 'llama3-8b')
     .option('--hardware <name>', 'the kind of GPU', 'H100-80G')
     .option('--gpus <n>', 'number of GPUs', wholeNumber(1), 256)
@@ -47,7 +49,7 @@ export function addPlanBench(parent: Command, perform: Perform): void {
 
 interface Round {
   readonly candidates: number;
-  /** Processor and wall time of 10,000 layouts. */
+  /** Processor and wall time of 10,000 layouts, seconds. */
   readonly cpu_s_per_10k: number;
   readonly wall_s_per_10k: number;
 }

@@ -14,21 +14,21 @@ interface PredictionsOptions {
 }
 
 /**
- * `shardlab bench predictions`: predictions of this machine's own runs, calibrated at one world size and compared at
- * others.
+ * `shardlab bench predictions`: predicts this machine's own runs from measurements at one world size, and compares them
+ * with runs at others.
  */
 export function addPredictionsBench(parent: Command, perform: Perform): void {
   const command = parent
     .command('predictions')
-    .description("this machine's own runs: predicted from one job of two ranks, made, and compared")
+    .description("predicts this machine's runs from one job of two ranks, runs them, and compares")
     .option('--worlds <list>', 'numbers of ranks, comma-separated', parseWorlds, [1, 2, 4])
-    .option('--rounds <k>', 'rounds of three steps per run; the quieter half counts', wholeNumber(1), 5)
+    .option('--rounds <k>', 'rounds of three steps per run; the faster half counts', wholeNumber(1), 5)
     .option(
       '--link <name>',
-      "the shaped wire: a name as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",
+      "the shaped wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",
       parseLink,
     )
-    .option('--no-shared-memory', 'leaves out runs whose wire is as fast as this machine');
+    .option('--no-shared-memory', 'leaves out runs on shared memory');
   perform<PredictionsOptions>(command, async (_, { worlds, rounds, link, sharedMemory }, output) => {
     const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
     const links = [shaped, ...(sharedMemory ? [null] : [])];
@@ -53,5 +53,5 @@ export function addPredictionsBench(parent: Command, perform: Perform): void {
 function parseWorlds(text: string): readonly number[] {
   const worlds = text.split(',').map(Number);
   if (worlds.every((world) => Number.isInteger(world) && world >= 1)) return worlds;
-  throw new InvalidArgumentError('Worlds are whole numbers from 1, separated by commas.');
+  throw new InvalidArgumentError('Give integers of at least 1, separated by commas.');
 }

@@ -3,9 +3,9 @@ import { ShardlabError } from '../../core/errors';
 import type { Io } from '../io';
 
 /**
- * Runs a Python program to its end and gives its stdout. A program that failed after it had printed an output that
- * `isWhole` accepts counts as good, because torch's gloo sometimes aborts while it shuts down. `option` names the
- * Python, for messages. Throws: ENGINE with its last lines when it fails.
+ * Runs a Python program and returns its stdout. If the program fails after it has printed an output that `isWhole` accepts, it
+ * counts as successful, because torch's gloo sometimes aborts at its end. Messages name `option` as the option that chooses the
+ * Python. Throws: ENGINE with the program's last lines if it fails.
  */
 export function runPython(
   python: string,

@@ -24,7 +24,7 @@ const bench = (more: TrainConfigInput): TrainConfigInput => ({
 });
 const FULL_SHARD = bench({});
 
-/** The setting pairs that users ask about first. */
+/** The pairs about which users ask first. */
 const PAIRS: readonly Pair[] = [
   { name: 'FULL_SHARD / NO_SHARD', of: FULL_SHARD, to: bench({ parallel: { strategy: 'NO_SHARD' } }) },
   {
@@ -44,16 +44,16 @@ interface SettingsOptions {
   readonly link?: Link;
 }
 
-/** `shardlab bench settings`: how a setting changes time, bytes and memory, as ratios of runs whose steps alternate. */
+/** `shardlab bench settings`: measures how settings change time, bytes and memory, as ratios of runs whose steps alternate. */
 export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('settings')
     .description(
-      'step time, bytes on the wire and peak memory with a setting ÷ without it; the two runs step alternately',
+      'measures step time, bytes on the wire and peak memory with a setting ÷ without it; the steps of the two runs alternate',
     )
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
     .option('--rounds <k>', 'measurements per setting; the median counts', wholeNumber(3), 7)
-    .option('--link <name>', "shapes the wire: a name as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
+    .option('--link <name>', "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
   perform<SettingsOptions>(command, async (_, { world, rounds, link }, output) => {
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
     const job = await launch({ ranks: world, baseDir: io.cwd, ...shaped });
@@ -77,7 +77,7 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
 
 type SettingsRow = Awaited<ReturnType<typeof measure>>;
 
-/** One pair's ratios; medians over rounds, and their range for the time. */
+/** Returns the ratios of one pair: for the time the median and range over rounds. */
 async function measure(job: Job, { name, of, to }: Pair, rounds: number) {
   const runs = [await job.train(of), await job.train(to)] as const;
   try {

@@ -23,7 +23,7 @@ import { INSTALLATION } from '../install/kernelspec-folder';
 import { type Output, orFail, type Perform } from '../io';
 
 interface ClaimsOptions {
-  /** Commander's form of --no-runs. */
+  /** False with --no-runs. */
   readonly runs: boolean;
   readonly record?: boolean;
 }
@@ -49,7 +49,7 @@ export function addClaims(program: Command, perform: Perform): void {
   });
 }
 
-/** The recorded runs, with new runs for these claims. */
+/** Returns the recorded runs, with new runs for these claims. */
 async function fresh(entries: readonly ClaimEntry[], output: Output): Promise<RecordedRuns> {
   if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
   const lab = claimsLab();
@@ -93,7 +93,7 @@ function asJson(
   };
 }
 
-/** One claim in full, with the code that shows it; several claims as a table. */
+/** Returns one claim in full, with its evidence; several claims as a table. */
 function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);
@@ -124,15 +124,15 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
   ].join('\n');
 }
 
-/** The files of the recorded runs that this build and the next one read; the first belongs in the repository. */
+/** The files with the recorded runs, for the repository (first) and for this build. */
 const RECORDED_FILES = [
   join('src', 'plan', 'claims', 'recorded.json'),
   join('build', 'src', 'plan', 'claims', 'recorded.json'),
 ];
 
 /**
- * All recorded runs come from one processor: on another machine, all of them must be recorded again. Throws: CONFIG if
- * runs of the other machine would remain.
+ * Checks that all recorded runs will be from one processor: on another machine, all must be recorded again. Throws: CONFIG
+ * if runs of the other machine would remain.
  */
 export function requireOneMachine(
   entries: readonly ClaimEntry[],
@@ -143,12 +143,12 @@ export function requireOneMachine(
   const kept = Object.keys(recorded.experiments).filter((name) => !anew.has(name));
   if (processor === recorded.processor || kept.length === 0) return;
   throw new ConfigError(
-    `--record: ${kept.length} of the recorded runs would still be of ${recorded.processor}, and this is ${processor}; ` +
+    `--record: ${kept.length} of the recorded runs would still be from ${recorded.processor}, but this is ${processor}; ` +
       'name no claims, so that all runs are recorded here',
   );
 }
 
-/** Writes runs to their files; gives the file that belongs in the repository. Throws: IO. */
+/** Writes runs to their files; returns the file in the repository. Throws: IO. */
 function storeRecorded(runs: RecordedRuns): string {
   const paths = RECORDED_FILES.map((file) => join(INSTALLATION, file));
   const text = `${JSON.stringify(runs, null, 2)}\n`;

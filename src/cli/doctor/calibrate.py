@@ -1,6 +1,6 @@
-"""What this machine's devices really do: matrix products, memory, element-wise work, launches, all-reduce.
+"""Measures this machine's devices: matmuls, memory, element-wise work, launches, all-reduce.
 
-Prints one JSON document. Needs torch and nothing else.
+Prints one JSON document. Needs only torch.
 """
 
 import argparse
@@ -22,7 +22,7 @@ arguments.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
 DEVICE = arguments.parse_args().device
 CUDA = DEVICE == "cuda"
 
-# Rows (tokens of a microbatch), columns and inner sizes of decoders from 1B to 70B, and large squares for the roof.
+# Rows (tokens of a microbatch), columns and inner sizes of decoders from 1B to 70B; large squares for the highest rate.
 GEMMS = [(2048, 2048, 2048), (4096, 4096, 4096), (8192, 8192, 8192), (8192, 16384, 8192),
          (4096, 12288, 4096), (4096, 4096, 11008), (8192, 4096, 1024), (2048, 50304, 2048)]
 CPU_GEMMS = [(256, 256, 256), (512, 512, 512), (512, 2048, 512)]
@@ -36,7 +36,7 @@ def wait():
 
 
 def median_seconds(work, repeats=7, least_seconds=0.02):
-    """Median of repeated timings, each long enough for the clock."""
+    """Returns the median of repeated timings, each long enough for the clock."""
     work()
     wait()
     started = time.perf_counter()
@@ -78,7 +78,7 @@ def memory_traffic():
 
 
 def launch_microseconds():
-    """Time that the host spends on one small operation."""
+    """Returns the CPU time of one small operation."""
     x = torch.zeros(16, device=DEVICE)
     count = 2000
     for _ in range(100):

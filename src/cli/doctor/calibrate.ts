@@ -15,8 +15,8 @@ export interface CalibrateOptions {
 }
 
 /**
- * Measures this machine's GPUs with a short PyTorch program and fits the planner's hardware figures to them. Throws: ENGINE in
- * one sentence where torch or CUDA is missing.
+ * Measures this machine's GPUs with a short PyTorch program, and fits the planner's hardware figures to the measurements.
+ * Throws: ENGINE if torch or CUDA is missing.
  */
 export async function calibrate(options: CalibrateOptions, io: Io, output: Output): Promise<void> {
   const python = options.python ?? jupyterPython(io.env);
@@ -34,7 +34,7 @@ export async function calibrate(options: CalibrateOptions, io: Io, output: Outpu
   output.answer(fitted, () => asText(fitted, options.out));
 }
 
-/** Says in one sentence what is missing. */
+/** Returns the measurements. Throws: ENGINE if torch or CUDA is missing. */
 function present(found: unknown, python: string): unknown {
   const missing =
     typeof found === 'object' && found !== null && 'missing' in found ? found.missing : undefined;
@@ -43,11 +43,11 @@ function present(found: unknown, python: string): unknown {
     'ENGINE',
     missing === 'torch'
       ? `${python} has no torch; name a Python that has torch with --python PATH`
-      : `${python}'s torch sees no CUDA GPU here; run this on the machine with the GPUs (--device cpu tries the path on the CPU)`,
+      : `${python}'s torch finds no CUDA GPU; run this on the machine with the GPUs (or try it on the CPU: --device cpu)`,
   );
 }
 
-/** The program's last line; libraries may print before it. */
+/** Parses the program's last line; libraries may print before it. */
 function documentOf(printed: string): unknown {
   const line = printed.trim().split('\n').at(-1) ?? '';
   try {
@@ -71,7 +71,7 @@ function asText(fitted: FittedHardware, out: string | undefined): string {
   return [
     `${measured.name} (${measured.gpus} x, torch ${measured.torch}), as ${like}`,
     ...figures,
-    `launch      ${measured.launch_us.toFixed(1)} µs an operation`,
+    `launch      ${measured.launch_us.toFixed(1)} µs per operation`,
     ...notes.map((note) => `note: ${note}`),
     out === undefined
       ? 'not stored: give --out FILE'

@@ -10,11 +10,11 @@ import { probeSharedMemory } from '../../transport/native';
 import { SEGMENT_BYTES } from '../../transport/segment';
 
 /**
- * good: present. note: absent, and everything else works without it. bad: something does not work until this is fixed.
+ * good: present. note: absent, but everything else works. bad: something does not work until this is fixed.
  */
 export type CheckStatus = 'good' | 'note' | 'bad';
 
-/** The doctor's result for one thing. */
+/** The result of one check. */
 export interface Check {
   readonly name: string;
   readonly status: CheckStatus;
@@ -27,7 +27,7 @@ export interface Check {
 
 const LEAST_NODE = [20, 19] as const;
 
-/** Node's version against what package.json asks for. */
+/** Compares Node's version with the version that package.json requires. */
 export function checkNode(version: string = process.versions.node): Check {
   const [major = 0, minor = 0] = version.split('.').map(Number);
   const [leastMajor, leastMinor] = LEAST_NODE;
@@ -37,7 +37,7 @@ export function checkNode(version: string = process.versions.node): Check {
   return { name: 'Node', status: 'bad', found, advice: `install Node ${LEAST_NODE.join('.')} or newer` };
 }
 
-/** Processor and memory of this host. */
+/** Reports this machine's processor and memory. */
 export function checkHost(): Check {
   const processors = cpus();
   const model = processorName();
@@ -50,7 +50,7 @@ export function checkHost(): Check {
   };
 }
 
-/** The processor's name as the operating system gives it. */
+/** Returns the processor's name from the operating system. */
 export function processorName(): string {
   return cpus()[0]?.model.trim() ?? 'unknown processor';
 }
@@ -58,7 +58,7 @@ export function processorName(): string {
 const resolveFrom = createRequire(__filename);
 const QUERY = ['--query-gpu=name,memory.total,driver_version', '--format=csv,noheader'];
 
-/** Whether the wasm engine starts and which BLAS computes its matmuls. */
+/** Checks whether the wasm engine starts, and which BLAS computes its matmuls. */
 export async function checkWasm(searchPaths: readonly string[]): Promise<readonly Check[]> {
   try {
     await createWasmEngine({ searchPaths });
@@ -80,7 +80,7 @@ function checkBlas(searchPaths: readonly string[]): Check {
   return { name: 'BLAS', status: 'good', found: `${library}, ${path}`, facts: { library, path } };
 }
 
-/** Whether an optional TensorFlow package is installed with its native binding. */
+/** Checks whether an optional TensorFlow package is installed with its native binding. */
 export function checkTensorflow(): Check {
   const name = 'engine tensorflow';
   for (const pkg of ['@tensorflow/tfjs-node-gpu', '@tensorflow/tfjs-node']) {
@@ -88,13 +88,13 @@ export function checkTensorflow(): Check {
     if (folder === undefined) continue;
     if (hasBinding(join(folder, 'lib'))) return { name, status: 'good', found: `${pkg} with its binding` };
     const advice = `ranks use wasm; to download the binding: npm rebuild ${pkg} --ignore-scripts=false`;
-    return { name, status: 'note', found: `${pkg} is here without its native binding`, advice };
+    return { name, status: 'note', found: `${pkg} is installed without its native binding`, advice };
   }
-  const advice = 'ranks use wasm; npm install @tensorflow/tfjs-node-gpu@4.22.0 brings the package';
+  const advice = 'ranks use wasm; to install the package: npm install @tensorflow/tfjs-node-gpu@4.22.0';
   return { name, status: 'note', found: 'not installed (optional)', advice };
 }
 
-/** Whether ranks can exchange tensors through shared memory; otherwise the plane that they use instead. */
+/** Checks whether ranks can exchange tensors through shared memory, or which plane they use instead. */
 export function checkSharedMemory(): Check {
   const name = 'shared memory';
   const probe = probeSharedMemory(SEGMENT_BYTES);
@@ -105,7 +105,7 @@ export function checkSharedMemory(): Check {
   return { name, status: 'note', found: probe.reason, advice, facts: { plane: 'zeromq' } };
 }
 
-/** NVIDIA GPUs as nvidia-smi lists them. */
+/** Lists NVIDIA GPUs, from nvidia-smi. */
 export function checkGpu(env: NodeJS.ProcessEnv): Promise<Check> {
   return new Promise((resolve) => {
     execFile('nvidia-smi', QUERY, { env, timeout: 20_000 }, (error, stdout) => {
@@ -141,11 +141,11 @@ const SYSTEM_FOLDERS = [
   '/System/Library/Fonts',
 ];
 
-/** Whether static pictures have a font for their text: the package's own, or one of the system's. */
+/** Checks whether static pictures have a font for their text: the package's font, or one of the system. */
 export function checkFonts(env: NodeJS.ProcessEnv): Check {
   const name = 'fonts';
   if (packageFolder('@expo-google-fonts/inter') !== undefined) {
-    return { name, status: 'good', found: 'Inter comes along' };
+    return { name, status: 'good', found: 'Inter (included)' };
   }
   const own = env.HOME === undefined ? [] : [join(env.HOME, '.fonts'), join(env.HOME, '.local/share/fonts')];
   const folder = [...SYSTEM_FOLDERS, ...own].find(hasFont);

@@ -24,7 +24,7 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
     .description('reports what this machine has, and how to add what is missing')
     .option('--reach <host:port>', 'only checks whether something answers at this address')
     .option('--calibrate', "only: measures this machine's GPUs with PyTorch, for shardlab plan --calibration")
-    .option('--python <path>', 'with --calibrate: a Python that has torch (default: the one beside Jupyter)')
+    .option('--python <path>', "with --calibrate: a Python that has torch (default: Jupyter's Python)")
     .option('--out <file>', 'with --calibrate: the file for the calibration')
     .addOption(
       new Option('--device <name>', 'with --calibrate: the device to measure')
@@ -74,7 +74,7 @@ function asLine({ name, status, found, advice }: Check): string {
 
 const PATIENCE_MILLISECONDS = 5000;
 
-/** Whether something answers at HOST:PORT. Throws: CONFIG when the text is not an address. */
+/** Checks whether something answers at HOST:PORT. Throws: CONFIG if the text is not an address. */
 function checkReach(address: string): Promise<Check> {
   const { host, port } = parseAddress(address);
   const name = `reach ${address}`;
@@ -86,7 +86,7 @@ function checkReach(address: string): Promise<Check> {
       resolve({ name, ...check });
     };
     const fail = (found: string): void => {
-      const advice = `does a program listen on port ${port} of ${host}, and does every firewall on the way let you through?`;
+      const advice = `does a program listen on port ${port} of ${host}, and do all firewalls in between allow the connection?`;
       settle({ status: 'bad', found, advice, facts: { host, port, reachable: false } });
     };
     socket.once('connect', () => {
@@ -105,7 +105,7 @@ function parseAddress(address: string): { readonly host: string; readonly port: 
   const host = match?.[1] ?? match?.[2];
   if (host === undefined || port < 1 || port > 65535) {
     throw new ConfigError(
-      `--reach ${address} is not an address; give HOST:PORT, as 10.0.0.2:29500 or [::1]:29500`,
+      `--reach ${address} is not an address; give HOST:PORT, such as 10.0.0.2:29500 or [::1]:29500`,
     );
   }
   return { host, port };

@@ -48,7 +48,7 @@ function withPlace(command: Command): Command {
     .option('--sys-prefix', 'in the Python environment that `shardlab doctor` names');
 }
 
-/** Throws: CONFIG when the user names two places, IO when the Python environment does not answer. */
+/** Returns Jupyter's data folder. Throws: CONFIG if the user names two places, IO if Python does not run. */
 async function dataFolder({ user, prefix, sysPrefix }: Place, io: Io): Promise<string> {
   if ([user, prefix !== undefined, sysPrefix].filter((named) => named === true).length > 1) {
     throw new ConfigError('--user, --prefix and --sys-prefix exclude each other; name one place');

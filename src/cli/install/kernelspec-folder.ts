@@ -7,17 +7,17 @@ import { makeFolder } from '../../core/regular-file';
 /** The folder of this installation's package.json. */
 export const INSTALLATION = resolve(__dirname, '..', '..', '..', '..');
 
-/** The program that a kernelspec names. */
+/** The kernel's program. */
 export const KERNEL = join(INSTALLATION, 'build', 'kernel', 'main.js');
 
 const RESOURCE_DIR = '{resource_dir}';
 
-/** The folder of our kernelspec below one of Jupyter's data folders. */
+/** Returns the folder of our kernelspec in one of Jupyter's data folders. */
 export function kernelspecFolder(jupyterData: string): string {
   return join(jupyterData, 'kernels', KERNEL_NAME);
 }
 
-/** Writes this installation's kernelspec below a Jupyter data folder, over an older one; gives its folder. */
+/** Writes this installation's kernelspec into a Jupyter data folder (replaces an older one); returns its folder. */
 export function writeKernelspec(jupyterData: string): string {
   const folder = kernelspecFolder(jupyterData);
   makeFolder(folder);
@@ -27,8 +27,8 @@ export function writeKernelspec(jupyterData: string): string {
 }
 
 /**
- * The kernel's program as a kernelspec in `folder` names it: by the way from there where both lie in one project, which
- * may then be moved as a whole. Jupyter puts the kernelspec's folder for {resource_dir}.
+ * Returns the path of the kernel's program for a kernelspec in `folder`: relative if both are in one project, so that the
+ * project can be moved. Jupyter replaces {resource_dir} by the kernelspec's folder.
  */
 function kernelPath(folder: string): string {
   const modules = dirname(INSTALLATION);
@@ -39,7 +39,7 @@ function kernelPath(folder: string): string {
     : KERNEL;
 }
 
-/** Reads our kernelspec below a Jupyter data folder; undefined when none is installed there. */
+/** Reads our kernelspec in a Jupyter data folder; undefined: none is installed there. */
 export function readKernelspec(jupyterData: string): KernelSpec | undefined {
   const folder = kernelspecFolder(jupyterData);
   try {
@@ -50,14 +50,14 @@ export function readKernelspec(jupyterData: string): KernelSpec | undefined {
   }
 }
 
-/** Deletes our kernelspec below a Jupyter data folder; whether one was there. */
+/** Deletes our kernelspec in a Jupyter data folder; returns whether one was there. */
 export function removeKernelspec(jupyterData: string): boolean {
   const found = readKernelspec(jupyterData) !== undefined;
   rmSync(kernelspecFolder(jupyterData), { recursive: true, force: true });
   return found;
 }
 
-/** The user's own Jupyter data folder. Source: jupyter_core.paths.jupyter_data_dir. */
+/** Returns the user's Jupyter data folder. Source: jupyter_core.paths.jupyter_data_dir. */
 export function userJupyterFolder(
   env: NodeJS.ProcessEnv,
   platform: NodeJS.Platform = process.platform,
@@ -70,7 +70,7 @@ export function userJupyterFolder(
   return join(env.XDG_DATA_HOME ?? join(home, '.local', 'share'), 'jupyter');
 }
 
-/** The data folders that Jupyter searches, in its order; `prefix` is the environment's prefix, if there is one. */
+/** Returns the data folders that Jupyter searches, in its order; `prefix` is the environment's prefix, if there is one. */
 export function jupyterFolders(env: NodeJS.ProcessEnv, prefix: string | undefined): readonly string[] {
   const listed = (env.JUPYTER_PATH ?? '').split(':').filter((folder) => folder !== '');
   const environment = prefix === undefined ? [] : [join(prefix, 'share', 'jupyter')];

@@ -3,12 +3,12 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { INSTALLATION } from './kernelspec-folder';
 
-/** What a Python says about itself. */
+/** A Python, its version and its packages. */
 export interface PythonEnvironment {
   readonly python: string;
   readonly prefix: string;
   readonly version: string;
-  /** Versions of the packages that notebooks use; null where one is absent. */
+  /** Versions of the packages that notebooks use; null: not installed. */
   readonly packages: Readonly<Record<string, string | null>>;
 }
 
@@ -27,8 +27,8 @@ print(json.dumps({"prefix": sys.prefix, "version": ".".join(map(str, sys.version
 `;
 
 /**
- * The Python of Jupyter: SHARDLAB_PYTHON, else the installation's environment, the active environment, or the one on
- * the PATH.
+ * Returns the Python of Jupyter: SHARDLAB_PYTHON, else that in the installation's environment, in the active environment,
+ * or on the PATH.
  */
 export function jupyterPython(env: NodeJS.ProcessEnv): string {
   const named = env.SHARDLAB_PYTHON;
@@ -38,7 +38,7 @@ export function jupyterPython(env: NodeJS.ProcessEnv): string {
   return pythons.find((path) => existsSync(path)) ?? 'python3';
 }
 
-/** Asks a Python for its version and packages; undefined when it does not run. */
+/** Asks a Python for its version and packages; undefined: it does not run. */
 export function describePython(
   python: string,
   env: NodeJS.ProcessEnv,

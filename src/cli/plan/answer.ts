@@ -10,7 +10,7 @@ export type PlanAnswer = ReturnType<typeof planAnswer> & {
   readonly assumed?: readonly string[];
 };
 
-/** What cannot be planned. */
+/** A line that cannot be planned. */
 export interface PlanFailure {
   readonly id: string | number | null;
   readonly error: string;
@@ -18,18 +18,18 @@ export interface PlanFailure {
 
 const GIB = 2 ** 30;
 
-/** A prediction in milliseconds, GiB and GB. */
+/** Returns a prediction in milliseconds, GiB and GB. */
 export function planAnswer(id: string | number | undefined, prediction: Prediction) {
   const { time, memory } = prediction;
-  const ms = (seconds: number): number => rounded(seconds * 1e3);
-  const gib = (bytes: number): number => rounded(bytes / GIB);
-  const gb = (bytes: number): number => rounded(bytes / 1e9);
+  const ms = (seconds: number): number => roundToDigits(seconds * 1e3);
+  const gib = (bytes: number): number => roundToDigits(bytes / GIB);
+  const gb = (bytes: number): number => roundToDigits(bytes / 1e9);
   return {
     ...(id === undefined ? {} : { id }),
     iteration_ms: ms(prediction.seconds.value),
-    tokens_per_s_per_gpu: rounded(prediction.tokensPerSecondPerGpu),
-    model_tflops_per_gpu: rounded(prediction.modelTflopsPerGpu),
-    mfu: rounded(prediction.mfu),
+    tokens_per_s_per_gpu: roundToDigits(prediction.tokensPerSecondPerGpu),
+    model_tflops_per_gpu: roundToDigits(prediction.modelTflopsPerGpu),
+    mfu: roundToDigits(prediction.mfu),
     memory_gib: {
       peak: gib(memory.peakBytes),
       params: gib(memory.params),
@@ -43,16 +43,19 @@ export function planAnswer(id: string | number | undefined, prediction: Predicti
       Object.entries(time.commBytes).map(([axis, bytes]) => [axis, gb(bytes)]),
     ),
     fits: prediction.fits,
-    interval: { iteration_ms: interval(prediction.seconds, ms), peak_gib: interval(memory.peak, rounded) },
+    interval: {
+      iteration_ms: interval(prediction.seconds, ms),
+      peak_gib: interval(memory.peak, roundToDigits),
+    },
     largest_assumption: prediction.largestAssumption,
-    /** In what the layout differs from the runs that the model was fitted on. */
+    /** In which respects the layout differs from the runs on which the model was fitted. */
     outside: prediction.outside,
   };
 }
 
 /**
- * Assumptions that replace settings of a config, and settings that change neither time nor memory; empty if there are
- * none.
+ * Returns the assumptions that replace settings of a config, and the settings that affect neither time nor memory; empty
+ * if there are none.
  */
 export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readonly<Record<string, unknown>> {
   return {
@@ -61,7 +64,7 @@ export function readingAnswer({ assumed, withoutEffect }: ConfigReading): Readon
   };
 }
 
-/** A layout's settings, in the batch format's words. */
+/** Returns a layout's settings, under the keys of the batch format. */
 export function layoutAnswer(layout: Layout): Readonly<Record<string, unknown>> {
   return {
     hardware: layout.hardware.name,
@@ -94,7 +97,7 @@ function interval({ low, high }: Estimate, unit: (value: number) => number) {
   return { low: unit(low), high: unit(high) };
 }
 
-/** Six digits: more than a prediction's accuracy, and enough for shares to add up. */
-function rounded(value: number): number {
+/** Rounds to six digits: more than a prediction's accuracy, and enough for correct sums. */
+function roundToDigits(value: number): number {
   return Number(value.toPrecision(6));
 }

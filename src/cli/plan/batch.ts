@@ -18,9 +18,8 @@ export interface BatchOptions {
 }
 
 /**
- * Answers each line with one line, in order and as soon as it is read, so a file of any length takes the memory of one
- * line.
- * Throws: CONFIG where the file cannot be read.
+ * Answers each line with one line, in order and as soon as the line is read, so that only one line is in memory.
+ * Throws: CONFIG if the file cannot be read.
  */
 export async function planBatch(options: BatchOptions, io: Io) {
   const { file } = options;
@@ -79,7 +78,7 @@ function answerLine(
     const answer = answerOf(id ?? undefined, plannedRequest({ ...asked, ...place }, calibration));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
-    // A defect of shardlab fails one line, not the others.
+    // After a defect of shardlab in one line, the other lines are still answered.
     const message = error instanceof Error ? error.message : String(error);
     const defect = error instanceof ShardlabError ? '' : 'a defect of shardlab: ';
     return { id, error: `line ${number}: ${defect}${message}` };
@@ -87,8 +86,8 @@ function answerLine(
 }
 
 /**
- * A prediction as numbers, and the assumptions that replace settings. JSON cannot write NaN or Infinity, so these are
- * an error.
+ * Returns a prediction as numbers, and the assumptions that replace settings. NaN and Infinity are errors, because JSON
+ * does not have them.
  */
 function answerOf(id: string | number | undefined, planned: PlannedInput): PlanAnswer {
   const { seconds, memory } = planned.prediction;
@@ -105,9 +104,9 @@ function jsonOf(line: string): object {
     const value: unknown = JSON.parse(line);
     if (typeof value === 'object' && value !== null && !Array.isArray(value)) return value;
   } catch (error) {
-    throw new ConfigError(`is no JSON (${error instanceof Error ? error.message : String(error)})`);
+    throw new ConfigError(`is not JSON (${error instanceof Error ? error.message : String(error)})`);
   }
-  throw new ConfigError(`is no JSON object; write { "id": ..., "model": ..., "gpus": ... }`);
+  throw new ConfigError(`is not a JSON object; write { "id": ..., "model": ..., "gpus": ... }`);
 }
 
 function idOf(request: object): string | number | null {

@@ -22,7 +22,7 @@ interface PlanCommandOptions {
   readonly set: readonly string[];
 }
 
-/** `shardlab plan`: predicts time and memory of layouts, for people, or line by line for programs. */
+/** `shardlab plan`: predicts time and memory of layouts as text, or line by line for programs (--batch). */
 export function addPlan(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('plan')
@@ -72,7 +72,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** Throws: CONFIG for what has no meaning beside --batch. */
+/** Throws: CONFIG for options that have no meaning with --batch. */
 function checkBatch(file: string, configs: readonly string[], { tokens, set }: PlanCommandOptions): void {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
@@ -81,14 +81,14 @@ function checkBatch(file: string, configs: readonly string[], { tokens, set }: P
       '--tokens and --batch: a line gives the time of one iteration; leave one of them out',
     );
   if (set.length > 0)
-    throw new ConfigError('--set and --batch: a line says its own settings; leave one of them out');
+    throw new ConfigError('--set and --batch: each line has its own settings; leave one of them out');
 }
 
 async function runBatch(options: BatchOptions, io: Io, output: Output): Promise<0 | 1> {
   const { numPlanned, numFailed } = await planBatch(options, io);
   if (numFailed === 0) return 0;
   output.note(
-    `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; each says why`,
+    `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; the answer to each line says why`,
   );
   return 1;
 }
@@ -102,7 +102,7 @@ function placeOf({ hardware, gpus, gpusPerNode, nic }: PlanCommandOptions): Plac
   };
 }
 
-/** Lets an error say which of several configs is wrong. */
+/** Adds the config's name to errors, because there may be several configs. */
 function naming(name: string, planned: () => Plan): Plan {
   try {
     return planned();

@@ -11,8 +11,8 @@ import { type PriceTable, priceTable } from '../../plan/prices';
 import type { RecommendInput } from '../../plan/recommend-request';
 
 /**
- * What `recommend` is asked about: a published model or a preset by name, a number of parameters, or a file with a model's shape, a
- * plan request or a TrainConfig. Throws: CONFIG.
+ * Reads the model for `recommend`: a published model or a preset by name, a number of parameters, or a file with a model's
+ * shape, a plan request or a TrainConfig. Throws: CONFIG.
  */
 export function readModel(name: string, cwd: string): TrainConfigInput | Pick<RecommendInput, 'model'> {
   if (Number(name) > 0) return { model: { params: Number(name) } };
@@ -20,7 +20,7 @@ export function readModel(name: string, cwd: string): TrainConfigInput | Pick<Re
   if (preset !== undefined || !existsSync(resolve(cwd, name))) return preset ?? { model: name };
   const text = readNamed(name, cwd);
   const { input } = text;
-  // The search checks what it is given.
+  // The search checks its input.
   if (typeof input !== 'object' || input === null || !('model' in input))
     return { model: input as RecommendInput['model'] };
   if (!isTrainConfig(input)) return { model: input.model as RecommendInput['model'] };
@@ -28,12 +28,12 @@ export function readModel(name: string, cwd: string): TrainConfigInput | Pick<Re
   return input as TrainConfigInput; // it passed the check
 }
 
-/** A calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */
+/** Reads a calibration that `shardlab doctor --calibrate` wrote. Throws: CONFIG. */
 export function readCalibration(name: string | undefined, cwd: string): HardwareCalibration | undefined {
   return name === undefined ? undefined : parseCalibration(readOther('--calibration', name, cwd), name);
 }
 
-/** Prices in USD per GPU hour by the GPU's name. Throws: CONFIG. */
+/** Reads prices in USD per GPU hour, by the GPU's name. Throws: CONFIG. */
 export function readPrices(name: string | undefined, cwd: string): PriceTable | undefined {
   return name === undefined ? undefined : priceTable(readOther('--prices', name, cwd), name);
 }

@@ -26,12 +26,12 @@ interface RecommendCommandOptions {
   readonly prices?: string;
 }
 
-/** `shardlab recommend`: ranks the best layouts, and says why each other family lost. */
+/** `shardlab recommend`: ranks the best layouts, and says why the others are behind. */
 export function addRecommend(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('recommend')
     .description(
-      'tries every legal layout of a model on some GPUs, ranks those that fit, and says why the others lost',
+      'tries every legal layout of a model on some GPUs, ranks those that fit, and says why the others are behind',
     )
     .requiredOption(
       '--model <name>',

@@ -43,11 +43,11 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
     const { ranks, blas } = options;
     if (options.init !== undefined && options.resume !== undefined) {
-      throw new ConfigError('--init and --resume both say where parameters come from; give one of them');
+      throw new ConfigError('--init and --resume both define the initial parameters; give one of them');
     }
     const path = (option: 'init' | 'events' | 'save' | 'resume'): string | undefined => {
       const given = options[option];
-      if (given === '') throw new ConfigError(`--${option} takes a path, not an empty text`);
+      if (given === '') throw new ConfigError(`--${option} needs a path, not an empty text`);
       return given && resolve(io.cwd, given);
     };
     const [init, events] = [path('init'), path('events')];
@@ -65,7 +65,7 @@ function asText(report: RunReport): string {
   const { losses } = report;
   return [
     `${report.strategy} on ${report.world} ranks, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
-    ...(losses.length === 0 ? ['no step was left to train'] : trainedText(report)),
+    ...(losses.length === 0 ? ['no step is left to train'] : trainedText(report)),
   ].join('\n');
 }
 

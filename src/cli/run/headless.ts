@@ -11,13 +11,13 @@ import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
 import type { Io } from '../io';
 
-/** A training without a notebook. */
+/** Options of a training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
-  /** As written by the user: a default that the user wrote and that has no effect gets a warning. */
+  /** The config as the user wrote it: a written default that has no effect gets a warning. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;
-  /** The file for the ledgers of all steps, also of a training that fails. */
+  /** The file for the ledgers of all steps; it is written even if the training fails. */
   readonly events?: string | undefined;
   /** A folder for a checkpoint after the last step. */
   readonly save?: string | undefined;
@@ -36,15 +36,15 @@ export interface HeadlessRun {
   /** Records of all steps, and of the last step. */
   readonly records: Iterable<StepRecord>;
   readonly lastStep: readonly StepRecord[];
-  /** The largest resident memory of any rank's process. */
+  /** The largest resident memory of a rank's process. */
   readonly maxRssBytes: number;
   /** Why the event file is incomplete, if it is. */
   readonly eventsFailure?: ShardlabError | undefined;
 }
 
 /**
- * Trains on rank processes of its own, with progress on stderr. Throws: what launching, training and ranks throw, and
- * IO before the first step when the event file or the checkpoint cannot be made.
+ * Launches ranks and trains, with progress on stderr. Throws: errors of the launch, the training and the ranks, and IO
+ * before the first step if the event file or the checkpoint cannot be made.
  */
 export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<HeadlessRun> {
   const { config: input, init, events, save, resume, ...launchOptions } = options;
@@ -84,7 +84,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
   }
 }
 
-/** The number of remaining steps; the checkpoint's steps count. */
+/** Returns the number of remaining steps; the checkpoint's steps count. */
 function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
   if (lastStep === 0) return steps;
   const left = Math.max(0, steps - lastStep);
@@ -93,7 +93,7 @@ function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
   return left;
 }
 
-/** Writes the records; gives the failure instead of throwing it, so that a full disk does not take the training's result away. */
+/** Writes the records; returns a failure instead of throwing it, so that a full disk does not lose the training's result. */
 function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabError | undefined {
   try {
     for (const record of records) file.append(record);

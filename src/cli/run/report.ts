@@ -3,16 +3,16 @@ import { memoryAtPeak } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
 import type { HeadlessRun } from './headless';
 
-/** Speed and size, as every training command reports them; the keys are those of the peer's line. */
+/** Speed and size in the reports of all training commands; the keys are those of the peer's line. */
 export type SpeedReport = ReturnType<typeof speedReport>;
 
-/** What `shardlab run` answers. */
+/** The answer of `shardlab run`. */
 export type RunReport = ReturnType<typeof runReport>;
 
-/** Warm-up steps, which do not count for the speed. Source: the peer, which drops its first two. */
+/** Number of warm-up steps, which the speed does not include. Source: the peer drops its first two steps. */
 const NUM_WARM_UP = 2;
 
-/** Speed and size of a run; `strategy` is the caller's name for its strategy. */
+/** Returns speed and size of a run; `strategy` is the caller's name for its strategy. */
 export function speedReport(run: HeadlessRun, strategy: string) {
   const warm = run.results.length > NUM_WARM_UP ? run.results.slice(NUM_WARM_UP) : run.results;
   const seconds = warm.map((result) => result.seconds).sort((a, b) => a - b);
@@ -23,7 +23,7 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     strategy,
     world: run.world,
     params: run.numParams,
-    /** Of all ranks, at the median step. */
+    /** Speed of all ranks together in the median step. */
     tokens_per_s: Math.round(tokens / median),
     step_ms: rounded(median * 1e3, 1),
     losses: run.results.map(({ loss }) => rounded(loss, 6)),
@@ -31,7 +31,7 @@ export function speedReport(run: HeadlessRun, strategy: string) {
   };
 }
 
-/** The whole answer of `shardlab run`. */
+/** Returns the answer of `shardlab run`. */
 export function runReport(run: HeadlessRun) {
   return {
     ...speedReport(run, run.config.parallel.strategy),
@@ -41,7 +41,7 @@ export function runReport(run: HeadlessRun) {
   };
 }
 
-/** Device memory. There may be many records, so this reads them one by one. */
+/** Returns device memory. Reads the records one by one, because there may be many. */
 function memoryReport(records: Iterable<StepRecord>) {
   let highest: StepRecord | undefined;
   const ranks = new Map<number, { peak_bytes: number; rest_bytes: number }>();
@@ -53,15 +53,15 @@ function memoryReport(records: Iterable<StepRecord>) {
   }
   const atPeak = highest === undefined ? [] : Object.entries(memoryAtPeak(highest));
   return {
-    /** Largest over ranks and steps. */
+    /** The largest over ranks and steps. */
     peak_bytes: highest?.memory.peakBytes ?? 0,
-    /** At that moment. */
+    /** Bytes by cause at that moment. */
     by_cause: Object.fromEntries(atPeak.filter(([, bytes]) => bytes > 0)),
     per_rank: [...ranks].sort(([a], [b]) => a - b).map(([rank, bytes]) => ({ rank, ...bytes })),
   };
 }
 
-/** Communication of the rank that received most in the last step. */
+/** Returns the communication of the rank that received most in the last step. */
 function commReport(lastStep: readonly StepRecord[]) {
   const [first = { bytes_by_cause: {}, wire_bytes: 0, exposed_ms: 0 }, ...others] = lastStep.map(commOf);
   return others.reduce((best, comm) => (comm.wire_bytes > best.wire_bytes ? comm : best), first);

@@ -10,7 +10,7 @@ import { type Io, orFail, type Perform } from '../io';
 export function addTrace(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('trace')
-    .description("a run's event file as a Perfetto / Chrome trace")
+    .description("converts a run's event file to a Perfetto / Chrome trace")
     .argument('<file>', 'the event file (JSON lines)')
     .option('-o, --output <file>', 'the file for the trace (default: FILE.trace.json)');
   perform<{ output?: string }>(command, async ([file = ''], options, output) => {

@@ -8,7 +8,7 @@ const decoder = { layers: size, dim: size, heads: size, vocab: size, seq: size }
 
 const tied = z.boolean().default(true);
 
-/** How attention is computed: with the matrix of its weights, or in blocks without it. */
+/** How attention is computed: 'eager' stores the matrix of attention weights, 'flash' works in blocks without it. */
 export const attentionSchema = z.enum(['eager', 'flash']);
 
 export type AttentionKind = z.output<typeof attentionSchema>;
@@ -23,7 +23,7 @@ export const gptSchema = z.strictObject({
   attention: gptAttention,
 });
 
-/** A GPT whose blocks have experts in place of the one feed-forward layer. */
+/** A GPT whose blocks have experts in place of the feed-forward layer. */
 export const moeSchema = z.strictObject({
   kind: z.literal('moe'),
   ...decoder,
@@ -32,7 +32,7 @@ export const moeSchema = z.strictObject({
   attention: gptAttention,
 });
 
-/** A decoder with RMSNorm, rotary positions, heads in groups and SwiGLU. */
+/** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
 export const llamaSchema = z.strictObject({
   kind: z.literal('llama'),
   ...decoder,
@@ -45,7 +45,7 @@ export const llamaSchema = z.strictObject({
   attention: attentionSchema.default('eager'),
 });
 
-/** Wan2.2's video transformer: one expert, or two of which a step runs one, by its timestep. Defaults: Wan2.2's. */
+/** Wan2.2's video transformer, with one expert or two; of two, the timestep chooses one per step. Defaults: Wan2.2's. */
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
   layers: size,
@@ -65,7 +65,7 @@ export const ditSchema = z.strictObject({
   attention: attentionSchema.default('eager'),
 });
 
-/** UMT5's encoder: RMSNorm, gated GELU, and a table of relative positions in every layer. */
+/** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
 export const t5Schema = z.strictObject({
   kind: z.literal('t5-encoder'),
   layers: size,
@@ -80,17 +80,17 @@ export const t5Schema = z.strictObject({
   normEps: z.number().positive().default(1e-6),
 });
 
-/** Kinds of models, each with what it is equal to. */
+/** Kinds of models, each with the published model whose results it reproduces. */
 export const KINDS = {
   gpt: { schema: gptSchema, says: "GPT-2's shape, tanh GELU, learned positions" },
-  moe: { schema: moeSchema, says: 'the same with a gate and experts in place of the feed-forward layer' },
+  moe: { schema: moeSchema, says: 'a gpt with a gate and experts in place of the feed-forward layer' },
   llama: {
     schema: llamaSchema,
-    says: "Hugging Face's LlamaForCausalLM, parameters' names too; Qwen2ForCausalLM with qkvBias",
+    says: "Hugging Face's LlamaForCausalLM, with the same parameter names; with qkvBias it is Qwen2ForCausalLM",
   },
   dit: {
     schema: ditSchema,
-    says: "Wan2.2's WanModel, its names too; diffusers' WanTransformer3DModel in values",
+    says: "Wan2.2's WanModel, with the same parameter names; diffusers' WanTransformer3DModel computes the same values",
   },
   't5-encoder': {
     schema: t5Schema,
@@ -100,7 +100,7 @@ export const KINDS = {
 
 const kindSchema = z.discriminatedUnion('kind', [gptSchema, moeSchema, llamaSchema, ditSchema, t5Schema]);
 
-/** Never empty. */
+/** The names of all models; there is at least one. */
 export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
 
 /** A model by name or by its sizes. */
@@ -113,12 +113,12 @@ export type LlamaConfig = z.output<typeof llamaSchema>;
 export type DitConfig = z.output<typeof ditSchema>;
 export type T5Config = z.output<typeof t5Schema>;
 
-/** The model's sizes, whether named or spelled out. */
+/** Returns the sizes of a model that is given by name or by its sizes. */
 export function modelShape({ model }: { readonly model: ModelSetting }): ModelConfig {
   return typeof model === 'string' ? kindSchema.parse(NAMED_MODELS[model]) : model;
 }
 
-/** Positions of one sample that blocks compute: tokens, or patches of a video. */
+/** Returns the number of positions of one sample: tokens, or patches of a video. */
 export function positionsOf(shape: ModelConfig): number {
   if (shape.kind !== 'dit') return shape.seq;
   return shape.latent.reduce((product, extent, axis) => product * (extent / (shape.patch[axis] ?? 1)), 1);
@@ -132,37 +132,44 @@ interface ModelPart {
   readonly planned: Planned<unknown>;
 }
 
-/** What a model's settings mean, and what a plan makes of them. */
+/** What a model's settings mean, and how a plan uses them. */
 export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   kind: read(
-    'one of the kinds above; a plan refuses moe, whose layers it does not know',
+    'one of the kinds above; a plan refuses moe, because it cannot predict its layers',
     "'gpt', 'moe', 'llama', 'dit' or 't5-encoder'",
   ),
-  layers: read('blocks'),
-  dim: read('width of the stream that blocks add to'),
-  heads: read('heads of attention; they divide dim'),
-  kvHeads: read('heads of keys and values; default: heads'),
+  layers: read('number of blocks'),
+  dim: read('width of the residual stream (hidden size)'),
+  heads: read('number of attention heads; dim is divisible by it'),
+  kvHeads: read('number of key and value heads; default: heads'),
   attnDim: read('width of all heads together; default: dim'),
   ffn: read(
-    'width within the feed-forward layer; default: 4 · dim, of llama two thirds of it up to a multiple of 256',
+    'width within the feed-forward layer; default: 4 · dim; for llama two thirds of that, rounded up to a multiple of 256',
   ),
-  vocab: read('tokens; a run on text needs 256'),
-  seq: read('tokens of a sequence'),
-  tied: read('the output head is the token table'),
-  qkvBias: read('queries, keys and values have a bias (Qwen)'),
-  experts: read('experts of a block; of a dit: copies of which a step runs one, by its timestep'),
-  attention: read("'flash' computes it in blocks, without the matrix of its weights; default: 'eager'"),
+  vocab: read('tokens in the vocabulary; a run on text needs at least 256'),
+  seq: read('tokens per sequence'),
+  tied: read('whether the output head shares the weight of the token embedding'),
+  qkvBias: read('whether queries, keys and values have a bias (Qwen)'),
+  experts: read(
+    'experts per block; for a dit, whole transformers: the timestep chooses one of them per step',
+  ),
+  attention: read(
+    "'flash' computes attention in blocks, without the matrix of its weights; default: 'eager'",
+  ),
   latent: read('frames, rows and columns of a latent video', 'frames, rows and columns, as [5, 8, 8]'),
-  patch: read('of the video, which is a position', 'frames, rows and columns, as [1, 2, 2]'),
-  inChannels: read('of the latent video; more than outChannels where an image is given too'),
-  outChannels: read('of the latent video'),
+  patch: read(
+    'frames, rows and columns of the video that make one position',
+    'frames, rows and columns, as [1, 2, 2]',
+  ),
+  inChannels: read('channels of the input; more than outChannels if an image is given too'),
+  outChannels: read('channels of the latent video'),
   freqDim: read("width of the timestep's embedding"),
   textDim: read("width of the text's embedding"),
-  textLen: read('positions of the text'),
-  relativeBuckets: read('buckets of relative positions, a bias each'),
-  relativeDistance: values('distance from which on all positions share a bucket'),
+  textLen: read('number of positions of the text'),
+  relativeBuckets: read('number of buckets of relative positions; each bucket has a bias'),
+  relativeDistance: values('all positions from this distance on share a bucket'),
   ropeTheta: values('base of the rotary frequencies (Su et al. 2021); 500000 in Llama 3'),
-  normEps: values('added within norms'),
+  normEps: values('epsilon of the norms'),
   boundary: values('from this share of all timesteps on, the high-noise expert runs'),
 };
 
@@ -171,5 +178,5 @@ function read(says: string, form?: string): ModelPart {
 }
 
 function values(says: string): ModelPart {
-  return { says, planned: { ignored: 'the same work, whatever the value' } };
+  return { says, planned: { ignored: 'the work does not depend on the value' } };
 }

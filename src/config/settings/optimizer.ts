@@ -3,7 +3,7 @@ import { type Facts, type Settings, schemaOf } from '../setting';
 
 const fraction = z.number().min(0).lt(1);
 
-/** AdamW's settings where none are given, in cells and in configs. Source: torch.optim.AdamW. */
+/** AdamW's default settings, in cells and in configs. Source: torch.optim.AdamW. */
 export const ADAMW_DEFAULTS = {
   lr: 1e-3,
   betas: [0.9, 0.999],
@@ -13,7 +13,7 @@ export const ADAMW_DEFAULTS = {
   fused: true,
 } as const;
 
-/** SGD's. Source: torch.optim.SGD. */
+/** SGD's default settings. Source: torch.optim.SGD. */
 export const SGD_DEFAULTS = {
   lr: 1e-3,
   momentum: 0,
@@ -23,23 +23,23 @@ export const SGD_DEFAULTS = {
   fused: true,
 } as const;
 
-/** Those of 8-bit AdamW. Source: bitsandbytes' AdamW8bit. */
+/** The default settings of 8-bit AdamW. Source: bitsandbytes' AdamW8bit. */
 export const ADAMW_8BIT_DEFAULTS = { ...ADAMW_DEFAULTS, blockSize: 256 } as const;
 
-/** What the rules below read of a config. */
+/** The part of a config that the rules below read. */
 export interface Read {
   readonly optimizer: OptimizerConfig;
   readonly schedule: ScheduleConfig | null;
   readonly steps: number;
 }
 
-const SAME_WORK = 'the same work, whatever the value';
+const SAME_WORK = 'the work does not depend on the value';
 
-/** The settings of every optimizer. */
+/** The settings of all optimizers. */
 export const OPTIMIZER = {
   kind: {
     schema: z.enum(['adamW', 'adamW8bit', 'sgd']).default('adamW'),
-    says: 'adamW8bit keeps its moments in one byte an element (Dettmers et al. 2022, block-wise quantization)',
+    says: 'the optimizer; adamW8bit stores each moment in one byte per element (Dettmers et al. 2022, block-wise quantization)',
     names: { transformers: 'optim' },
     words: { adamw: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
     planned: { reads: true },
@@ -52,7 +52,7 @@ export const OPTIMIZER = {
   },
   betas: {
     schema: z.tuple([fraction, fraction]).default([...ADAMW_DEFAULTS.betas]),
-    says: "decay of AdamW's moments",
+    says: "decay rates of AdamW's moments",
     form: '[0.9, 0.999]',
     names: { torch: 'betas' },
     warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
@@ -67,60 +67,60 @@ export const OPTIMIZER = {
   },
   weightDecay: {
     schema: z.number().min(0).optional(),
-    says: 'decoupled in AdamW; added to the gradient in SGD. Default: 0.01, of sgd 0',
+    says: 'weight decay: decoupled in AdamW, added to the gradient in SGD. Default: 0.01; for sgd 0',
     names: { torch: 'weight_decay', transformers: 'weight_decay' },
     planned: { ignored: SAME_WORK },
   },
   momentum: {
     schema: fraction.default(SGD_DEFAULTS.momentum),
-    says: 'of sgd',
+    says: 'momentum of sgd',
     names: { torch: 'momentum' },
-    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', ', adamW has betas'),
+    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
     planned: { reads: true, but: (config: Read): string | null => withoutKind('sgd', config) },
   },
   nesterov: {
     schema: z.boolean().default(SGD_DEFAULTS.nesterov),
-    says: "Nesterov's momentum, of sgd",
+    says: "whether sgd uses Nesterov's momentum",
     names: { torch: 'nesterov' },
-    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', ', adamW has betas'),
-    // As torch.optim.SGD, which raises ValueError.
+    warns: ({ config }: Facts<Read>): string | null => withoutKind('sgd', config, '', '; adamW has betas'),
+    // torch.optim.SGD raises ValueError.
     conflict: (config: Read): string | null =>
       config.optimizer.kind === 'sgd' && config.optimizer.nesterov && config.optimizer.momentum === 0
-        ? 'true needs a momentum, and momentum is 0; give optimizer.momentum, as 0.9'
+        ? 'true needs a momentum, but momentum is 0; give optimizer.momentum, for example 0.9'
         : null,
     planned: { ignored: SAME_WORK },
   },
   maximize: {
     schema: z.boolean().default(false),
-    says: 'the step goes along the gradient: the loss grows',
+    says: 'whether the optimizer follows the gradient upward, so that the loss grows',
     names: { torch: 'maximize' },
     planned: { ignored: SAME_WORK },
   },
   fused: {
     schema: z.boolean().default(ADAMW_DEFAULTS.fused),
-    says: 'accepted: the update is one pass over the shard in any case',
+    says: 'accepted without effect: the update is one pass over the shard in any case',
     names: { torch: 'fused' },
     warns: ({ config }: Facts<Read>): string | null =>
       config.optimizer.fused
         ? null
         : 'false has no effect: the update is one pass over the shard in any case',
-    planned: { refused: 'is not read: the step is planned as its framework has it by default' },
+    planned: { refused: 'is not read: the update is planned as it is by default in its framework' },
   },
   blockSize: {
     schema: z.int().min(16).default(ADAMW_8BIT_DEFAULTS.blockSize),
-    says: 'of adamW8bit: elements that share a scale',
+    says: 'number of elements that share a scale in adamW8bit',
     warns: ({ config }: Facts<Read>): string | null =>
       withoutKind('adamW8bit', config, ', whose states are float32'),
     planned: { reads: true, but: (config: Read): string | null => withoutKind('adamW8bit', config) },
   },
   delayedUpdate: {
     schema: z.boolean().default(false),
-    says: "each step applies the gradients of the step before (ZeRO-Offload's one-step delayed update)",
+    says: "whether each step applies the gradients of the previous step (ZeRO-Offload's one-step delayed update)",
     planned: { refused: 'is not read: each step is planned to wait for its own gradients' },
   },
 } as const satisfies Settings<Read>;
 
-/** Before a default depends on the kind. */
+/** The schema without the default of weightDecay, which depends on the kind. */
 export const optimizerFields = schemaOf(OPTIMIZER);
 
 export const optimizerSchema = optimizerFields.transform((given) => ({
@@ -133,11 +133,11 @@ export type OptimizerConfig = Readonly<z.output<typeof optimizerSchema>>;
 const SCHEDULE_PARTS = {
   kind: {
     schema: z.literal('WarmupCosineLR').default('WarmupCosineLR'),
-    says: "the rate rises to the optimizer's over warmupSteps, then falls to etaMin at maxSteps by a cosine",
+    says: 'the learning rate rises to optimizer.lr within warmupSteps, then falls along a cosine to etaMin at maxSteps',
   },
   warmupSteps: {
     schema: z.int().min(0).default(0),
-    says: 'steps of the rise',
+    says: 'number of warmup steps',
     names: { transformers: 'warmup_steps' },
     conflict: (config: Read): string | null => {
       const { warmupSteps, maxSteps } = config.schedule ?? { warmupSteps: 0, maxSteps: 1 };
@@ -147,24 +147,24 @@ const SCHEDULE_PARTS = {
   },
   maxSteps: {
     schema: z.int().min(1),
-    says: 'the step at which the rate is etaMin',
+    says: 'the step at which the learning rate is etaMin',
     names: { torch: 'T_max' },
     warns: (facts: Facts<Read>): string | null => {
       const { schedule, steps } = facts.config;
       return schedule !== null && schedule.maxSteps > steps && facts.given('steps')
-        ? `${schedule.maxSteps} is beyond the run's ${steps} steps: the learning rate does not come down to etaMin`
+        ? `${schedule.maxSteps} is beyond the run's ${steps} steps: the learning rate does not fall to etaMin`
         : null;
     },
   },
   etaMin: {
     schema: z.number().min(0).default(0),
-    says: 'the last rate',
+    says: 'the last learning rate',
     names: { torch: 'eta_min' },
     conflict: (config: Read): string | null => {
       const { etaMin } = config.schedule ?? { etaMin: 0 };
       const { lr } = config.optimizer;
       return etaMin > lr
-        ? `${etaMin} is above optimizer.lr ${lr}, from which the rate falls; give at most ${lr}`
+        ? `${etaMin} is above optimizer.lr ${lr}, from which the learning rate falls; give at most ${lr}`
         : null;
     },
   },
@@ -174,7 +174,7 @@ const scheduleSchema = schemaOf(SCHEDULE_PARTS);
 
 export const SCHEDULE = {
   schema: scheduleSchema.nullable().default(null),
-  says: 'how the learning rate changes. `null`: it stays',
+  says: 'how the learning rate changes. `null`: it is constant',
   form: '{ warmupSteps: 10, maxSteps: 100, etaMin: 1e-5 } or null',
   names: { transformers: 'lr_scheduler_type', deepSpeed: 'scheduler' },
   parts: SCHEDULE_PARTS,
@@ -184,7 +184,7 @@ export const SCHEDULE = {
 export type ScheduleConfig = Readonly<z.output<typeof scheduleSchema>>;
 
 function withoutSecondMoment({ optimizer }: Read): string | null {
-  return optimizer.kind === 'sgd' ? 'has no effect with sgd, which keeps no second moment; use adamW' : null;
+  return optimizer.kind === 'sgd' ? 'has no effect with sgd, which has no second moment; use adamW' : null;
 }
 
 function withoutKind(
@@ -194,5 +194,5 @@ function withoutKind(
   instead = '',
 ): string | null {
   if (optimizer.kind === kind) return null;
-  return `has no effect with ${optimizer.kind}${because}; it is ${kind}'s${instead}`;
+  return `has no effect with ${optimizer.kind}${because}; it is a setting of ${kind}${instead}`;
 }

@@ -31,7 +31,7 @@ export interface Read {
 export const PARALLEL = {
   strategy: {
     schema: strategySchema.default('FULL_SHARD'),
-    says: 'what is sharded over the ranks: nothing (NO_SHARD), optimizer states (ZERO_1), also gradients (ZERO_2), also parameters (the others); hybrid: shards within a group, replicated over groups',
+    says: 'what is sharded over the ranks: nothing (NO_SHARD), optimizer states (ZERO_1), also gradients (ZERO_2), also parameters (the others); hybrid strategies shard within a group and replicate over groups',
     names: {
       fsdp: 'sharding_strategy',
       fullyShard: 'strategy',
@@ -57,7 +57,7 @@ export const PARALLEL = {
   },
   mesh: {
     schema: meshSchema.nullable().default(null),
-    says: 'hybrid strategies: dpReplicate replicas of dpShard ranks each, whose product is the world. `null`: one replica',
+    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
     names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
     warns: ({ config }: Facts<Read>): string | null =>
@@ -80,7 +80,7 @@ export const PARALLEL = {
       .union([z.boolean(), z.int().min(2)])
       .nullable()
       .default(null),
-    says: 'whether whole parameters are freed after forward; a number: resharded over this number of ranks. `null`: by strategy',
+    says: 'whether whole parameters are freed after forward; a number: they are resharded over this number of ranks. `null`: the strategy decides',
     form: 'true, false, a number of ranks from 2, or null',
     names: { fullyShard: 'reshard_after_forward', fairScale: 'reshard_after_forward' },
     warns: ({ config }: Facts<Read>): string | null => unlessGathered(config),
@@ -96,27 +96,29 @@ export const PARALLEL = {
         if (!isGathered(strategy))
           return `has no effect under ${strategy}: parameters are whole, and nothing is gathered`;
         if (typeof asked === 'number')
-          return 'is planned as true: freed after forward, gathered again from all ranks of the shard group';
-        return asked === true ? 'is planned with the root whole until its backward, as by default' : null;
+          return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
+        return asked === true
+          ? "is planned as by default: the root's parameters are whole until its backward"
+          : null;
       },
     },
   },
   wrap: {
     schema: wrapSchema.default('blocks'),
-    says: 'which modules become units, besides the root: blocks, none, every Linear, blocks and experts, or modules by size, class or name (`*` for one part)',
+    says: 'which modules become units, besides the root: blocks, no other module, every Linear, blocks and experts, or modules by size, class or name (`*` is one part of a name)',
     form: "'blocks', 'root', 'linear', 'moe', { minNumParams: 1e5 }, { layerCls: ['Block'] } or { modules: ['blocks.*'] }",
     names: { fsdp: 'auto_wrap_policy' },
     hint: ", as 'blocks'",
     warns: ({ config }: Facts<Read>): string | null => {
       const { kind } = modelShape(config);
       if (config.parallel.wrap !== 'moe' || kind === 'moe') return null;
-      return `'moe' does what 'blocks' does: ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
+      return `'moe' has the same effect as 'blocks': ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
     },
     planned: { refused: "is planned as 'blocks'" },
   },
   unitStrategies: {
     schema: z.array(unitStrategySchema).default([]),
-    says: 'other strategies for some units, by name (`*` for one part); the first match wins',
+    says: 'other strategies for some units, by module name (`*` is one part of a name); the first match wins',
     form: "[{ modules: 'blocks.*', strategy: 'SHARD_GRAD_OP' }]",
     warns: (facts: Facts<Read>): string | null => {
       const hybrid = facts.config.parallel.unitStrategies.find((unit) => STRATEGIES[unit.strategy].isHybrid);
@@ -133,13 +135,13 @@ export const PARALLEL = {
   },
   syncModuleStates: {
     schema: z.boolean().default(false),
-    says: "rank 0's initial values are sent to all",
+    says: "whether rank 0's initial values are sent to all ranks",
     names: { fsdp: 'sync_module_states', fullyShard: 'syncModuleStates' },
     warns: ({ config }: Facts<Read>): string | null =>
       config.parallel.syncModuleStates
         ? 'has no effect on values: every rank makes the same initial values from the seed, or reads them from one file'
         : null,
-    planned: { ignored: 'once, before the first step' },
+    planned: { ignored: 'it happens once, before the first step' },
   },
   forwardPrefetch: {
     schema: z.boolean().default(true),
@@ -147,7 +149,7 @@ export const PARALLEL = {
     names: { fsdp: 'forward_prefetch', fullyShard: 'forward_prefetch' },
     warns: ({ config }: Facts<Read>): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
-    planned: { refused: 'is not read: units are planned as gathered ahead' },
+    planned: { refused: 'is not read: units are planned to be gathered in advance' },
   },
   backwardPrefetch: {
     schema: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
@@ -157,7 +159,7 @@ export const PARALLEL = {
     warns: ({ config }: Facts<Read>): string | null =>
       unlessGathered(config) ??
       (keepsToBackward(config)
-        ? 'has no effect if parameters stay whole from forward to backward: backward gathers nothing'
+        ? 'has no effect: parameters are whole from forward to backward, so backward gathers nothing'
         : null),
     planned: { refused: "is planned as 'BACKWARD_PRE'" },
   },
@@ -169,8 +171,8 @@ export const PARALLEL = {
       unlessGathered(config) ??
       (config.parallel.limitAllGathers
         ? null
-        : 'false has no effect without setModulesToForwardPrefetch: here the CPU computes, so it never runs ahead of its gathers'),
-    planned: { refused: 'is not read: at most two gathers are planned at once' },
+        : 'false has no effect without setModulesToForwardPrefetch: here the CPU itself computes, so it never runs ahead of its all-gathers'),
+    planned: { refused: 'is not read: at most two all-gathers are planned to be in flight at once' },
   },
   bucketBytes: {
     schema: size.default(25 * 2 ** 20),
@@ -185,7 +187,7 @@ export const PARALLEL = {
   },
   noSync: {
     schema: z.boolean().nullable().default(null),
-    says: 'gradients of all microbatches except the last stay local and whole. `null`: by strategy (true for NO_SHARD and ZERO_1)',
+    says: 'whether gradients of all microbatches except the last stay local and whole. `null`: true for NO_SHARD and ZERO_1',
     names: { torch: 'no_sync' },
     warns: ({ config }: Facts<Read>): string | null => {
       const { noSync, strategy } = config.parallel;
@@ -198,7 +200,7 @@ export const PARALLEL = {
     },
     planned: {
       refused:
-        'is not read: gradients that are sharded are planned as reduced in every microbatch, others once',
+        'is not read: sharded gradients are planned to be reduced in every microbatch, other gradients once per step',
     },
   },
   communicationDataType: {
@@ -209,7 +211,7 @@ export const PARALLEL = {
   },
   sparseGradients: {
     schema: z.boolean().default(false),
-    says: 'reduces only gradients of embedding rows and experts that some rank used',
+    says: 'whether only those gradients are reduced whose embedding rows or experts some rank used',
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
@@ -218,7 +220,7 @@ export const PARALLEL = {
         return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
       if (shape.kind === 't5-encoder' || !shape.tied) return null;
       const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
-      return `has a dense gradient for the token embedding, because it is tied to the output head, which uses every row; so ${rest}; set model.tied false`;
+      return `does not help the token embedding: its gradient is dense, because it is tied to the output head, which uses every row; so ${rest}; set model.tied false`;
     },
     planned: { refused: 'is not read: all gradients are planned as dense' },
   },
@@ -268,7 +270,7 @@ function withoutMesh(strategy: StrategyName, { config, world }: Facts<Strategies
   const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
   if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
   return (
-    `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it does what ` +
-    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'} does; give mesh { dpReplicate, dpShard } whose product is ${world}`
+    `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it has the same effect as ` +
+    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}; give mesh { dpReplicate, dpShard } whose product is ${world}`
   );
 }

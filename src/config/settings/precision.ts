@@ -11,7 +11,7 @@ export const floatSchema = z
 
 const float = floatSchema.nullable().default(null);
 
-/** What the rules below read of a config. */
+/** The part of a config that the rules below read. */
 export interface Read extends PrecisionSettings {
   readonly model: ModelSetting;
 }
@@ -20,7 +20,7 @@ export interface Read extends PrecisionSettings {
 export const MIXED_PRECISION = {
   paramDtype: {
     schema: float,
-    says: 'type of gathered parameters and of what is computed with them. `null`: float32',
+    says: 'type of gathered parameters and of computations with them. `null`: float32',
     names: { torch: 'param_dtype', fairScale: 'compute_dtype' },
     planned: { reads: true },
   },
@@ -32,13 +32,13 @@ export const MIXED_PRECISION = {
   },
   outputDtype: {
     schema: float,
-    says: "type of the root's output. `null`: as it comes",
+    says: "type of the root's output. `null`: it is not rounded",
     names: { torch: 'output_dtype' },
     warns: ({ config }: Facts<Read>): string | null =>
       config.mixedPrecision?.outputDtype && modelShape(config).kind !== 'dit'
-        ? "rounds the loss, which is the model's output, and the gradient that it starts with; logits stay as they are"
+        ? "rounds the loss, which is the model's output, and the gradient with which backward starts; logits are not rounded"
         : null,
-    planned: { refused: 'is not read: outputs are planned as they come' },
+    planned: { refused: 'is not read: outputs are planned without rounding' },
   },
   bufferDtype: {
     schema: float,
@@ -53,30 +53,30 @@ export const MIXED_PRECISION = {
   },
   castForwardInputs: {
     schema: z.boolean().default(true),
-    says: 'rounds floating point inputs of units to paramDtype',
+    says: 'whether floating point inputs of units are rounded to paramDtype',
     names: { torch: 'cast_forward_inputs' },
     warns: ({ config }: Facts<Read>): string | null => {
       const { castForwardInputs = true, paramDtype = null } = config.mixedPrecision ?? {};
       if (castForwardInputs || (paramDtype !== null && paramDtype !== 'float32')) return null;
-      return 'false has no effect: inputs are float32 as they come; give paramDtype';
+      return 'false has no effect: without paramDtype, inputs are not rounded; give paramDtype';
     },
     planned: { refused: 'is not read: inputs are planned in the type of parameters' },
   },
   keepLowPrecisionGrads: {
     schema: z.boolean().default(false),
-    says: 'gradients stay at reduceDtype instead of being taken up into float32',
+    says: 'whether gradients stay in reduceDtype instead of being converted to float32',
     names: { torch: 'keep_low_precision_grads' },
     warns: ({ config }: Facts<Read>): string | null =>
       config.mixedPrecision?.keepLowPrecisionGrads && reduceDtypeOf(config) === 'float32'
         ? 'has no effect: gradients are reduced in float32; give reduceDtype bfloat16 or float16'
         : null,
-    planned: { refused: 'is not read: gradients are planned in the type that their framework keeps' },
+    planned: { refused: 'is not read: gradients are planned in the type that their framework stores' },
   },
 } as const satisfies Settings<Read>;
 
 const policySchema = schemaOf(MIXED_PRECISION);
 
-/** 'bf16' and 'fp16' are parameters of that type and a reduction of the same. */
+/** 'bf16' or 'fp16' alone sets paramDtype; gradients are then reduced in the same type. */
 export const mixedPrecisionSchema = z
   .union([
     z
@@ -91,23 +91,29 @@ export type MixedPrecisionConfig = Readonly<z.output<typeof policySchema>>;
 
 /** Source: torch.amp.GradScaler. */
 const SCALER = {
-  initScale: { schema: z.number().positive().default(65536), says: 'what the loss is first multiplied by' },
-  growthFactor: { schema: z.number().gt(1).default(2), says: 'by which the scale grows' },
+  initScale: {
+    schema: z.number().positive().default(65536),
+    says: 'initial scale, by which the loss is multiplied',
+  },
+  growthFactor: { schema: z.number().gt(1).default(2), says: 'factor by which the scale grows' },
   backoffFactor: {
     schema: z.number().positive().lt(1).default(0.5),
-    says: 'by which it shrinks after a step whose gradients overflow, which is left out',
+    says: 'factor by which the scale shrinks after a step whose gradients overflow; that step is skipped',
   },
-  growthInterval: { schema: z.int().min(1).default(2000), says: 'steps without overflow until it grows' },
+  growthInterval: {
+    schema: z.int().min(1).default(2000),
+    says: 'number of steps without overflow after which the scale grows',
+  },
 } as const;
 
 const scalerSchema = schemaOf(SCALER);
 
-/** null: with fp16 parameters or reduction only. */
+/** null: a scaler is used only if parameters or reduced gradients are float16. */
 const gradScalerSchema = z.union([z.boolean(), scalerSchema]).nullable();
 
 export const GRAD_SCALER = {
   schema: gradScalerSchema.default(null),
-  says: 'multiplies the loss, so that small gradients of float16 do not become 0. `null`: where float16 is used',
+  says: 'whether the loss is multiplied by a scale, so that small float16 gradients do not become 0. `null`: only if float16 is used',
   form: 'true, false, { initScale: 65536 } or null',
   names: { torch: 'GradScaler' },
   parts: SCALER,
@@ -115,14 +121,14 @@ export const GRAD_SCALER = {
     if (gradScalerOf(config) !== null && !usesFloat16(config))
       return 'scales the loss, but nothing here is float16: bfloat16 and float32 reach down to 1e-38 without it';
     if (config.gradScaler !== false || !usesFloat16(config)) return null;
-    return 'is off, but float16 is used: gradients below 6e-8 become 0 in it; leave gradScaler out';
+    return 'is off, but float16 is used, in which gradients below 6e-8 become 0; leave gradScaler out';
   },
   planned: { refused: 'is not read: the step is planned without a scaler' },
 } as const;
 
 export type GradScalerConfig = Readonly<z.output<typeof scalerSchema>>;
 
-/** torch's settings of a GradScaler. */
+/** The default settings of torch's GradScaler. */
 export const DEFAULT_GRAD_SCALER: GradScalerConfig = scalerSchema.parse({});
 
 /** The settings that say in which types a model trains. */
@@ -131,18 +137,18 @@ export interface PrecisionSettings {
   readonly parallel: { readonly communicationDataType: FloatDType | null };
 }
 
-/** Type in which gradients are reduced: mixedPrecision's, else communicationDataType, else that of parameters. */
+/** Returns the type in which gradients are reduced: reduceDtype, else communicationDataType, else paramDtype, else float32. */
 export function reduceDtypeOf({ mixedPrecision, parallel }: PrecisionSettings): FloatDType {
   const { reduceDtype = null, paramDtype = null } = mixedPrecision ?? {};
   return reduceDtype ?? parallel.communicationDataType ?? paramDtype ?? 'float32';
 }
 
-/** Whether values are rounded to float16 somewhere between forward and the optimizer: small gradients become 0 there. */
+/** Whether parameters or reduced gradients are float16, in which small gradients become 0. */
 export function usesFloat16(settings: PrecisionSettings): boolean {
   return settings.mixedPrecision?.paramDtype === 'float16' || reduceDtypeOf(settings) === 'float16';
 }
 
-/** What contradicts itself in the settings, by name and value; null where nothing does. */
+/** Returns a message about two settings that contradict each other, with both values; null: there are none. */
 export function precisionConflict({ mixedPrecision, parallel }: PrecisionSettings): string | null {
   const reduceDtype = mixedPrecision?.reduceDtype ?? null;
   const { communicationDataType } = parallel;
@@ -154,14 +160,14 @@ export function precisionConflict({ mixedPrecision, parallel }: PrecisionSetting
   );
 }
 
-/** The GradScaler of a config; null where there is none. Left to itself: where float16 is used. */
+/** Returns the settings of a config's GradScaler; null: it has none. If the config does not say, it has one for float16. */
 export function gradScalerOf(settings: PrecisionSettings & ScalerSetting): GradScalerConfig | null {
   const { gradScaler } = settings;
   if (typeof gradScaler === 'object' && gradScaler !== null) return gradScaler;
   return (gradScaler ?? usesFloat16(settings)) ? DEFAULT_GRAD_SCALER : null;
 }
 
-/** The setting of a GradScaler as it was parsed. */
+/** The parsed setting of a GradScaler. */
 export interface ScalerSetting {
   readonly gradScaler: z.output<typeof gradScalerSchema>;
 }

@@ -15,11 +15,10 @@ export interface Read {
 }
 
 /**
- * [Note: the table of settings]
- * A row here, or in a section that a row names, defines everything about a setting: its schema and default, its meaning, its names
- * in other frameworks, when it has no effect, what contradicts it, and how a plan uses it. These are derived from rows: the config's
- * types, its warnings and conflicts, the suggestion for a misspelled name, the arguments of calls, `--set`, docs/settings.md and what
- * the planner reads. A new setting is a row and the code that uses it.
+ * [Note: the table of settings] A row here, or in a section that a row names, defines everything about a setting: its schema
+ * and default, its meaning, its names in other frameworks, when it has no effect, what contradicts it, and how a plan uses it.
+ * These are derived from rows: the config's types, its warnings and conflicts, the suggestion for a misspelled name, the
+ * arguments of calls, `--set`, docs/settings.md and what the planner reads. A new setting is a row and the code that uses it.
  */
 export const SETTINGS = {
   model: {
@@ -129,14 +128,14 @@ export const SETTINGS = {
     planned: {
       ignored: 'the norm is computed in any case',
       but: ({ clipNorm }: Read): string | null =>
-        clipNorm === null ? 'is not read: the norm of all gradients is planned as computed' : null,
+        clipNorm === null ? 'is not read: the norm of all gradients is always planned' : null,
     },
   },
   seed: {
     schema: z.int().default(0),
     says: 'seed of initial values and batches',
     names: { torch: 'manual_seed' },
-    planned: { ignored: 'the same work, whatever the value' },
+    planned: { ignored: 'the work does not depend on the value' },
   },
   steps: {
     schema: z.int().min(0).default(20),

@@ -4,12 +4,12 @@ import type { Gpu } from '../hardware';
 import type { AttentionKernel, Precision } from '../layout';
 import { productSeconds, rateOf, trafficSeconds } from './gemm';
 
-/** The core of attention between projections: scores, softmax, weighted sum. */
+/** The core of attention, between the projections: scores, softmax, weighted sum. */
 export interface AttentionCore {
   readonly kernel: AttentionKernel;
   /** Samples times heads of one rank. */
   readonly batch: number;
-  /** Tokens that ask, and tokens that are read. */
+  /** Number of query positions, and of key positions. */
   readonly queries: number;
   readonly keys: number;
   readonly headDim: number;
@@ -23,10 +23,10 @@ export interface ForwardBackward {
 }
 
 /**
- * Share of the GPU's GEMM roof that each kernel reaches at long sequences, forward and backward; a board with less power has
- * less of both. Source: the kernels' papers over the roofs of hardware.ts: FlashAttention-2 (Dao 2023: up to 73% forward and
- * 63% backward of A100's 312, of which long causal runs reach 0.93; on H100, for which it was not written, 35% to 37% of 989),
- * FlashAttention-3 (Shah et al. 2024: up to 75% of H100 forward; backward 1.5 to 1.75 times version 2's).
+ * Share of the GPU's matmul rate (gemmTflops) that each kernel reaches at long sequences, forward and backward. Source: rates
+ * of the papers over those of hardware.ts: FlashAttention-2 (Dao 2023: up to 73% of A100's 312 TFLOP/s forward, 63% backward;
+ * long causal runs reach 0.93 of that; on H100, for which it was not written, 35% to 37% of 989), FlashAttention-3 (Shah et al.
+ * 2024: up to 75% of H100 forward; backward is 1.5 to 1.75 times as fast as version 2).
  */
 const REACH: Record<
   Exclude<AttentionKernel, 'unfused'>,
@@ -36,10 +36,10 @@ const REACH: Record<
   flash3: { volta: [0.45, 0.38], ampere: [0.78, 0.67], hopper: [0.81, 0.65], blackwell: [0.44, 0.38] },
 };
 
-/** Keys below which a fused kernel does not reach its rate: half of it at this many. Source: the papers' curves by length. */
+/** With this number of keys, a fused kernel reaches half of its rate. Source: the papers' curves by length. */
 const RAMP_KEYS = 350;
 
-/** Time of one layer's core on one rank. */
+/** Returns the time of one layer's attention core on one rank. */
 export function attentionSeconds(
   core: AttentionCore,
   gpu: Gpu,
@@ -52,8 +52,8 @@ export function attentionSeconds(
 }
 
 /**
- * Two matmuls forward and four backward, and the score matrix in memory: written by the matmul, read and written by the
- * fused scale-mask-softmax, by dropout with its mask, and read by the second matmul. Source: Megatron-LM's CoreAttention.
+ * Returns the time of two matmuls forward and four backward, and of the score matrix in memory: the fused scale-mask-softmax
+ * and dropout (with a mask) read and write it between the matmuls. Source: Megatron-LM's CoreAttention.
  */
 function unfusedSeconds(
   core: AttentionCore,
@@ -64,18 +64,17 @@ function unfusedSeconds(
   const { batch, queries, keys, headDim, dropout } = core;
   const scores = { m: queries, n: keys, k: headDim, batch };
   const sums = { m: queries, n: headDim, k: keys, batch };
-  const one = productSeconds(scores, gpu, precision, cal);
-  const other = productSeconds(sums, gpu, precision, cal);
+  const matmuls = productSeconds(scores, gpu, precision, cal) + productSeconds(sums, gpu, precision, cal);
   const size = batch * queries * keys;
   const forward = trafficSeconds(size * (cal.scoreBytes - (dropout ? 0 : DROPOUT_BYTES)), gpu, cal);
   const backward = (4 / 3) * forward;
-  return { forward: one + other + forward, backward: 2 * (one + other) + backward };
+  return { forward: matmuls + forward, backward: 2 * matmuls + backward };
 }
 
-/** Bytes per score: read, written, and a byte of mask. */
+/** Bytes per score that dropout moves: read, written, and a byte of mask. */
 const DROPOUT_BYTES = 5;
 
-/** Backward computes the scores anew: five matmuls to forward's two. Source: Dao 2023, section 3.2. */
+/** Backward computes the scores again: it has five matmuls, forward two. Source: Dao 2023, section 3.2. */
 function fusedSeconds(
   { batch, queries, keys, headDim, causal }: AttentionCore,
   kernel: 'flash' | 'flash3',
@@ -84,8 +83,8 @@ function fusedSeconds(
 ): ForwardBackward {
   const flops = 4 * batch * queries * keys * headDim * (causal && queries === keys ? 0.5 : 1);
   const [forward, backward] = REACH[kernel][gpu.generation];
-  // Attention stays in 16 bits where matmuls are fp8; float32 takes a kernel at the rate of TF32.
-  // Heads of 64 fill the tensor cores' tiles by half as well. Source: the same papers' curves by head size.
+  // With fp8 matmuls, attention is still in 16 bits; float32 uses a kernel at the rate of TF32. Heads of 64 are
+  // slower, because they fill only half of a tensor core's tile. Source: the same papers' curves by head size.
   const roof = gpu.gemmTflops * 1e12 * (precision === 'fp32' ? rateOf(precision, gpu.generation) : 1);
   const reached = roof * (keys / (keys + RAMP_KEYS)) * (headDim >= 128 ? 1 : 0.85);
   return { forward: flops / (reached * forward), backward: (2.5 * flops) / (reached * backward) };

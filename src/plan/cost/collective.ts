@@ -8,21 +8,21 @@ export interface GroupPlace {
   readonly perNode: number;
 }
 
-/** Ranks that lie `stride` apart, `size` of them: a mesh axis with `stride` ranks inside of it. */
+/** Returns the place of `size` ranks whose indices are `stride` apart: a mesh axis with `stride` ranks inside of it. */
 export function placeOf(size: number, stride: number, gpusPerNode: number): GroupPlace {
   return { size, perNode: Math.max(1, Math.min(size, Math.floor(gpusPerNode / stride))) };
 }
 
-/** One GPU's share of the bandwidth across the slowest cut, bytes per second. */
+/** Returns the bandwidth that one GPU gets on the slowest link of the group, bytes per second. */
 export function bandwidthOf({ size, perNode }: GroupPlace, hardware: Hardware, cal: Calibration): number {
   const link = hardware.linkGBps * 1e9 * cal.linkEfficiency;
   if (size <= perNode) return link;
-  // A ring over nodes enters each node once a channel: the members' cards together carry it.
+  // Each channel's ring enters a node once, so the network cards of all members in the node share the traffic.
   const cards = (perNode * hardware.nicGbit * 1e9 * cal.nicEfficiency) / 8;
   return Math.min(link, cards);
 }
 
-/** Latency of a ring's pass. Source of the hops between nodes: NCCL's tuning table (graph/tuning.cc): ring, Simple, 14 µs. */
+/** Returns the latency of a ring's pass. Source of hops between nodes: NCCL's graph/tuning.cc: ring, Simple, 14 µs. */
 export function passLatency({ size, perNode }: GroupPlace, cal: Calibration): Seconds {
   if (size <= perNode) return (size - 1) * cal.hopSeconds;
   const nodes = size / perNode;
@@ -47,7 +47,7 @@ export const BUS_FACTOR = {
 
 export type GroupOperation = keyof typeof BUS_FACTOR;
 
-/** Time of one collective by the alpha-beta model; `bytes` is the whole tensor (all-gather: of all ranks together). */
+/** Returns the time of a collective (alpha-beta model); `bytes` is the whole tensor, for an all-gather the result. */
 export function collectiveSeconds(
   op: GroupOperation,
   bytes: Bytes,

@@ -1,8 +1,8 @@
 import type { Layout } from '../layout';
 
 /**
- * Bytes that one layer's element-wise kernels move for each token and element of dim, forward and backward: `whole` runs on
- * whole tokens (divided only by sequence parallelism), `cut` on what tensor parallelism cuts.
+ * Bytes that one layer's element-wise kernels move per token and element of dim, in one direction: `whole` on tensors that only
+ * sequence parallelism shards, `cut` on tensors that tensor parallelism shards.
  */
 export interface Traffic {
   readonly whole: number;
@@ -10,8 +10,8 @@ export interface Traffic {
 }
 
 /**
- * 16-bit activations, read and write counted: a norm 4 forward and 6 backward, bias-dropout-add 7 (a byte of mask) and 5,
- * the residual's gradient 6, bias-GELU 4 and 6 an element of ffn, the transposes of q, k, v and the context 4 each.
+ * Bytes read and written, with 16-bit activations: a norm 4 forward and 6 backward, bias-dropout-add 7 (a byte is the mask) and
+ * 5, the residual's gradient 6, bias-GELU 4 and 6 per element of ffn, the transposes of q, k, v and the context 4 each.
  * Source: Megatron-LM's transformer layer with its fusions (bias-GELU, bias-dropout-add, layer norm).
  */
 function megatronTraffic({ model, dropout }: Layout) {
@@ -26,9 +26,9 @@ function megatronTraffic({ model, dropout }: Layout) {
 }
 
 /**
- * Eager PyTorch: each operation reads and writes. RMS norm as one kernel (4 and 6), rotary embedding in float32 with its
- * casts (16 an element of q and k), SiLU 4 and product 6 an element of ffn (6 and 10 backward), residual sums 6.
- * torch.compile: chains of element-wise operations as one kernel each; casts and copies vanish in them.
+ * Eager PyTorch: each operation reads and writes. RMS norm is one kernel (4 and 6), rotary embedding is in float32 with
+ * casts (16 per element of q and k), SiLU 4 and multiplication 6 per element of ffn (6 and 10 backward), residual sums 6.
+ * torch.compile: a chain of element-wise operations is one kernel, without casts and copies.
  * Source: TorchTitan's llama3 model; kernels of torch 2.
  */
 const PYTORCH = {
@@ -51,7 +51,7 @@ function pytorchTraffic({ model, compile }: Layout) {
   };
 }
 
-/** What the layout's framework moves in a layer. A dit's six modulation vectors are two more passes each side of its parts. */
+/** Returns the traffic of one layer in the layout's framework. A dit's modulation adds passes before and after its parts. */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
   if (layout.model.crossTokens === 0) return traffic;
@@ -62,7 +62,7 @@ export function layerTraffic(layout: Layout) {
   };
 }
 
-/** Kernels of one layer that a host launches, forward and backward. Source: counted from the frameworks' layers. */
+/** Returns the number of kernels that the CPU launches per layer. Source: counted in the frameworks' layers. */
 export function layerKernels({ stack, compile, tp }: Layout): { forward: number; backward: number } {
   const collectives = tp > 1 ? 6 : 0;
   if (stack === 'megatron') return { forward: 26 + collectives, backward: 44 + collectives };

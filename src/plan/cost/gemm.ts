@@ -3,7 +3,7 @@ import type { Calibration } from '../calibration';
 import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';
 
-/** A matmul of `batch` pairs of matrices, [m, k] x [k, n]. */
+/** `batch` matmuls of [m, k] x [k, n]. */
 export interface Product {
   readonly m: number;
   readonly n: number;
@@ -11,10 +11,10 @@ export interface Product {
   readonly batch?: number;
 }
 
-/** Streaming multiprocessors. Source: NVIDIA's architecture white papers (SXM parts). */
+/** Number of streaming multiprocessors. Source: NVIDIA's architecture white papers (SXM parts). */
 const NUM_SMS: Record<Gpu['generation'], number> = { volta: 80, ampere: 108, hopper: 132, blackwell: 148 };
 
-/** What a thread block computes, and the share of the roof it reaches. Source: CUTLASS's default shapes; larger ones reuse more. */
+/** Tiles that a thread block can compute, and their share of the GPU's matmul rate. Source: CUTLASS's default shapes. */
 const TILES = [
   { rows: 256, columns: 128, reach: 1 },
   { rows: 128, columns: 256, reach: 1 },
@@ -24,10 +24,10 @@ const TILES = [
   { rows: 64, columns: 64, reach: 0.65 },
 ] as const;
 
-/** Ways to cut k between thread blocks, whose parts are then added. Source: cuBLAS's and CUTLASS's split-K. */
+/** Numbers of thread blocks that share k; their results are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Rate of float32 matmuls over that of 16 bits: as TF32 (half), which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
+/** Rate of float32 matmuls over 16-bit matmuls: half as TF32, which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
 const FP32_RATE: Record<Gpu['generation'], number> = {
   volta: 15.7 / 125,
   ampere: 0.5,
@@ -35,10 +35,10 @@ const FP32_RATE: Record<Gpu['generation'], number> = {
   blackwell: 0.5,
 };
 
-/** Products of fp8, from Hopper on: 0.85 of twice the rate, since a board's power limit binds sooner. */
+/** Rate of fp8 matmuls, from Hopper on: 0.85 of twice the rate, because the board reaches its power limit sooner. */
 const FP8_RATE = 1.7;
 
-/** Rate of matmuls at a precision over that at bf16. */
+/** Returns the rate of matmuls in a precision over their rate in bf16. */
 export function rateOf(precision: Precision, generation: Gpu['generation']): number {
   if (precision === 'fp32') return FP32_RATE[generation];
   return precision === 'fp8' ? FP8_RATE : 1;
@@ -47,8 +47,8 @@ export function rateOf(precision: Precision, generation: Gpu['generation']): num
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
 
 /**
- * Time of a matmul: whole waves of tiles over the multiprocessors, each with a ramp in k; never less than its traffic.
- * Units: seconds.
+ * Returns the time of a matmul in seconds: waves of tiles over the multiprocessors, each with a start-up time (ramp in k);
+ * never less than the time of its memory traffic.
  */
 export function productSeconds(
   { m, n, k, batch = 1 }: Product,
@@ -75,7 +75,7 @@ export function productSeconds(
   return Math.max(best, trafficSeconds(traffic, gpu, cal));
 }
 
-/** Time to read and write this number of bytes of the GPU's memory. */
+/** Returns the time to read or write this number of bytes in the GPU's memory. */
 export function trafficSeconds(bytes: number, gpu: Gpu, cal: Calibration): Seconds {
   return bytes / (gpu.hbmTBps * 1e12 * cal.memoryEfficiency);
 }

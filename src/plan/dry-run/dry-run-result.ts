@@ -16,33 +16,33 @@ import type { BytesByCause, CollectiveRecord, StepRecord } from '../../ledger/re
 import type { DryRunEvent } from './event-log';
 import type { RankRun } from './rank-run';
 
-/** The moment at which a rank's device held most. */
+/** The moment at which a rank's device held the most bytes. */
 interface DryRunPeak {
   readonly rank: number;
   readonly step: number;
   /** Since the step's start, in simulated time. */
   readonly seconds: Seconds;
-  /** What this library's engine holds. */
+  /** Bytes that this library's engine holds, by cause. */
   readonly held: BytesByCause;
   readonly heldBytes: Bytes;
-  /** The same at the types that a device would hold values in. */
+  /** The same values in the types in which a GPU would store them. */
   readonly logical: BytesByCause;
   readonly logicalBytes: Bytes;
-  /** By cause and module, largest first. */
+  /** Bytes by cause and module, largest first. */
   readonly modules: readonly ModuleBytes[];
 }
 
-/** What a dry run found. Its records are those of a real run, with simulated times: figures of runs draw them. */
+/** The result of a dry run. Its records are like a real run's, with simulated times, so figures of runs can show them. */
 export class DryRun {
   readonly config: TrainConfig;
   readonly world: number;
   /** The ranks that ran. */
   readonly ranks: readonly number[];
-  /** Of the whole model. */
+  /** Number of the whole model's parameters. */
   readonly numParams: number;
-  /** Rank by rank, step by step. `loss` is null: there are no values. */
+  /** Records of all steps, rank by rank. `loss` is null, because there are no values. */
   readonly records: readonly StepRecord[];
-  /** What was taken for granted where a real run looks at values. */
+  /** What the dry run assumes about values that a real run would read. */
   readonly assumptions: readonly string[];
   readonly #runs: readonly RankRun[];
 
@@ -56,14 +56,14 @@ export class DryRun {
     this.assumptions = assumptionsOf(config, runs.length, world);
   }
 
-  /** The newest step of every rank that ran: what each further step is like. */
+  /** The last step of every rank that ran; further steps would be like it. */
   get lastStep(): readonly StepRecord[] {
     return this.#runs.flatMap(({ records }) => records.at(-1) ?? []);
   }
 
   /** The device's peak over all steps and ranks that ran. */
   get peak(): DryRunPeak {
-    // A dry run has one step at least.
+    // A dry run has at least one step.
     const highest = this.records.reduce((most, record) =>
       record.memory.peakBytes > most.memory.peakBytes ? record : most,
     );
@@ -74,24 +74,24 @@ export class DryRun {
     return { rank, step, seconds: memory.peakSeconds, held, heldBytes, logical, logicalBytes, modules };
   }
 
-  /** Most that one rank's host held at a step's end, by cause. */
+  /** Bytes on the host of the rank whose host held most at the device's peak of the last step, by cause. */
   get host(): BytesByCause {
     return this.lastStep
       .map((record) => memoryAtPeak(record, 'host'))
       .reduce((most, bytes) => (totalBytes(bytes) > totalBytes(most) ? bytes : most));
   }
 
-  /** Every collective of the newest step of the first rank that ran, as they ended. */
+  /** The collectives of the last step of the first rank that ran, in the order in which they ended. */
   get collectives(): readonly CollectiveRecord[] {
     return this.lastStep[0]?.collectives ?? [];
   }
 
-  /** Simulated time of the newest step, of the slowest rank that ran. 0 without costs. */
+  /** Simulated time of the last step on the slowest rank that ran; 0 without costs. */
   get stepSeconds(): Seconds {
     return Math.max(...this.lastStep.map(({ start, end }) => end - start));
   }
 
-  /** Simulated time of the newest step in which that rank stood still for collectives. */
+  /** Simulated time of the last step in which a rank only waited for collectives; of the rank that waited longest. */
   get exposedSeconds(): Seconds {
     const exposed = this.lastStep.map(({ collectives }) =>
       collectives.reduce((sum, event) => sum + event.exposed, 0),
@@ -100,48 +100,48 @@ export class DryRun {
   }
 
   /**
-   * Everything that a rank's lower layers reported: first while its trainer was built, then step by step. Empty lists where the dry run
-   * kept no events. Stretches (`entered` to `span`) cut it by module and phase: see DryRunEvent.
+   * Returns all events of a rank: first those while its trainer was built, then a list per step. The lists are empty if the dry
+   * run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
    */
   eventsOf(rank = this.ranks[0]): readonly (readonly DryRunEvent[])[] {
     return this.#runs.find((run) => run.rank === rank)?.events ?? [];
   }
 
-  /** As a person reads it. */
+  /** Returns a summary as text. */
   toString(): string {
     return dryRunText(this);
   }
 
-  /** How it is printed. */
+  /** Prints the summary in Node.js. */
   [inspect.custom](): string {
     return this.toString();
   }
 }
 
-/** What a dry run of a config takes for granted where a real run looks at values. [Note: values in a dry run] */
+/** Returns what a dry run assumes about values that a real run would read. [Note: values in a dry run] */
 function assumptionsOf(config: TrainConfig, numRepresented: number, world: number): readonly string[] {
   const { parallel, clipNorm } = config;
   const hasExperts = modelShape(config).kind === 'moe';
   return [
-    ...(numRepresented < world ? ['the ranks that did not run do what those do that did'] : []),
-    ...(hasExperts ? ["each block's rows spread evenly over its experts"] : []),
+    ...(numRepresented < world ? ['the ranks that did not run do the same as those that ran'] : []),
+    ...(hasExperts ? ["each block's tokens are spread evenly over its experts"] : []),
     ...(parallel.sparseGradients
-      ? ['every row of a sparse gradient was touched: no less travels than without sparse gradients']
+      ? ['every row of a sparse gradient was used, so as much is sent as without sparse gradients']
       : []),
-    ...(gradScalerOf(config) === null ? [] : ['no gradient overflows, so no step is left out']),
-    ...(clipNorm === null ? [] : ['gradients stay within clipNorm (which changes no bytes)']),
+    ...(gradScalerOf(config) === null ? [] : ['no gradient overflows, so no step is skipped']),
+    ...(clipNorm === null ? [] : ['gradients are not clipped (clipping changes no bytes)']),
   ];
 }
 
 const MOST_MODULES = 5;
 
-/** A dry run as text: what is held at the peak and for what, what is sent, and how long a step takes. */
+/** Returns a dry run as text: bytes at the peak by cause, bytes received, and the time of a step. */
 function dryRunText(run: DryRun): string {
   const { peak } = run;
   return [
     heading(run),
     '',
-    `Most that a device holds: ${formatBytes(peak.heldBytes)}${inTypes(peak.heldBytes, peak.logicalBytes)}, ` +
+    `Peak memory of a device: ${formatBytes(peak.heldBytes)}${inTypes(peak.heldBytes, peak.logicalBytes)}, ` +
       `in step ${peak.step}${run.ranks.length === 1 ? '' : ` on rank ${peak.rank}`}`,
     ...causes(peak),
     ...modules(peak),
@@ -174,7 +174,7 @@ function modules({ modules: all }: DryRunPeak): string[] {
   const rest = all.slice(MOST_MODULES);
   const restBytes = rest.reduce((sum, { bytes }) => sum + bytes, 0);
   return [
-    'Largest there, by module:',
+    'Largest parts of it, by module:',
     ...shown.map(({ module, cause, bytes, logicalBytes }) =>
       row(`  ${module === '' ? 'the model itself' : module}, ${cause}`, bytes, inTypes(bytes, logicalBytes)),
     ),
@@ -188,7 +188,7 @@ function host(bytes: BytesByCause): string[] {
   const parts = MEMORY_CAUSES.filter((cause) => bytes[cause] > 0).map(
     (cause) => `${cause} ${formatBytes(bytes[cause])}`,
   );
-  return [`On its host then: ${formatBytes(total)} (${parts.join(', ')})`];
+  return [`On the host at this moment: ${formatBytes(total)} (${parts.join(', ')})`];
 }
 
 function traffic({ lastStep }: DryRun): string[] {
@@ -196,7 +196,7 @@ function traffic({ lastStep }: DryRun): string[] {
   if (rows.length === 0) return ['No collectives.'];
   const received = rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
   return [
-    `A step's collectives, received by a rank: ${formatBytes(received)}`,
+    `Bytes that a rank receives per step: ${formatBytes(received)}`,
     ...rows.map((one) => row(`  ${named(one)}`, one.wireBytes, '')),
   ];
 }
@@ -206,8 +206,8 @@ function named({ count: times, op, cause, group }: CommunicationRow): string {
 }
 
 function time({ stepSeconds, exposedSeconds }: DryRun): string {
-  if (stepSeconds === 0) return 'No times: give costs for a simulated step.';
-  return `A simulated step: ${formatSeconds(stepSeconds)}, of it ${formatSeconds(exposedSeconds)} waiting for collectives`;
+  if (stepSeconds === 0) return 'No times: give `hardware` or `costs` to simulate a step.';
+  return `A simulated step: ${formatSeconds(stepSeconds)}, including ${formatSeconds(exposedSeconds)} of waiting for collectives`;
 }
 
 function row(name: string, bytes: Bytes, note: string): string {

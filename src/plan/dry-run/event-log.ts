@@ -11,7 +11,7 @@ import {
 } from '../../core/events';
 import type { Bytes } from '../../core/units';
 
-/** What a dry run's lower layers reported, one thing after another. Numbers of buffers are those of the whole dry run. */
+/** An event of a dry run. Buffer ids are unique within the whole dry run. */
 export type DryRunEvent =
   | {
       readonly kind: 'allocated';
@@ -23,9 +23,9 @@ export type DryRunEvent =
     }
   | { readonly kind: 'retagged'; readonly buffer: BufferId; readonly tag: Tag }
   | { readonly kind: 'freed'; readonly buffer: BufferId }
-  /** When its work was waited for, or when it was found to have ended; `posted` says when it began. */
+  /** Reported when its work was waited for, or was found to have ended; `posted` says when it began. */
   | CollectiveEvent
-  /** A stretch begins: what follows up to its end, the `span` of this name and module, is its own. Stretches nest. */
+  /** A span begins; it contains all events up to the `span` of the same name and module. Spans nest. */
   | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
   | SpanEvent;
 
@@ -67,7 +67,7 @@ export class EventLog implements Observer {
     this.#events.push(event);
   }
 
-  /** Events since the last call. */
+  /** Returns the events since the last call. */
   take(): readonly DryRunEvent[] {
     const events = this.#events;
     this.#events = [];

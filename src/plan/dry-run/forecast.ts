@@ -7,17 +7,17 @@ import { modelStatesOf } from '../../ledger/model-states';
 import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
 import { runRank } from './rank-run';
 
-/** What a dry run says of each step after the first. */
+/** Prediction of each step after the first, from a dry run. */
 export interface RunForecast {
   /** Model states of rank 0 on the device, by cause. */
   readonly states: BytesByCause;
-  /** The most of each cause that rank 0's device holds at any moment. */
+  /** For each cause, the most bytes that rank 0's device holds at any moment. */
   readonly peaks: BytesByCause;
-  /** What a rank receives for parameters and for gradients; the mean over ranks where their parts differ. */
+  /** Bytes that a rank receives for parameters and for gradients per step; the mean over ranks if they differ. */
   readonly wireBytes: { readonly param: Bytes; readonly grad: Bytes };
 }
 
-/** Predicts a config's run; null where its memory depends on values, which a dry run does not have. */
+/** Predicts a config's run; null: its memory depends on values, which a dry run does not have. */
 export function forecastRun(config: TrainConfig, world: number): RunForecast | null {
   try {
     return forecastOf(config, world);
@@ -37,7 +37,7 @@ function forecastOf(config: TrainConfig, world: number): RunForecast {
   return { states: modelStatesOf(first), peaks, wireBytes: meanReceived(first, world, stepOf) };
 }
 
-/** Rings cut into parts of which the last differs most: where the last rank receives what the first does, all do. */
+/** In a ring, the last part differs most: if the last rank receives as much as the first, all ranks do. */
 function meanReceived(
   first: StepRecord,
   world: number,
@@ -57,7 +57,7 @@ function received({ collectives }: StepRecord, cause: CommCause): Bytes {
   return collectives.reduce((sum, event) => sum + (event.cause === cause ? event.wireBytes : 0), 0);
 }
 
-/** The first step makes optimizer states; the second is like all that follow. */
+/** Runs two steps: the first step makes optimizer states; the second is like all later steps. */
 function secondStep(config: TrainConfig, world: number, rank: number): StepRecord {
-  return runRank({ config, world, rank }).records[1] as StepRecord; // of two steps
+  return runRank({ config, world, rank }).records[1] as StepRecord; // there are two steps
 }

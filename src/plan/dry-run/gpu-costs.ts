@@ -12,17 +12,17 @@ import { workOf } from './kernel-work';
 import type { DryRunCosts } from './rank-run';
 
 /**
- * What kernels and collectives of this library would take on such GPUs.
+ * Returns the times of this library's kernels and collectives on GPUs of this kind.
  *
- * [Note: this library's schedule on a GPU] The kernels are those that a step here really calls, with their shapes, and the
- * schedule is this library's, overlap included; the times are the planner's: matmuls, cores of attention, traffic at the
- * declared types, collectives by where the group's ranks are. So a dry run says what *this* training would take on them,
- * which fuses less than a compiled program and has no interpreter's pauses; `predict` says what PyTorch's or Megatron-LM's
- * would. Left out: what an iteration takes besides (data, counters), multiprocessors that a collective takes from a matmul
- * beside it, and slow nodes.
+ * [Note: this library's schedule on a GPU] Kernels, their shapes and their schedule (with overlap) are those of a step of this
+ * library. Their times come from the planner's formulas for matmuls, attention, memory traffic in the declared types, and
+ * collectives by the nodes of their ranks. So a dry run predicts the time of *this* training on GPUs; it fuses less than a
+ * compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. Not included:
+ * the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul at the same time, and slow
+ * nodes.
  *
- * The host launches one kernel after another and runs ahead of the device: the device waits only where it has caught up.
- * That makes the costs remember how far ahead the host is, so each rank of a dry run needs its own.
+ * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if it has caught up.
+ * The costs remember how far ahead the CPU is, so each rank of a dry run needs its own costs.
  */
 export function gpuCosts(hardware: Hardware, calibration: Calibration = CALIBRATION): DryRunCosts {
   return {
@@ -34,7 +34,7 @@ export function gpuCosts(hardware: Hardware, calibration: Calibration = CALIBRAT
   };
 }
 
-/** Lets the device wait for launches where the host is not ahead of it. What runs on the host launches nothing. */
+/** Adds the time in which the GPU waits for launches. Kernels on the host launch nothing. */
 function launched(launchSeconds: Seconds, device: KernelCosts): KernelCosts {
   let ahead: Seconds = 0;
   return (call) => {
@@ -46,7 +46,7 @@ function launched(launchSeconds: Seconds, device: KernelCosts): KernelCosts {
   };
 }
 
-/** Values are of the unit's type already when a kernel has written them; engines of float32 round them instead. */
+/** A GPU's kernels write values in the unit's type; only engines of float32 have to round them. */
 const FREE_ON_DEVICE = 'round';
 
 function kernelSeconds(call: KernelCall, hardware: Hardware, calibration: Calibration): Seconds {
@@ -70,23 +70,23 @@ function kernelSeconds(call: KernelCall, hardware: Hardware, calibration: Calibr
   }
 }
 
-/** The type that the kernel's unit declares; float32 if it declares none. */
+/** Returns the type that the kernel's unit declares; float32 if it declares none. */
 function precisionOf({ declared }: KernelCall): Precision {
   if (declared === undefined) return 'fp32';
   return declared === 'bfloat16' ? 'bf16' : 'fp16';
 }
 
 /**
- * A host's memory bandwidth for one GPU, bytes per second. Source: DGX A100: two sockets of 8 channels DDR4-3200 for 8
+ * Bandwidth of CPU memory per GPU, bytes per second. Source: DGX A100: two sockets of 8 channels DDR4-3200 for 8
  * GPUs.
  */
 const HOST_MEMORY = (2 * 8 * 25.6e9) / 8;
-/** Bandwidth between a host and its GPU, bytes per second. Source: as for LINKS: PCIe 4, 16 lanes. */
+/** Bandwidth between CPU and GPU, bytes per second. Source: see LINKS: PCIe 4, 16 lanes. */
 const HOST_LINK = (LINKS.PCIe4.gbit * 1e9) / 8;
 const COPIES: ReadonlySet<string> = new Set(['fromDevice', 'toDevice']);
 
 function hostSeconds(name: string, bytes: number): Seconds {
-  // A copy reports its bytes as read and written.
+  // A copy's `bytes` count every byte twice: read and written.
   return COPIES.has(name) ? bytes / 2 / HOST_LINK : bytes / HOST_MEMORY;
 }
 
@@ -94,7 +94,7 @@ function operationOf(op: CollectiveCall['op']): GroupOperation {
   switch (op) {
     case 'recv':
       return 'send';
-    // A sum of nothing.
+    // A barrier is an all-reduce of 0 bytes.
     case 'barrier':
       return 'allReduce';
     default:
@@ -102,7 +102,7 @@ function operationOf(op: CollectiveCall['op']): GroupOperation {
   }
 }
 
-/** Nodes are filled one after another; where they share a group unevenly, the one with the fewest has the least bandwidth. */
+/** Ranks fill one node after another. The node with the fewest members of the group has the least bandwidth. */
 export function placeOfRanks(ranks: readonly number[], gpusPerNode: number): GroupPlace {
   const members = new Map<number, number>();
   for (const rank of ranks) {

@@ -7,25 +7,24 @@ import { ringCost } from '../../transport/ring-cost';
 import { crowding, type HereMeasurements, keyOf, type MeasuredKernel, sizeOfWork } from './here-measurements';
 import type { DryRunCosts } from './rank-run';
 
-/** Where on this machine a run is predicted. */
+/** The conditions of a predicted run on this machine. */
 export interface HerePlace {
   readonly world: number;
   /** The job's shaped wire. */
   readonly link?: Link | undefined;
-  /** Threads of other programs that want a core meanwhile. Default 0. */
+  /** Number of threads of other programs that use a core at the same time. Default 0. */
   readonly others?: number;
 }
 
 /**
- * What kernels and collectives take on ranks of this machine, from measurements at one world size.
+ * Returns the times of kernels and collectives on this machine's ranks, from measurements with one world size.
  *
- * [Note: predictions of this machine's own runs] A kernel takes what it took at the same shapes, together with the library's
- * code before it; at others, what a line through the shapes of its name says. Every rank computes on one core, which holds for
- * matmuls too in jobs of a rank for each core or more: where ranks
- * and others' threads outnumber the cores, each takes its share of them, so that computing takes (ranks + others) / cores
- * times as long. Collectives take latency by the ring's steps and time by its bytes, in the same shares; on a shaped link what
- * the link takes, if that is longer. Left out: the core that a posted collective's thread takes from the rank's own, and
- * caches and memory channels that ranks share.
+ * [Note: predictions of this machine's own runs] A kernel's time, with the library's code before it, was measured for the same
+ * shapes; for other shapes it is on a line through the measurements of this kernel. Every rank computes on one core (matmuls
+ * too, if there are at least as many ranks as cores). If ranks and other programs' threads outnumber the cores, they share
+ * them, and computing takes (ranks + others) / cores times as long. A collective's time is latency per step of the ring and
+ * time per byte, with the same factor, or the time of a shaped link, if that is longer. Not included: the core that the thread
+ * of an asynchronous collective takes from the rank, and caches and memory channels that ranks share.
  */
 export function hereCosts(measured: HereMeasurements, place: HerePlace): DryRunCosts {
   const { world, others = 0 } = place;
@@ -47,7 +46,7 @@ function kernelCosts(kernels: readonly MeasuredKernel[], share: number): KernelC
   };
 }
 
-/** Time over size. */
+/** Time as a linear function of size. */
 interface Line {
   readonly start: Seconds;
   readonly slope: number;
@@ -65,14 +64,14 @@ function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit'
 }
 
 /**
- * The line of least relative errors, neither below nothing at no size nor falling; `other` where there are not two sizes,
- * through what there is.
+ * Returns the line with the least squared relative errors, whose start and slope are not negative. With only one size, it
+ * starts at 0; without points, it is `fallback`.
  */
-function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[], other: Line): Line {
+function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[], fallback: Line): Line {
   const timed = points.filter(({ seconds }) => seconds > 0);
   const mean = (of: (point: (typeof timed)[number]) => number): number =>
     timed.reduce((sum, point) => sum + of(point), 0) / timed.length;
-  if (timed.length === 0) return other;
+  if (timed.length === 0) return fallback;
   // Minimises the sum of ((start + slope x size) / seconds - 1)^2.
   const [a, b] = [mean(({ seconds }) => seconds ** -2), mean(({ size, seconds }) => size * seconds ** -2)];
   const c = mean(({ size, seconds }) => (size / seconds) ** 2);
@@ -85,7 +84,7 @@ function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[]
   return slope < 0 ? { start: d / a, slope: 0 } : { start, slope };
 }
 
-/** A collective's time by the ring: for each of its steps, and for each byte that a rank receives. */
+/** Returns the time of collectives as of a ring: a time per step, and a time per byte that a rank receives. */
 function collectiveCosts(
   measured: HereMeasurements,
   { world, link, others = 0 }: HerePlace,

@@ -7,10 +7,10 @@ import type { CollectiveCall } from '../../transport/meta-plane';
 import { dryRun } from './dry-run';
 import { flopsOf, workOf } from './kernel-work';
 
-/** A kernel at one size: its own time, and the library's code before it. */
+/** The time of a kernel at one size, with the library's code before it. */
 export interface MeasuredKernel {
   readonly name: string;
-  /** Name and shapes: calls of one key do the same. */
+  /** Place, name, shapes and transposes: calls with the same key do the same work. */
   readonly key: string;
   readonly unit: 'operations' | 'bytes';
   readonly size: number;
@@ -21,11 +21,11 @@ export interface MeasuredCollective extends Pick<CollectiveCall, 'op' | 'bytes'>
   readonly seconds: Seconds;
 }
 
-/** What was measured on this machine at one world size. */
+/** Measurements on this machine with one world size. */
 export interface HereMeasurements {
   readonly world: number;
   readonly cores: number;
-  /** Threads of other programs that wanted a core meanwhile. */
+  /** Number of threads of other programs that used a core during the measurement. */
   readonly others: number;
   readonly kernels: readonly MeasuredKernel[];
   readonly collectives: readonly MeasuredCollective[];
@@ -36,7 +36,7 @@ export function keyOf({ name, inputs, attrs, place }: KernelCall): string {
   return `${place} ${name} ${shapes} ${attrs.transposeA === true} ${attrs.transposeB === true}`;
 }
 
-/** What a kernel's time grows with. */
+/** Returns the quantity with which a kernel's time grows: operations or bytes. */
 export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'size'> {
   const work = workOf(call);
   return work.kind === 'traffic'
@@ -45,16 +45,17 @@ export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'siz
 }
 
 /**
- * Puts the times of a rank that trained alone beside the calls that a dry run of the same config reports: medians over steps, means over the calls of one key.
- * Throws: INTERNAL where the two are not call for call the same.
+ * Matches the times of a rank that trained alone with the calls of a dry run of the same config. Times are medians over steps,
+ * then means over the calls with the same key. Throws: INTERNAL if the calls are not the same.
  */
 export function measuredKernels(config: TrainConfig, steps: readonly TimedStep[]): MeasuredKernel[] {
   const calls = callsOfStep(config);
   for (const step of steps) requireSame(calls, step);
   const byKey = new Map<string, { readonly call: KernelCall; readonly seconds: Seconds[] }>();
-  calls.forEach((call, place) => {
-    const at = steps.map(({ calls: timed }) => timed[place]);
-    const seconds = median(at.map((one) => one?.seconds ?? 0)) + median(at.map((one) => one?.before ?? 0));
+  calls.forEach((call, index) => {
+    const at = steps.map(({ calls: timed }) => timed[index]);
+    const seconds =
+      median(at.map((timed) => timed?.seconds ?? 0)) + median(at.map((timed) => timed?.before ?? 0));
     const key = keyOf(call);
     const entry = byKey.get(key) ?? { call, seconds: [] };
     entry.seconds.push(seconds);
@@ -68,7 +69,7 @@ export function measuredKernels(config: TrainConfig, steps: readonly TimedStep[]
   }));
 }
 
-/** What a step after the first calls on one rank alone. */
+/** Returns the kernel calls of a step after the first, on one rank alone. */
 function callsOfStep(config: TrainConfig): readonly KernelCall[] {
   const upTo = (steps: number): KernelCall[] => {
     const calls: KernelCall[] = [];
@@ -101,7 +102,7 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** The factor on a thread's computing time when this number of threads want a core. */
+/** Returns the factor by which computing takes longer if this number of threads need a core. */
 export function crowding(threads: number, cores: number): number {
   return Math.max(1, threads / cores);
 }

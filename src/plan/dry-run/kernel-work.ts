@@ -5,21 +5,21 @@ import type { Bytes } from '../../core/units';
 import type { AttentionCore } from '../cost/attention';
 import type { Product } from '../cost/gemm';
 
-/** What a kernel has to do, whatever does it. */
+/** The work of a kernel, on any device. */
 export type KernelWork = {
-  /** Read and written, at the declared types. */
+  /** Bytes read and written, in the declared types. */
   readonly bytes: Bytes;
 } & (CoreWork | { readonly kind: 'product'; readonly product: Product } | { readonly kind: 'traffic' });
 
-/** The core of attention as a kernel was called with it. */
+/** The work of a kernel that computes the core of attention. */
 interface CoreWork extends Omit<AttentionCore, 'kernel' | 'dropout'> {
   readonly kind: 'attention';
   readonly isBackward: boolean;
-  /** Whether the weights of attention never exist as a whole. */
+  /** Whether the matrix of attention weights is never stored as a whole. */
   readonly isFlash: boolean;
 }
 
-/** What a kernel has to do, from its name, shapes and attributes. */
+/** Returns a kernel's work, from its name, shapes and attributes. */
 export function workOf(call: KernelCall): KernelWork {
   const bytes = trafficBytes(call);
   const core = attentionOf(call);
@@ -28,7 +28,7 @@ export function workOf(call: KernelCall): KernelWork {
   return product === undefined ? { kind: 'traffic', bytes } : { kind: 'product', product, bytes };
 }
 
-/** Floating-point operations of matmuls; 0 of what only reads and writes. A causal core does half of its square. */
+/** Returns the floating point operations of matmuls, else 0. Causal flash attention computes half of the scores. */
 export function flopsOf(work: KernelWork): number {
   switch (work.kind) {
     case 'product': {
@@ -37,7 +37,7 @@ export function flopsOf(work: KernelWork): number {
     }
     case 'attention': {
       const { batch, queries, keys, headDim, isBackward, isFlash, causal } = work;
-      // Products: scores and sums; backward four, and the scores anew where they were not kept.
+      // Matmuls: 2 in forward (scores, sums); 4 in backward, and one more for scores that were not stored.
       const products = isBackward ? (isFlash ? 5 : 4) : 2;
       return 2 * products * batch * queries * keys * headDim * (isFlash && causal ? 0.5 : 1);
     }
@@ -83,7 +83,7 @@ function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | unde
     }
     case 'Conv2D':
     case 'FusedConv2D':
-      // Filter [height, width, in, out]: a matmul over what each output position sees.
+      // Filter [height, width, in, out]: a matmul over the window of each output position.
       return { m: size / last, n: last, k: sizeOf(b) / last };
     case 'Conv2DBackpropInput':
       // dy [..., out] and the filter; each position of the input adds up its windows.
@@ -96,12 +96,12 @@ function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | unde
   }
 }
 
-/** Kernels that read some rows of a table: as many as they write. */
+/** Kernels that read only some rows of a table: the same number as they write. */
 const ROW_READERS: ReadonlySet<string> = new Set([FUSED.embedding, 'GatherV2']);
-/** Kernels that write over their first input what they do not give as an output. */
+/** Kernels that also write a result over their first input. */
 const OVERWRITERS: ReadonlySet<string> = new Set([FUSED.crossEntropyInPlace]);
 
-/** Bytes that a kernel reads and writes at the declared types. */
+/** Returns the bytes that a kernel reads and writes, in the declared types. */
 function trafficBytes({ name, inputs, outputs }: KernelCall): Bytes {
   const [table, ...others] = inputs;
   const written = bytesOf(outputs) + (OVERWRITERS.has(name) ? bytesOf(inputs.slice(0, 1)) : 0);

@@ -13,7 +13,7 @@ import { createTrainer } from '../../train/trainer';
 import type { CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
 
-/** How long things take. */
+/** Simulated times of kernels and collectives. */
 export interface DryRunCosts {
   /** Default: kernels take no time. */
   readonly kernel?: KernelCosts;
@@ -21,33 +21,33 @@ export interface DryRunCosts {
   readonly collective?: CollectiveCosts;
 }
 
-/** How the steps of any rank are run without values. */
+/** Options for the steps of any rank. */
 export interface StepOptions {
-  /** Number of ranks; any, because only those that are represented run. */
+  /** Number of ranks; it may be large, because only the chosen ranks run. */
   readonly world: number;
   /** Default: nothing takes time. */
   readonly costs?: DryRunCosts;
-  /** Steps. Default 2: the first one makes optimizer states, the second is like all that follow. */
+  /** Number of steps. Default 2: the first step makes optimizer states, the second is like all later steps. */
   readonly steps?: number;
-  /** Whether matmuls are a BLAS's, as they are on ranks that find one. Default true. */
+  /** Whether matmuls run in a BLAS library, as on ranks that find one. Default true. */
   readonly blas?: boolean;
-  /** Most bytes that the device may hold; beyond, OUT_OF_MEMORY with who holds what. Default: none. */
+  /** Most bytes that the device may hold; beyond that, OUT_OF_MEMORY lists what holds them. Default: no limit. */
   readonly memoryLimit?: Bytes;
-  /** Whether records keep every allocation and free: memory over time needs them. Default true. */
+  /** Whether records contain every allocation and free, which memory over time needs. Default true. */
   readonly curve?: boolean;
-  /** Whether all reports of lower layers are stored, in order, for `eventsOf`. Default false. */
+  /** Whether all events are stored for `eventsOf`. Default false. */
   readonly events?: boolean;
-  /** Takes what of the config has no effect. A notebook's goes to the cell's output. */
+  /** Gets warnings about settings without effect; in a notebook they are shown in the cell's output. */
   readonly warn?: Warn;
 }
 
-/** What one represented rank does. */
+/** Options for the steps of one rank. */
 interface RankRunOptions extends StepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
 }
 
-/** Everything that one rank did. */
+/** The results of one rank. */
 export interface RankRun {
   readonly rank: number;
   readonly numParams: number;
@@ -87,7 +87,7 @@ function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
   return { rank, numParams, records, events };
 }
 
-/** Batches of a config's shape for a run that reads no token; undefined where the model takes something else than tokens. */
+/** Returns batches of the config's shape whose tokens nobody reads; undefined: the model's inputs are not tokens. */
 function blankBatches(config: TrainConfig): BatchSource | undefined {
   const shape = modelShape(config);
   if (!('seq' in shape)) return undefined;
@@ -97,7 +97,7 @@ function blankBatches(config: TrainConfig): BatchSource | undefined {
   return { name: 'blank', batch: () => ({ batch, seq, tokens }) };
 }
 
-/** tfjs's words for a kernel that a backend lacks. */
+/** The message of tfjs about a kernel that a backend does not have. */
 const MISSING = /Cannot find registered kernel '(\w+)' for backend 'meta'/;
 
 function explained(error: unknown): unknown {
@@ -105,8 +105,8 @@ function explained(error: unknown): unknown {
   if (kernel === undefined) return error;
   return new ShardlabError(
     'ENGINE',
-    `A dry run does not know what the operation ${kernel} does with memory: it is none that models here use. Add it to ` +
-      'meta-kernels.ts as its wasm kernel is, or leave it out of the model.',
+    `A dry run does not know what the operation ${kernel} does with memory: models here do not use it. Add it to ` +
+      'meta-kernels.ts, with the memory of its wasm kernel, or leave it out of the model.',
     { details: { kernel }, cause: error },
   );
 }

@@ -6,8 +6,8 @@ import { predict } from '../predict';
 import { type MeasuredLayout, vtrainLayouts } from './measured-layouts';
 
 /**
- * The measured iterations that the planner is judged by, beside what it predicts and what a model that gives every GPU one rate does;
- * both were fitted on the same rows.
+ * Returns the measured iterations by which the planner is judged, with its prediction and that of a baseline (every GPU has one
+ * fixed rate). Both were fitted on the same rows.
  */
 export function judgedRuns(): readonly MeasuredRun[] {
   const rows = vtrainLayouts();
@@ -25,14 +25,14 @@ function idOf({ model, gpus, dp, tp, pp, microBatch, globalBatch }: Layout): str
   return `${model.name}, ${gpus} GPUs: dp ${dp} tp ${tp} pp ${pp}, batch ${globalBatch} by ${microBatch}`;
 }
 
-/** The simplest model, to compare with: every GPU does its share of all operations at one fixed rate. */
+/** Returns the baseline, the simplest model: every GPU does its share of all operations at one fixed rate. */
 export function constantEfficiency(fittedOn: readonly MeasuredLayout[]): (layout: Layout) => Seconds {
   const shares = fittedOn.map(({ layout, seconds }) => idealSeconds(layout) / seconds).sort((a, b) => a - b);
   const efficiency = shares[shares.length >> 1] ?? 1;
   return (layout) => idealSeconds(layout) / efficiency;
 }
 
-/** At the GPU's published peak; full recompute is one forward more, a third of the rest. */
+/** Returns the time at the GPU's published peak; full recompute adds one forward, a third of forward and backward. */
 function idealSeconds({ model, globalBatch, gpus, hardware, recompute }: Layout): Seconds {
   const flops = modelFlops(model, globalBatch) * (recompute === 'full' ? 4 / 3 : 1);
   return flops / gpus / (hardware.tflops * 1e12);

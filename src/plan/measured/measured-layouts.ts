@@ -4,17 +4,17 @@ import type { Layout } from '../layout';
 import { layoutOf } from '../layout-of';
 import vtrain from './vtrain-single-node-a100.json';
 
-/** A layout that somebody ran, and what an iteration took. */
+/** A layout that was run, and the measured time of an iteration. */
 export interface MeasuredLayout {
   readonly layout: Layout;
   readonly seconds: Seconds;
-  /** Not used when the constants were fitted. */
+  /** Whether the run was not used when the constants were fitted. */
   readonly heldOut: boolean;
 }
 
 /**
  * 1440 iterations of Megatron-DeepSpeed on one node of A100 (vTrain's data set: fp16, full recompute, 1F1B, vocabulary of
- * 51200). A seeded shuffle holds one half out of the fit.
+ * 51200). A seeded shuffle keeps half of them out of the fit.
  */
 export function vtrainLayouts(): MeasuredLayout[] {
   const heldOut = halfOf(vtrain.rows.length);
@@ -31,7 +31,7 @@ export function vtrainLayouts(): MeasuredLayout[] {
   });
 }
 
-/** What all measured runs of Megatron-LM have in common. */
+/** Settings that all measured runs of Megatron-LM have in common. */
 export const MEGATRON = {
   hardware: 'A100-80G',
   precision: 'fp16',
@@ -39,7 +39,7 @@ export const MEGATRON = {
   attention: 'unfused',
 } as const;
 
-/** Every other one of a seeded shuffle. */
+/** Returns the indices of one half, chosen by a seeded shuffle. */
 function halfOf(count: number): ReadonlySet<number> {
   const random = seeded(2021, 'held out');
   const keys = Array.from({ length: count }, (_, index) => ({ index, key: random.uniform() }));

@@ -4,7 +4,7 @@ import type { Layout } from '../layout';
 const MIB = 1024 ** 2;
 
 /**
- * cuBLAS's workspaces, taken from the caching allocator: one for the thread of forward, one for autograd's.
+ * Returns the bytes of cuBLAS's workspaces in the caching allocator: one for the forward thread, one for autograd's thread.
  * Source: ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 4096 KiB x 8 on Hopper, 2 x 4096 KiB + 8 x 16 KiB before.
  */
 export function workspaceBytes({ hardware }: Layout): Bytes {
@@ -13,11 +13,11 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
 }
 
 /**
- * [Note: holes] What the caching allocator has reserved at the peak and no tensor of the moment fits into, in layers' worth of
- * activations: logits are larger than what a layer's forward leaves free, and what is kept lies between what is not.
- * Source: a step's allocations replayed through CUDACachingAllocator's rules with expandable segments (TorchTitan's
- * run_train.sh sets them): test/support/caching-allocator.ts and its test, over seven shapes of Llama. A compiler reuses its buffers.
- * Megatron-LM's tensors have the same few sizes in every microbatch, and fit where the last ones were.
+ * [Note: holes] Reserved memory at the peak that is free, but too small for any tensor; the unit is one layer's activations.
+ * Holes arise because logits are larger than the free pieces of a layer's forward, and stored tensors are between freed ones.
+ * Source: a step's allocations, replayed by CUDACachingAllocator's rules with expandable segments (set by TorchTitan's
+ * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler reuses its buffers.
+ * Megatron-LM's tensors have the same few sizes in every microbatch, so they fit into the pieces of the previous microbatch.
  */
 export const HOLES = {
   eager: { none: 1, selective: 1.8, full: 1.7 },
@@ -25,10 +25,10 @@ export const HOLES = {
   megatron: { none: 0.5, selective: 0.5, full: 0.5 },
 } as const;
 
-/** Layers' worth that holes take at most: segments of fixed sizes, as the allocator makes them by default. */
+/** The most that holes can take, in layers' activations: with segments of fixed sizes, the allocator's default. */
 export const MOST_HOLES = 3;
 
-/** Bytes of holes and the most of them, for a layer's whole activations. */
+/** Returns the usual and the largest bytes of holes; `wholeLayer` is the size of a layer's activations. */
 export function holesOf(
   { stack, compile, recompute }: Layout,
   wholeLayer: Bytes,
@@ -37,37 +37,37 @@ export function holesOf(
   return { usual: row[recompute] * wholeLayer, most: MOST_HOLES * wholeLayer };
 }
 
-/** Of the memory in a GPU's name, in GiB a "GB", what CUDA offers: 39.4 of 40, 79.2 of 80. Source: cudaDeviceProp.totalGlobalMem. */
+/** Share of the GiB in a GPU's name that CUDA offers: 39.4 of 40, 79.2 of 80. Source: cudaDeviceProp.totalGlobalMem. */
 export const OFFERED = 0.985;
 
 /**
- * What the allocator can reserve at most. Where a request does not fit, it gives back what it only keeps, and tries again.
+ * Returns the most bytes that the allocator can reserve. If a request does not fit, it frees its unused blocks and tries again.
  * Source: CUDACachingAllocator.cpp: malloc calls release_available_cached_blocks and release_cached_blocks before it fails.
  */
 export function reservableBytes(layout: Layout): Bytes {
   return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
 }
 
-/** Whether so much can be reserved; to a byte, since a peak near capacity is what can be. */
+/** Whether this peak can be reserved. It allows 1 byte of rounding, because peaks near capacity are cut to the capacity. */
 export function fitsOnGpu(layout: Layout, peakBytes: Bytes): boolean {
   return peakBytes <= reservableBytes(layout) + 1;
 }
 
 /**
- * What tools that read the device (nvidia-smi) count besides and PyTorch's counters do not: CUDA's context with its kernels, and NCCL's
- * channels of each communicator.
+ * Returns the bytes that nvidia-smi counts in addition to PyTorch's counters: CUDA's context with its kernels, and the channels
+ * of each NCCL communicator.
  */
 export function bytesOutsideAllocator(layout: Layout): Bytes {
   return CONTEXT + numCommunicators(layout) * COMMUNICATOR;
 }
 
-/** CUDA context and loaded kernels on A100 and H100, about; by arithmetic no better. */
+/** CUDA context and loaded kernels on A100 and H100, roughly. */
 const CONTEXT = 512 * MIB;
 
 /** NCCL_BUFFSIZE's default of 4 MiB, sent and received, on 16 channels. Source: NCCL's documentation of environment variables. */
 const COMMUNICATOR = 2 * 4 * MIB * 16;
 
-/** The world's, and one an axis that is more than one rank long. */
+/** Returns the number of communicators: one of the world, and one for each axis with more than one rank. */
 function numCommunicators({ dp, tp, pp, cp, ep, gpus }: Layout): number {
   return [gpus, dp, tp, pp, cp, ep].filter((ranks) => ranks > 1).length;
 }

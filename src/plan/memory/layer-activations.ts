@@ -2,8 +2,8 @@ import { type Layout, recomputedShare } from '../layout';
 import { activationBytesOf } from './state-bytes';
 
 /**
- * The sizes of a layout's microbatch in values per token, of this rank: `dim` whole, `part` as the residual stream lies (cut
- * along the sequence under sequence parallelism), `q`, `kv` and `ffn` cut by tp.
+ * Sizes of a microbatch on one rank, in values per token: `dim` is whole, `part` is the rank's part of the residual stream
+ * (sharded along the sequence under sequence parallelism), `q`, `kv` and `ffn` are sharded by tp.
  */
 export type TokenSizes = Readonly<ReturnType<typeof tokenSizesOf>>;
 
@@ -18,13 +18,13 @@ export function tokenSizesOf(layout: Layout) {
     kv: Math.max(model.kvHeads / tp, 1) * model.headDim,
     ffn: model.ffn / tp,
     heads: model.heads / tp,
-    /** Keys that a query meets: the sequence, of which ranks of cp see all. */
+    /** Number of keys for each query: the whole sequence, also under context parallelism. */
     keys: model.seq,
     isSplit: tp > 1,
   };
 }
 
-/** A transformer layer's activations for one microbatch on one rank; bytes. */
+/** Returns the activations of a transformer layer for one microbatch on one rank; bytes. */
 export function layerActivations(layout: Layout) {
   const sizes = tokenSizesOf(layout);
   const { tokens, itemBytes, part } = sizes;
@@ -32,24 +32,24 @@ export function layerActivations(layout: Layout) {
   const { saved, again } = afterRecompute(layout, sizes, whole);
   const share = recomputedShare(layout);
   return {
-    /** Stored from forward to backward; the mean, where not all layers are computed again. */
+    /** Stored from forward to backward; the mean over layers if only some are recomputed. */
     saved: tokens * (share * saved + (1 - share) * whole),
-    /** Besides, while that layer's backward runs: what is computed again, and gradients of activations. */
+    /** In addition, while the layer's backward runs: recomputed activations, and gradients of activations. */
     working:
       tokens * Math.max(again + gradientsOf(layout, sizes), whole - saved + attentionOf(layout, sizes)),
-    /** All that its forward makes for its backward, recomputed or not. */
+    /** All activations that backward needs, recomputed or not. */
     whole: tokens * whole,
-    /** One activation of the residual stream as it is passed from layer to layer. */
+    /** The residual stream between two layers. */
     stream: tokens * itemBytes * part,
   };
 }
 
-/** Whether a layer is composed of PyTorch's own operations: not Megatron-LM's, which DeepSpeed's GPTs are of as well. */
+/** Whether a layer consists of PyTorch's own operations; DeepSpeed's GPTs, like Megatron-LM, have Megatron's. */
 export function isPlainPyTorch({ stack, model }: Layout): boolean {
   return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
 }
 
-/** Bytes per token that are stored, and that are recomputed before the feed-forward's backward. */
+/** Returns bytes per token that are stored, and that are recomputed before the feed-forward's backward. */
 function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, part } = sizes;
   switch (layout.recompute) {
@@ -67,12 +67,12 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
 }
 
 /**
- * [Note: selective by operator] TorchTitan's policy for blocks: results of attention and of reduce-scatters are kept, and of every
- * second matmul: q, v, the first of the feed-forward, and its last. A compiled block keeps of these only what its backward
- * reads (the last matmul feeds an addition alone); run op by op, the cache holds them all, under tp the last matmul's
- * partial sum in full width. Products of fp8 (aten._scaled_mm) are not on the list: of them nothing is kept.
+ * [Note: selective by operator] TorchTitan's policy for blocks saves the results of attention, of reduce-scatters and of every
+ * second matmul: q, v, and the first and last matmul of the feed-forward. A compiled block saves only those that backward reads
+ * (the last matmul's result is only added). Without a compiler, all are saved; under tp, the last matmul's partial sum has the
+ * full width. Results of fp8 matmuls (aten._scaled_mm) are not on the list and are not saved.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
- * _CachingTorchDispatchMode; the compiled set as torch 2.13's min_cut_rematerialization_partition gives it.
+ * _CachingTorchDispatchMode; the compiled set is that of torch 2.13's min_cut_rematerialization_partition.
  */
 function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, dim, part, q, kv, ffn, heads, isSplit } = sizes;
@@ -87,17 +87,17 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
     const unread = layout.compile ? 0 : scattered + (isListed ? dim : 0);
     return { saved: needed + itemBytes * unread, again: Math.max(0, whole - needed) };
   }
-  // A compiled backward makes the feed-forward again first, and attention's inputs after that is done.
+  // A compiled backward first recomputes the feed-forward, and attention's inputs after the feed-forward's backward.
   const feedForward = itemBytes * (part + dim + (layout.model.gatedFfn ? 2 : 1) * ffn);
   return { saved: needed, again: Math.min(feedForward, Math.max(0, whole - needed)) };
 }
 
 /**
- * What PyTorch's autograd saves of a layer, bytes per token. Terms, llama: a root-mean-square norm outside the compiler
- * is a chain of operations that keeps its input in float32 and its normalized value (TorchTitan's norms.py of December
- * 2024; torch's own is a chain as well, and fused on GPUs since 2.8); inside, its bf16 input. Then the norms' outputs
- * (gathered along the sequence under tp), q, k and v with heads repeated (repeat_kv), attention's output and
- * log-sum-exp, and of the feed-forward: gate, up, their product, and outside the compiler silu(gate).
+ * Returns the bytes per token that PyTorch's autograd saves in a layer. For llama: an uncompiled RMS norm is a chain of
+ * operations that saves its float32 input and its normalized value (TorchTitan's norms.py of December 2024; torch's own
+ * is a chain too, fused on GPUs since 2.8); a compiled norm saves its bf16 input. Further, the norms' outputs (gathered
+ * along the sequence under tp), q, k and v with repeated heads (repeat_kv), attention's output and log-sum-exp, and in
+ * the feed-forward: gate, up, their product, and uncompiled also silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
  */
 function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
@@ -112,8 +112,8 @@ function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * What Megatron-LM keeps: Korthikanti's table with grouped heads and SwiGLU besides. Linear layers keep their input as it is cut
- * along the sequence and gather it again in backward.
+ * Returns the bytes per token that Megatron-LM saves: Korthikanti's table, with grouped-query attention and SwiGLU. Linear
+ * layers save their input sharded along the sequence, and gather it again in backward.
  * Source: Korthikanti et al. 2022, equations 1, 2 and 4; megatron/core/tensor_parallel/layers.py
  * (LinearWithGradAccumulationAndAsyncCommunication), fusions/fused_bias_swiglu.py.
  */
@@ -127,20 +127,20 @@ function savedByMegatron(layout: Layout, sizes: TokenSizes): number {
   return norms + attention + feedForward + masks(layout, sizes) + crossBytes(layout, sizes);
 }
 
-/** Dropout after attention and after the feed-forward: a byte a value. */
+/** Returns the masks of dropout after attention and after the feed-forward: one byte per value. */
 function masks({ dropout }: Layout, { part }: TokenSizes): number {
   return dropout ? 2 * part : 0;
 }
 
-/** Probabilities where they are written out: softmax; with dropout its mask and its output as well. 5as/h of Korthikanti. */
+/** Returns the saved probabilities of unfused attention; with dropout also its mask and output. Korthikanti's 5as/h. */
 function coreBytes({ attention, dropout }: Layout, { heads, keys, itemBytes }: TokenSizes): number {
   if (attention !== 'unfused') return 0;
   return heads * keys * (dropout ? 2 * itemBytes + 1 : itemBytes);
 }
 
 /**
- * A diffusion transformer's block besides: norms of q and k keep their inputs, modulation and gates keep what they scale (four
- * more of the stream), cross-attention has a norm, q with its norm, and an output. Source: Wan2.2's model.py, WanAttentionBlock.
+ * Returns what a diffusion transformer's block also saves: inputs of the norms of q and k, of modulation and of gates (four
+ * of the stream), and in cross-attention a norm, q with its norm, and an output. Source: Wan2.2's model.py, WanAttentionBlock.
  */
 function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes): number {
   if (model.crossTokens === 0) return 0;
@@ -148,8 +148,8 @@ function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes):
 }
 
 /**
- * Gradients of activations at the widest place of a layer's backward: of the block's output and of the branch; of the
- * feed-forward's two inputs while that of its product is there and the product itself is freed. A compiler writes one in place.
+ * Returns the gradients of activations at the peak of a layer's backward: of the block's output, of the branch, and of the
+ * gated feed-forward's two inputs, when the product is already freed. A compiler writes one of them in place.
  */
 function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
   const { itemBytes, dim, part, ffn, isSplit } = sizes;
@@ -158,8 +158,8 @@ function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Attention's backward against a layer's whole activations: the feed-forward is done by then, and what the kernel needs is there. Where
- * probabilities are written out, so are their gradients, before and after the softmax. The fused kernel alone is never the peak.
+ * Returns the memory of attention's backward, minus the feed-forward's activations, which are freed by then. Unfused attention
+ * also writes the gradients of probabilities and scores. The fused kernel alone is never the peak.
  */
 function attentionOf(layout: Layout, sizes: TokenSizes): number {
   const { itemBytes, part, dim, q, ffn, heads, keys } = sizes;
@@ -171,8 +171,8 @@ function attentionOf(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Ring attention's backward: keys and values of all ranks, gathered at once (with heads repeated), and their copy that was sent;
- * gradients of q, k and v in float32, those of k and v also as they are sent and received; and the kernel's own.
+ * Returns the memory of ring attention's backward: gathered keys and values of all ranks (heads repeated), and the copy that
+ * was sent; float32 gradients of q, k and v; send and receive buffers for those of k and v; and the kernel's own gradients.
  * Source: torch.distributed.tensor.experimental, _attention.py: _AllGatherRotater (TorchTitan's default, 'allgather'),
  * _templated_ring_attention_backward. Megatron-LM passes grouped heads around in their own type.
  */

@@ -9,16 +9,16 @@ import type { PipelineStage } from './pipeline-stage';
 import { freshInStep, optimizerStateBytes, shardsOfState, stateBytesOf } from './state-bytes';
 import { wholeUnits } from './whole-units';
 
-/** What one rank holds at one moment of a step, bytes by cause. */
+/** The memory of one rank at one moment of a step, bytes by cause. */
 export interface MemoryPhase
   extends Pick<MemoryPrediction, 'params' | 'grads' | 'optimizer' | 'activations' | 'temporary'> {
   readonly name: MemoryPhaseName;
-  /** Of temporary: holes between tensors, and what they would be at worst. */
+  /** Parts of `temporary`: holes between tensors, and their largest possible size. */
   readonly holes: Bytes;
   readonly mostHoles: Bytes;
-  /** Of all that: what other streams have freed but keep for themselves at this moment. */
+  /** Part of all these bytes: memory that tensors of other streams have freed, and that only these streams can use. */
   readonly cached: Bytes;
-  /** Of that: sharded gradients, which are not there yet. */
+  /** Part of `cached`: memory of sharded gradients that do not exist at this moment. */
   readonly cachedGrads: Bytes;
 }
 
@@ -32,7 +32,7 @@ type MemoryPhaseName =
 
 type Ground = Readonly<ReturnType<typeof groundOf>>;
 
-/** What a moment holds besides the states at rest. */
+/** Memory of a moment in addition to the states at rest. */
 interface Passing {
   readonly activations: Bytes;
   readonly wholeParams?: Bytes;
@@ -41,12 +41,12 @@ interface Passing {
 }
 
 /**
- * A step's moments at which a stage can reach its peak.
+ * Returns the moments of a step at which a stage can reach its peak.
  *
- * [Note: streams keep their memory] The caching allocator gives freed memory back to the stream that it was taken in. FSDP2 gathers in
- * one stream, and reduces into sharded gradients in another; both keep at any moment what they ever held together, so those
- * gradients count in every phase, also in a forward that begins without any. Source: c10/cuda/CUDACachingAllocator.cpp, whose
- * free blocks match only the stream that they were made in.
+ * [Note: streams keep their memory] The caching allocator reuses a freed block only in the stream in which it was allocated.
+ * FSDP2 gathers in one stream and reduces into sharded gradients in another; each stream keeps its peak memory, so sharded
+ * gradients count in every phase, even in a forward that begins without gradients. Source: c10/cuda/CUDACachingAllocator.cpp,
+ * whose free blocks match only their own stream.
  */
 export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[] {
   const ground = groundOf(layout, stage);
@@ -58,8 +58,8 @@ export function memoryPhases(layout: Layout, stage: PipelineStage): MemoryPhase[
 }
 
 /**
- * Where all of a step's microbatches are in flight before the first backward, gradients are summed only when one of them is gone;
- * where others follow, both are there at once.
+ * Returns the variants of a stage's memory. If all microbatches of a step are in flight before the first backward, summed
+ * gradients exist only after the first microbatch's activations are freed; otherwise both exist at once.
  */
 function turnsOf(ground: Ground): Ground[] {
   const { layout, stage, whole, layer, saved } = ground;
@@ -71,7 +71,7 @@ function turnsOf(ground: Ground): Ground[] {
   ];
 }
 
-/** What all moments of a stage have in common. */
+/** Returns what all moments of a stage have in common. */
 function groundOf(layout: Layout, stage: PipelineStage) {
   const sizes = tokenSizesOf(layout);
   const bytes = stateBytesOf(layout);
@@ -85,11 +85,11 @@ function groundOf(layout: Layout, stage: PipelineStage) {
     bytes,
     whole: wholeUnits(layout, stage, bytes),
     layer,
-    /** Kept by the layers in flight, and by what lies before and behind them. */
+    /** Activations that are stored by the layers in flight, and outside the layers. */
     saved: stage.layersInFlight * layer.saved + outerActivations(layout, stage, sizes),
-    /** Elements of the logits of one microbatch; 0 but on the last stage. */
+    /** Number of logits of one microbatch; 0 except on the last stage. */
     logits,
-    /** Logits of earlier microbatches that stay. */
+    /** Bytes of stored logits of earlier microbatches. */
     outputs: Math.max(0, keptOutputs(layout) - 1) * logits * sizes.itemBytes,
   };
 }
@@ -98,7 +98,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   const { layout, stage, sizes, whole, saved, logits, outputs } = ground;
   if (logits === 0) return [];
   const { forward, backward, gradient } = lossBytesOf(layout, sizes);
-  // The logits of a pipeline's output stay also while their gradient is computed; a compiled loss counts them already.
+  // A pipeline stores its output's logits while their gradient is computed; a compiled loss already counts them.
   const stays = keptOutputs(layout) > 0 && !layout.compileLoss ? sizes.itemBytes : 0;
   const output = keptOutputs(layout) > 0 ? sizes.itemBytes : 0;
   return [
@@ -115,7 +115,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   ];
 }
 
-/** The last layer's backward begins with all activations there; an earlier one's, while the gradients of the one before are reduced. */
+/** All activations exist when the last layer's backward begins; during an earlier layer's, gradients are being reduced. */
 function backwardPhases(ground: Ground): MemoryPhase[] {
   const { stage, whole, layer, saved, outputs } = ground;
   const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
@@ -126,12 +126,12 @@ function backwardPhases(ground: Ground): MemoryPhase[] {
   return [last, phaseOf(ground, "earlier layer's backward", earlier)];
 }
 
-/** Logits of the last microbatch, where outputs stay. */
+/** Returns the bytes of the last microbatch's logits if outputs are stored. */
 function lastOutput({ layout, logits, sizes }: Ground): Bytes {
   return keptOutputs(layout) > 0 ? logits * sizes.itemBytes : 0;
 }
 
-/** What belongs to no layer is reduced last, when its own parameters are in shards again. */
+/** Gradients outside the layers are reduced last, after these parameters are resharded. */
 function outerReduction(ground: Ground): MemoryPhase {
   const { whole, outputs, layout } = ground;
   return phaseOf(ground, 'outer reduction', {
@@ -157,9 +157,9 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const { activations, wholeParams = 0, wholeGrads = 0, temporary = 0 } = passing;
   const { offload } = layout;
   const isOnHost = offload.parameters ? 0 : 1;
-  // ZeRO-Offload's gradients go to where the step is. Source: DeepSpeed's stage_1_and_2.py and stage3.py; its estimators.
+  // ZeRO-Offload moves gradients to the CPU's optimizer. Source: DeepSpeed's stage_1_and_2.py, stage3.py and estimators.
   const gradsOnGpu = offload.optimizer && layout.stack === 'deepspeed' ? 0 : isOnHost;
-  // fully_shard has gradients of the expert that was used; buffers of other frameworks are there for all.
+  // fully_shard has gradients only of the used expert; other frameworks have gradient buffers for all experts.
   const trained = layout.stack === 'fsdp2' ? stage.params / layout.model.experts : stage.params;
   const resting = {
     params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
@@ -169,7 +169,7 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
       : isOnHost * optimizerStateBytes(layout, bytes, stage.params / shardsOfState(layout, 'optimizer')),
   };
   const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
-  // At the end of a step, what activations took is there for all.
+  // At the end of a step, the memory of activations is free for other tensors.
   const isEnd = name === 'outer reduction' || name === 'optimizer step';
   const cachedGrads = whole.gathering > 0 && !isEnd ? resting.grads : 0;
   const buffers = pipelineBuffers(layout, stage, layer.stream);

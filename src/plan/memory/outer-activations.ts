@@ -4,8 +4,8 @@ import { isPlainPyTorch, type TokenSizes } from './layer-activations';
 import type { PipelineStage } from './pipeline-stage';
 
 /**
- * What is kept outside the layers: a mask of the embedding's dropout for every microbatch in flight; on the last stage the
- * last norm's input and the head's. PyTorch compiles blocks alone, so the last norm is a chain of operations in float32.
+ * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight;
+ * on the last stage the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain in float32.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
 export function outerActivations(layout: Layout, stage: PipelineStage, sizes: TokenSizes): Bytes {
@@ -19,8 +19,8 @@ export function outerActivations(layout: Layout, stage: PipelineStage, sizes: To
 }
 
 /**
- * PyTorch's pipelining makes a buffer to receive an activation and one to receive a gradient for every microbatch and stage, and
- * keeps a stage's outputs until their backward; the first layer's input is such a buffer. Megatron-LM keeps none of these.
+ * Returns the buffers of PyTorch's pipelining: for every microbatch and stage, one to receive an activation (it is the first
+ * layer's input) and one to receive a gradient; a stage's outputs are stored until backward. Megatron-LM has none of these.
  * Source: torch.distributed.pipelining, stage.py: args_recv_info, grad_recv_info, fwd_cache.
  */
 export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: Bytes): Bytes {
@@ -36,17 +36,18 @@ export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: By
 }
 
 /**
- * Bytes per logit of cross-entropy's bf16 or fp16 logits, each cut by tp along the vocabulary, at its three widest moments:
- * while the loss is computed, while its gradient is, and (of the gradient) while the head's backward reads it.
- * - compiled: logits and their gradient; the maximum and the sum a row are all that is saved besides (the partitioner's set for
+ * Returns the bytes per logit of the cross-entropy at three moments: while the loss is computed, while its gradient is
+ * computed, and (only the gradient) while the head's backward reads it. Logits are bf16 or fp16, sharded by tp along the
+ * vocabulary.
+ * - compiled: logits and their gradient; besides these only a maximum and a sum per row are saved (the partitioner's set for
  *   F.cross_entropy(logits.float()), torch 2.13; TorchTitan compiles its loss with the model).
- * - op by op: logits 2, float32 copy 4, log-probabilities 4; backward: log-probabilities 4, gradient of nll_loss 4, of log_softmax 4,
- *   when logits are freed (TorchTitan: `del pred`).
- * - op by op, cut by tp (torch.distributed.tensor.parallel.loss_parallel): 2 + 4, shifted 4, exp 4; backward: log-probabilities 4,
- *   zeros 4, (zeros + exp) 4, times the loss's gradient 4.
- * - Megatron-LM (tensor_parallel/cross_entropy.py): logits 2, float32 copy 4 that turns into softmax and gradient in place.
- * - Transformers' causal models: the float32 logits are an output that stays, shifted copy 4, log-probabilities 4, two gradients.
- * A pipeline's last stage of PyTorch keeps logits as outputs: see keptOutputs.
+ * - eager: logits 2, float32 copy 4, log-probabilities 4; backward, after logits are freed (TorchTitan: `del pred`):
+ *   log-probabilities 4, gradient of nll_loss 4, gradient of log_softmax 4.
+ * - eager, sharded by tp (torch.distributed.tensor.parallel.loss_parallel): 2 + 4, shifted 4, exp 4; backward: log-probabilities
+ *   4, zeros 4, (zeros + exp) 4, multiplied by the loss's gradient 4.
+ * - Megatron-LM (tensor_parallel/cross_entropy.py): logits 2, float32 copy 4, which becomes softmax and gradient in place.
+ * - Transformers' causal models: the float32 logits are a stored output; shifted copy 4, log-probabilities 4, two gradients.
+ * A PyTorch pipeline's last stage stores logits as outputs: see keptOutputs.
  */
 export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes) {
   if (!isPlainPyTorch(layout))
@@ -59,7 +60,7 @@ export function lossBytesOf(layout: Layout, { itemBytes, isSplit }: TokenSizes) 
 }
 
 /**
- * Microbatches whose logits a pipeline's last stage still holds when its last loss is computed.
+ * Returns the number of microbatches whose logits a pipeline's last stage still stores when its last loss is computed.
  * Source: torch.distributed.pipelining, stage.py: output_chunks, merged by torch.cat at the schedule's end.
  */
 export function keptOutputs({ stack, pp, numMicroBatches }: Layout): number {

@@ -1,9 +1,9 @@
 import type { Layout } from '../layout';
 
-/** What one pipeline rank holds of the model, its virtual stages together; parameters are divided by tp. */
+/** The part of the model on one pipeline rank, with all its virtual stages; numbers of parameters are divided by tp. */
 export type PipelineStage = Readonly<ReturnType<typeof stageOf>>;
 
-/** The stage at a place of the pipeline. */
+/** Returns the stage of a pipeline rank. */
 export function stageOf(layout: Layout, place: number) {
   const { model, tp, pp, virtualStages } = layout;
   const isFirst = place === 0;
@@ -13,7 +13,7 @@ export function stageOf(layout: Layout, place: number) {
   const table = model.vocab * model.dim;
   const positions = model.learnedPositions ? model.seq * model.dim : 0;
   const embedding = table === 0 ? model.outerParams : table + positions;
-  // A tied head on another stage is a copy of the table (Megatron-LM and pipelining alike).
+  // A tied head on another stage is a copy of the embedding, in Megatron-LM and in PyTorch's pipelining.
   const isCopied = model.tied && model.logits > 0 && pp > 1;
   const head = model.outerParams - embedding + (isCopied ? table : 0);
   const embeddingParams = isFirst ? embedding / tp : 0;
@@ -24,24 +24,24 @@ export function stageOf(layout: Layout, place: number) {
     isFirst,
     isLast,
     layers,
-    /** Of one layer. */
+    /** Number of parameters of one layer. */
     layerParams,
-    /** Embedding table and positions: on the first stage. */
+    /** Parameters of token and position embeddings, on the first stage. */
     embeddingParams,
-    /** Output head and what lies before it: on the last stage. */
+    /** Parameters of the output head and of the norm before it, on the last stage. */
     headParams,
-    /** All of it, times the model's experts. */
+    /** All parameters of the stage, times the model's experts. */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
-    /** Forward passes of one virtual stage whose backward is still to come, at most. */
+    /** Most forward passes of a virtual stage whose backward has not run yet. */
     chunksInFlight,
-    /** The same in layers: what activations are multiplied by. */
+    /** The same in layers; activations are multiplied by it. */
     layersInFlight: (chunksInFlight * layers) / virtualStages,
   };
 }
 
 /**
- * Layers of a pipeline rank: what is left over by an even cut goes to the stages from the second on.
- * Source: TorchTitan's generate_split_points (December 2024); Megatron-LM and DeepSpeed ask for even ones.
+ * Returns the number of layers of a pipeline rank: the remainder of an even division goes to the stages from the second on.
+ * Source: TorchTitan's generate_split_points (December 2024); Megatron-LM and DeepSpeed require equal stages.
  */
 function layersOf({ model, pp, virtualStages }: Layout, place: number): number {
   const stages = pp * virtualStages;
@@ -55,8 +55,8 @@ function layersOf({ model, pp, virtualStages }: Layout, place: number): number {
 }
 
 /**
- * Forward passes in flight: all under GPipe; p - s under 1F1B; (v - 1)p + 2(p - s - 1) + 1 of 1/v of a rank's layers when
- * interleaved, which for the first stage is Korthikanti's 1 + (p - 1)/(pv) of the model.
+ * Returns the forward passes in flight: all under GPipe; p - s under 1F1B; when interleaved (v - 1)p + 2(p - s - 1) + 1, each
+ * through 1/v of the rank's layers, which for the first stage is Korthikanti's 1 + (p - 1)/(pv) of the model.
  * Source: Narayanan et al. 2021, section 2.2; torch.distributed.pipelining's Schedule1F1B and ScheduleInterleaved1F1B.
  */
 function chunksInFlightOf(layout: Layout, place: number): number {

@@ -8,8 +8,8 @@ import { stageOf } from './pipeline-stage';
 const GIB = 1024 ** 3;
 
 /**
- * What PyTorch's caching allocator has reserved at the peak of a step (torch.cuda.max_memory_reserved), on the worst rank, by cause.
- * The context and NCCL's buffers lie outside: bytesOutsideAllocator.
+ * Predicts the memory that PyTorch's caching allocator has reserved at the peak of a step (torch.cuda.max_memory_reserved), on
+ * the worst rank, by cause. The context and NCCL's buffers are not included: see bytesOutsideAllocator.
  * Units: GiB in `peak`, bytes elsewhere.
  */
 export function predictMemory(layout: Layout): MemoryPrediction {
@@ -18,7 +18,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
     .flatMap((stage) =>
       memoryPhases(layout, stageOf(layout, stage)).map((phase) => ({ phase, stage, bytes: sumOf(phase) })),
     )
-    .reduce((most, other) => (other.bytes > most.bytes ? other : most));
+    .reduce((most, moment) => (moment.bytes > most.bytes ? moment : most));
   const phase = underPressure(layout, worst.phase);
   const { params, grads, optimizer, activations, temporary } = phase;
   const peakBytes = sumOf(phase);
@@ -32,7 +32,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
   };
 }
 
-/** Near capacity holes and what other streams keep are given back; what is held at the moment is not, fits or not. */
+/** Near capacity, the allocator frees holes and the free memory of other streams; it cannot free memory that is in use. */
 function underPressure(layout: Layout, phase: MemoryPhase): MemoryPhase {
   const excess = sumOf(phase) - reservableBytes(layout);
   if (excess <= 0 || excess > phase.holes + phase.cached) return phase;
@@ -54,10 +54,10 @@ function sumOf({ params, grads, optimizer, activations, temporary }: MemoryPhase
   return params + grads + optimizer + activations + temporary;
 }
 
-/** Steps in which segments grow, and small tensors that no formula counts. */
+/** Relative error from the steps in which segments grow, and from small tensors that no formula counts. */
 const GRAIN = 0.02;
 
-/** From what is allocated, without holes and what other streams keep, to the worst holes that the GPU has room for. */
+/** Returns the peak: from allocated tensors only (no holes, no free memory of other streams) to the worst holes that fit. */
 function peakOf(phase: MemoryPhase, reserved: Bytes, reservable: Bytes): Estimate {
   const low = Math.min(reserved - phase.holes - phase.cached, (1 - GRAIN) * reserved);
   const worst = Math.min(reserved - phase.holes + phase.mostHoles, reservable);
@@ -69,18 +69,20 @@ function largestAssumption({ recompute, stack, compileLoss, optimizer }: Layout,
   const states = phase.params + phase.grads + phase.optimizer;
   if (states > phase.activations + phase.temporary) {
     const own =
-      optimizer.kind === 'adamW' ? ' and two moments in fp32' : ` in fp32, and what ${optimizer.kind} keeps`;
-    return `states lie as ${stack} has them by default (master${own})`;
+      optimizer.kind === 'adamW'
+        ? ' and two moments in fp32'
+        : ` in fp32, and the states of ${optimizer.kind}`;
+    return `states are stored as by default in ${stack} (master${own})`;
   }
   if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
     return compileLoss
-      ? 'torch.compile covers the loss as well as the blocks (compileLoss); else 8 bytes a logit more'
+      ? 'torch.compile covers the loss as well as the blocks (compileLoss); else 8 bytes per logit more'
       : 'the loss runs op by op: log-probabilities and two gradients in fp32 at once';
   }
   if (recompute === 'selective') {
     return stack === 'fsdp2'
-      ? "selective recompute keeps every second product, attention's output and reduce-scatters (TorchTitan)"
-      : 'selective recompute is of core attention alone (Megatron-LM)';
+      ? "selective recompute stores every second matmul, attention's output and reduce-scatters (TorchTitan)"
+      : 'selective recompute repeats only core attention (Megatron-LM)';
   }
   return 'each operation saves for backward what it saves in torch 2.6 to 2.13';
 }

@@ -10,20 +10,20 @@ export interface StateBytes {
   readonly parameter: number;
   readonly gradient: number;
   readonly optimizer: number;
-  /** Fresh while the optimizer steps: a copy of gradients in float32, or the root of the second moment. */
+  /** Allocated only during the optimizer's step: a float32 copy of gradients, or the square root of the second moment. */
   readonly step: number;
-  /** Of a gathered copy of a parameter; 0 where parameters are used as they are stored. */
+  /** Bytes of a gathered parameter; 0 if parameters are used as they are stored. */
   readonly gathered: number;
-  /** Of a gradient in the buffer that is reduced. */
+  /** Bytes of a gradient in the buffer that is reduced. */
   readonly reduced: number;
 }
 
 type Family = 'fp32' | 'fp16' | 'bf16';
 
 /**
- * What each framework keeps by default, in one table.
- * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in float32);
- * with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off: gradients of 2 bytes, and optimizer.py
+ * The bytes that each framework stores by default.
+ * Source, megatron: megatron/training/theoretical_memory_usage.py, 18 bytes with bf16 (2 + 4 + 12, gradients summed in
+ * float32); with fp16, arguments.py leaves --accumulate-allreduce-grads-in-fp32 off: gradients of 2 bytes, and optimizer.py
  * (Float16OptimizerWithFloat16Params) makes float32 copies of them at the step.
  * Source, fsdp2: torch.distributed.fsdp.MixedPrecisionPolicy(param_dtype=bf16, reduce_dtype=float32) over float32 shards, as
  * TorchTitan's training.mixed_precision_param and _reduce default; step: _multi_tensor_adam's _foreach_sqrt.
@@ -48,10 +48,10 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
   },
 };
 
-/** Products in fp8 are fed from bf16 tensors: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
+/** Inputs of fp8 matmuls are stored as bf16: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
-/** The row of the table that a layout means, with the type in which it reduces. */
+/** Returns the layout's row of the table, with the type in which the layout reduces gradients. */
 export function stateBytesOf({
   stack,
   precision,
@@ -63,7 +63,7 @@ export function stateBytesOf({
     : { ...row, reduced: activationBytesOf(reduceDtype) };
 }
 
-/** What a rank keeps for its optimizer: the float32 master where parameters are 16 bits wide, and the optimizer's own states. */
+/** Returns the bytes of the optimizer on a rank: its states, and the float32 master if parameters are in 16 bits. */
 export function optimizerStateBytes(
   { optimizer }: Pick<Layout, 'optimizer'>,
   bytes: StateBytes,
@@ -73,8 +73,8 @@ export function optimizerStateBytes(
 }
 
 /**
- * Fresh while the optimizer steps, bytes per parameter. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose weight decay
- * makes new gradients (_foreach_add); bitsandbytes' fused update makes nothing. Copies of gradients are there for any optimizer.
+ * Returns the bytes per parameter that are allocated during the step. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose
+ * weight decay makes new gradients (_foreach_add); bitsandbytes' fused update allocates nothing, except copies of gradients.
  */
 export function freshInStep(
   { stack, optimizer }: Pick<Layout, 'stack' | 'optimizer'>,
@@ -83,12 +83,12 @@ export function freshInStep(
   return stack === 'fsdp2' && optimizer.kind === 'adamW8bit' ? 0 : bytes.step;
 }
 
-/** Bytes of one value of an activation. */
+/** Returns the bytes of one value of an activation. */
 export function activationBytesOf(precision: Precision): number {
   return precision === 'fp32' ? 4 : 2;
 }
 
-/** Ranks that share a state between steps; 1: each has it whole. */
+/** Returns the number of ranks over which a state is sharded between steps; 1: every rank has it whole. */
 export function shardsOfState(
   layout: Pick<Layout, 'strategy' | 'stack' | 'shards'>,
   state: ModelState,
@@ -99,11 +99,11 @@ export function shardsOfState(
 /** Two float32 moments. */
 export const ADAM_BYTES = 8;
 const MOMENTUM_BYTES = 4;
-/** Two codes of one byte an element, and two float32 scales a block. */
+/** Two codes of one byte per element, and two float32 scales per block. */
 const CODE_BYTES = 2;
 const SCALE_BYTES = 8;
 
-/** What an optimizer keeps of a state buffer, by its elements: a parameter that every rank holds whole, or a flat shard. */
+/** Returns the bytes of an optimizer's states as a function of the elements of a whole parameter or of a shard. */
 export function optimizerBytesOf(
   optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>,
 ): (elements: number) => Bytes {

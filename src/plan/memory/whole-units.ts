@@ -4,25 +4,25 @@ import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';
 import type { StateBytes } from './state-bytes';
 
-/** A layout that gathers nothing. */
+/** The whole units of a layout that gathers nothing. */
 const NONE = {
-  /** Parameters, from a stage's forward to the begin of its backward. */
+  /** Whole parameters, from a stage's forward to the beginning of its backward. */
   parameters: 0,
   /** Gradients of the unit whose backward runs, and of those that wait to be reduced. */
   gradients: 0,
   /** Gradients summed over microbatches before they are reduced. */
   accumulated: 0,
-  /** Inputs of the reduction that is on its way while the next unit's backward runs. */
+  /** Inputs of the reduction that is in flight while the next unit's backward runs. */
   reducing: 0,
-  /** All of the above at the end, when what belongs to no layer is reduced. */
+  /** The same at the end of backward, when gradients outside the layers are reduced. */
   outer: { parameters: 0, gradients: 0, reducing: 0 },
-  /** Results of gathers on their way, in memory of the gathering stream. */
+  /** Results of all-gathers in flight, in the memory of the gathering stream. */
   gathering: 0,
   /** Buffers of fixed size. */
   buckets: 0,
 };
 
-/** What a layout that gathers parameters holds of whole units, beside its shards; bytes. */
+/** Bytes of whole parameters and gradients that a layout holds in addition to shards. */
 export type WholeUnits = Readonly<typeof NONE>;
 
 /** DeepSpeed's reduce_bucket_size, stage3_max_live_parameters and stage3_prefetch_bucket_size, parameters. Source: its runtime/zero/config.py. */
@@ -30,7 +30,7 @@ const REDUCE_BUCKET = 5e8;
 export const MAX_LIVE = 1e9;
 const PREFETCH = 5e7;
 
-/** What is whole, by the framework that gathers. */
+/** Returns the whole units of a stage in the layout's framework. */
 export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const sharded = shardedStates(layout);
   const gathers = sharded.includes('parameter');
@@ -47,13 +47,13 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
 }
 
 /**
- * [Note: FSDP2's units] TorchTitan makes every block a unit, and embedding, last norm and head together the root, which stays whole
- * from forward to the end of backward, as the last block does. A gather writes one buffer, which is copied out to parameters;
- * in forward the previous buffer is kept until the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block
- * while one runs, and the float32 input of a block's reduction is kept until the next block's (post_backward). The root's
- * gradients wait for the end. With pipelining, blocks stay whole, and gradients are summed whole in the reduction's type until
- * the last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed).
- * Blocks of fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as its 405B configuration has it).
+ * [Note: FSDP2's units] In TorchTitan, every block is a unit. The root (embedding, last norm and head) and the last block are
+ * whole from forward to the end of backward. An all-gather writes one buffer, which is copied into parameters; in forward, the
+ * previous buffer is freed at the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block while a block
+ * runs, and the float32 input of a block's reduction is freed at the next block's reduction (post_backward). The root's
+ * gradients are reduced last. With pipelining, blocks are not resharded, and whole gradients are summed in the reduction's type
+ * until the last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). Blocks of
+ * fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as in TorchTitan's 405B configuration).
  * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan, parallelize_llama.py,
  * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
  */
@@ -80,7 +80,7 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
   };
 }
 
-/** DDP keeps reduced gradients in buckets beside the parameters' own; autocast keeps a bf16 copy of weights until backward. Source: gradient_as_bucket_view = false. */
+/** DDP has buckets in addition to gradients (gradient_as_bucket_view = false); autocast stores bf16 weights until backward. */
 function unitsOfDdp({ params }: PipelineStage, { gradient, gathered, parameter }: StateBytes): WholeUnits {
   return { ...NONE, parameters: gathered < parameter ? gathered * params : 0, buckets: gradient * params };
 }

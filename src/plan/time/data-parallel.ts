@@ -14,9 +14,9 @@ import { MAX_LIVE } from '../memory/whole-units';
 import { shardedStates } from '../stack-rules';
 
 /**
- * Bytes of a parameter and of a gradient on the wire. fully_shard of TorchTitan: parameters bf16, reduction float32. Megatron-LM: bf16 gradients add up and travel in float32,
- * fp16 ones as they are. DeepSpeed: both at the training precision. Source: the programs' defaults; parameters of fp8 are
- * gathered so by fully_shard, as memory counts them too ([Note: FSDP2's units]).
+ * Returns the bytes of a parameter and of a gradient on the wire. TorchTitan's fully_shard: parameters bf16 (fp8 for fp8
+ * matmuls, see [Note: FSDP2's units]), reduction float32. Megatron-LM: bf16 gradients are summed and sent in float32, fp16
+ * gradients in fp16. DeepSpeed: both in the training precision. Source: the frameworks' defaults.
  */
 function wireItems({ stack, precision, reduceDtype }: Layout) {
   const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
@@ -25,7 +25,7 @@ function wireItems({ stack, precision, reduceDtype }: Layout) {
   return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad: asked ?? usual };
 }
 
-/** The groups of data parallelism: ranks that share shards, and ranks with copies of the same shard. */
+/** Returns the groups of data parallelism: ranks that share shards, and ranks with replicas of the same shard. */
 function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
   return {
     shards: placeOf(shards, tp, hardware.gpusPerNode),
@@ -34,10 +34,10 @@ function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
 }
 
 /**
- * Collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients: a rank that updates a part of the
- * parameters needs that part of their gradients alone. Source: Megatron-LM's distributed optimizer (reduce-scatter of its
- * gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
- * Seconds before forward (`gather`), before backward (`regather`) and after it (`reduce`), and what a GPU receives in each.
+ * Returns the collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients: seconds before forward
+ * (`gather`), before backward (`regather`) and after it (`reduce`), and the bytes that a GPU receives in each. A rank that
+ * updates a part of the parameters needs only this part of the gradients. Source: Megatron-LM's distributed optimizer
+ * (reduce-scatter of its gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
  */
 export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const { hardware } = layout;
@@ -68,9 +68,9 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
 }
 
 /**
- * How often a unit is gathered again before its backward: not under pipelines of TorchTitan, which keeps whole parameters
- * until the step's end (its reshard_after_forward 'default'); once by fully_shard, which recomputes a layer within the unit's
- * backward; twice by DeepSpeed under full recompute, whose hooks release and fetch around the second forward as well.
+ * Returns how often a unit is gathered again before its backward: never in TorchTitan's pipelines, whose parameters are whole
+ * until the step's end (reshard_after_forward 'default'); once in fully_shard, which recomputes a layer within the unit's
+ * backward; twice in DeepSpeed under full recompute, whose hooks also free and gather around the second forward.
  */
 export function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
   if (!STRATEGIES[strategy].reshardAfterForward || (stack === 'fsdp2' && pp > 1)) return 0;
@@ -79,15 +79,15 @@ export function numRegathers({ strategy, stack, pp, recompute }: Layout): number
 
 /**
  * Whether units are gathered while others compute. DeepSpeed gathers ahead only while fewer parameters are whole than
- * stage3_max_live_parameters (1e9 by default): a layer of more leaves no room.
+ * stage3_max_live_parameters (1e9 by default), so not if a layer has more.
  */
 export function gathersAhead({ stack, model, tp }: Layout): boolean {
   return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE;
 }
 
 /**
- * Bytes that one gather and one reduction of fully_shard move on the device for each parameter: out of the gathered buffer
- * (read and written at 16 bits), and gradients into the buffer that is reduced. Source: foreach_all_gather_copy_out and
+ * Returns the bytes per parameter that fully_shard copies on the GPU in one all-gather (out of the gathered buffer, read and
+ * written in 16 bits) and in one reduction (gradients into the buffer that is reduced). Source: foreach_all_gather_copy_out and
  * foreach_reduce_scatter_copy_in of torch.distributed.fsdp.
  */
 export function copyBytes(layout: Layout) {
@@ -96,7 +96,7 @@ export function copyBytes(layout: Layout) {
   return { gather: 2 * param, reduce: param + grad };
 }
 
-/** Whether every microbatch gathers and reduces, rather than the first and the last one. */
+/** Whether every microbatch gathers and reduces, instead of only the first and only the last. */
 export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: boolean } {
   const sharded = shardedStates(layout);
   const keeps = layout.stack === 'fsdp2' && layout.pp > 1;
@@ -106,7 +106,7 @@ export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: bo
   };
 }
 
-/** All-gather of updated parameters after a step that shards the optimizer alone (or with gradients). */
+/** Returns the all-gather of updated parameters, if the optimizer is sharded but parameters are not. */
 export function afterStep(layout: Layout, params: number, cal: Calibration) {
   const sharded = shardedStates(layout);
   const needed = sharded.includes('optimizer') && !sharded.includes('parameter');
@@ -117,7 +117,7 @@ export function afterStep(layout: Layout, params: number, cal: Calibration) {
   return { seconds, bytes: wireBytes('allGather', bytes, shards) };
 }
 
-/** Received by a GPU. */
+/** Returns the bytes that a GPU receives. */
 function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Bytes {
   return size <= 1 ? 0 : bytes * BUS_FACTOR[op](size);
 }

@@ -7,18 +7,18 @@ import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cos
 import { type Layout, recomputedShare } from '../layout';
 import type { ModelShape } from '../model-shape';
 
-/** What one pass through one layer takes for one microbatch on one rank; seconds. */
+/** The time of one pass through one layer for one microbatch on one rank; seconds. */
 export interface Pass {
   readonly products: Seconds;
   readonly attention: Seconds;
   readonly elementwise: Seconds;
   /** Collectives of tensor and context parallelism that the compute waits for. */
   readonly comm: Seconds;
-  /** What the host needs to launch it. */
+  /** The time of the CPU to launch the kernels. */
   readonly host: Seconds;
 }
 
-/** One layer: forward, what is computed again before backward, and backward. */
+/** The times of one layer: forward, recomputation before backward, and backward. */
 export interface LayerTime {
   readonly forward: Pass;
   readonly recompute: Pass;
@@ -27,7 +27,7 @@ export interface LayerTime {
 
 export const NO_PASS: Pass = { products: 0, attention: 0, elementwise: 0, comm: 0, host: 0 };
 
-/** Device and host run beside each other, so the slower one counts. */
+/** Returns the time of a pass: GPU and CPU run at the same time, so the slower one decides. */
 export function passSeconds(pass: Pass): Seconds {
   return Math.max(deviceSeconds(pass), pass.host);
 }
@@ -54,7 +54,7 @@ function eachCause(seconds: (cause: keyof Pass) => Seconds): Pass {
   };
 }
 
-/** Time of one layer of the layout's model. */
+/** Returns the time of one layer of the layout's model. */
 export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   const { hardware, precision, model, microBatch, cp, tp } = layout;
   const tokens = (microBatch * model.seq) / cp;
@@ -85,7 +85,7 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   return { forward, backward: passOf('backward', backwardProducts), recompute: recomputed(layout, forward) };
 }
 
-/** The matmuls of one layer's forward pass, as one rank computes them. */
+/** Returns the matmuls of one layer's forward on one rank. */
 function layerProducts({ model, tp, microBatch }: Layout, tokens: number): Product[] {
   const { dim, heads, kvHeads, headDim, ffn, gatedFfn, crossTokens } = model;
   const keys = Math.max(1, kvHeads / tp);
@@ -118,19 +118,19 @@ function layerAttention(layout: Layout, cal: Calibration) {
   const own = attentionSeconds({ ...core, keys: seq, causal }, hardware, precision, cal);
   const self = { forward: own.forward * half, backward: own.backward * half };
   if (crossTokens === 0) return self;
-  const other = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);
-  return { forward: self.forward + other.forward, backward: self.backward + other.backward };
+  const cross = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);
+  return { forward: self.forward + cross.forward, backward: self.backward + cross.backward };
 }
 
-/** Pairs of matmuls that tensor parallelism cuts: attention, cross-attention where there is one, feed-forward. */
+/** Returns the number of pairs of matmuls that tensor parallelism shards: attention, feed-forward, perhaps cross-attention. */
 export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
   return crossTokens > 0 ? 3 : 2;
 }
 
 /**
- * An all-reduce a pair and pass under tensor parallelism; with sequence parallelism each is an all-gather and a reduce-scatter.
- * Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context parallelism gathers keys and values
- * before the core, and in backward reduces their gradients as well (TorchTitan's default, 'allgather': nothing runs beside it).
+ * Returns the time of a layer's collectives. Tensor parallelism: an all-reduce per pair and pass; with sequence parallelism
+ * an all-gather and a reduce-scatter. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context
+ * parallelism gathers keys and values, in backward also reduces their gradients, without overlap (TorchTitan's 'allgather').
  */
 function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;
@@ -146,19 +146,19 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   return { forward: tensor + pass, backward: tensor + 2 * pass };
 }
 
-/** Share of a decomposed collective that runs beside its matmul: all except the first of as many parts as ranks (8). */
+/** Share of a split collective that overlaps with its matmul: all parts except the first; there is one part per rank (8). */
 const ASYNC_SHARE = 7 / 8;
 
-/** Full recompute runs forward again. Selective recompute's share is what its framework leaves out of memory. */
+/** Returns the recomputation: full recompute runs forward again; selective recompute runs what its framework does not store. */
 function recomputed(layout: Layout, forward: Pass): Pass {
   const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;
   if (recompute === 'full') return scaledPass(forward, recomputedShare(layout));
-  // Megatron-LM: the attention core, which fused kernels never keep.
+  // Megatron-LM recomputes the attention core, which fused kernels never store.
   if (stack !== 'fsdp2') {
     return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention } : NO_PASS;
   }
-  // TorchTitan's policy per operation keeps every second matmul, attention and reduce-scatters.
+  // TorchTitan's policy saves the results of every second matmul, of attention and of reduce-scatters.
   return {
     products: forward.products / 2,
     attention: 0,

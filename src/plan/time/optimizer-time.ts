@@ -8,20 +8,21 @@ import { shardedStates } from '../stack-rules';
 import { commPerMicroBatch, numRegathers } from './data-parallel';
 
 /**
- * Bytes per parameter that one step reads and writes, except the optimizer's own states: Adam reads gradient, parameter and two states and writes three (28). fully_shard's norm reads
- * and scales float32 gradients besides (12). Mixed precision in Megatron-LM and DeepSpeed reads 16-bit gradients and writes
- * float32 ones and 16-bit parameters (8): 36, which is also what vTrain's rows take (20 to 25 ms for 1e9 parameters).
+ * Bytes per parameter that one step reads and writes, without the optimizer's states (16 of Adam's 28: it reads gradient,
+ * parameter and two states, and writes three of them). fully_shard's norm also reads and scales float32 gradients (12). Mixed
+ * precision in Megatron-LM and DeepSpeed reads 16-bit gradients and writes float32 gradients and 16-bit parameters (8), with
+ * states 36 bytes; that agrees with vTrain's rows (20 to 25 ms for 1e9 parameters).
  */
 const UPDATE_BYTES: Record<Layout['stack'], number> = { megatron: 20, fsdp2: 24, deepspeed: 20 };
 
-/** Time of the optimizer's step on a rank that holds `params` of the model. */
+/** Returns the time of the optimizer's step on a rank that has `params` parameters of the model. */
 export function optimizerSeconds(layout: Layout, params: number, cal: Calibration): Seconds {
   const own = shardedStates(layout).includes('optimizer') ? params / layout.shards : params;
   const states = 2 * optimizerBytesOf(layout.optimizer)(own);
   return trafficSeconds(own * UPDATE_BYTES[layout.stack] + states, layout.hardware, cal);
 }
 
-/** Payload of a packet of 256 bytes over what is sent. Source: PCI Express's transaction layer: 24 to 28 bytes of headers and framing. */
+/** Share of the payload (256 bytes) in a packet: PCIe adds 24 to 28 bytes. Source: PCI Express's transaction layer. */
 const PAYLOAD = 256 / (256 + 26);
 
 /**
@@ -35,16 +36,16 @@ const HOSTS: Readonly<Record<Hardware['generation'], ReturnType<typeof host>>> =
   blackwell: host(63, 16 * 5.6),
 };
 
-/** The step reads gradient and parameter and writes the parameter, 4 bytes each; its states besides. Source: DeepSpeed's cpu_adam; torch's AdamW. */
+/** Gradient and parameter are read, the parameter is written, 4 bytes each. Source: DeepSpeed's cpu_adam; torch's AdamW. */
 const HOST_UPDATE_BYTES = 12;
 
 /** Bytes per parameter in each direction: DeepSpeed moves 16-bit gradients and parameters, fully_shard its float32 shards. */
 const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 4, megatron: 4 };
 
 /**
- * Time of what `layout.offload` puts on the host, on a rank that holds `params` of the model. `step`: the step on the host, with
- * gradients going there and parameters coming back; nothing runs beside it. `copies`: shards that come from the host for each
- * gather, which compute may hide.
+ * Returns the time of offload on a rank that has `params` parameters of the model. `step`: the optimizer on the CPU, with the
+ * transfer of gradients and parameters, without overlap. `copies`: transfers of shards from the CPU for each all-gather, which
+ * compute may hide.
  */
 export function offloadTime(layout: Layout, params: number) {
   const { offload, hardware, stack, shards, numMicroBatches, optimizer } = layout;
@@ -61,7 +62,7 @@ export function offloadTime(layout: Layout, params: number) {
   return { step, copies };
 }
 
-/** Bandwidth in one direction to a GPU, and a GPU's share of the host's memory bandwidth; bytes per second. */
+/** Returns the bandwidth to a GPU in one direction, and a GPU's share of the CPU's memory bandwidth; bytes per second. */
 function host(linkGBps: number, gigaTransfers: number) {
   return { link: linkGBps * 1e9 * PAYLOAD, memory: (gigaTransfers * 8 * 1e9) / 8 };
 }

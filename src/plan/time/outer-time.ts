@@ -5,7 +5,7 @@ import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { NO_PASS } from './layer-time';
 
-/** Time of what stands before the first layer (tables) and after the last one (head and loss), for one microbatch. */
+/** Returns the time before the first layer (embeddings) and after the last layer (head and loss), for one microbatch. */
 export function outerTime(layout: Layout, cal: Calibration) {
   const { model, microBatch, cp, tp, hardware, precision } = layout;
   const tokens = (microBatch * model.seq) / cp;
@@ -17,7 +17,7 @@ export function outerTime(layout: Layout, cal: Calibration) {
   const host = 10 * cal.launchSeconds;
   const first = {
     forward: { ...NO_PASS, elementwise: moved(4 * hidden), comm: shared, host },
-    // The table's gradient is written whole, and the rows that were touched are added.
+    // The embedding's whole gradient is written, and the used rows are added.
     backward: {
       ...NO_PASS,
       elementwise: moved(3 * hidden + (2 * item * model.vocab * model.dim) / tp),
@@ -50,10 +50,10 @@ export function outerTime(layout: Layout, cal: Calibration) {
 }
 
 /**
- * Bytes per logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum (4),
- * subtracted (8), exponentials (8) and sum (4), divided (8), gradient scaled (8) and cast back (6). Eager PyTorch: cast (6),
- * log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
- * in a pass each over 16-bit logits. Source: the programs' code.
+ * Returns the bytes per logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum
+ * (4), subtracted (8), exponentials (8) and sum (4), divided (8), gradient scaled (8) and cast back (6). Eager PyTorch: cast
+ * (6), log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
+ * in one pass each over 16-bit logits. Source: the frameworks' code.
  */
 function lossTraffic({ stack, compileLoss }: Layout, cal: Calibration): number {
   if (stack !== 'fsdp2') return cal.lossBytes;

@@ -29,12 +29,12 @@ import { offloadTime, optimizerSeconds } from './optimizer-time';
 import { outerTime } from './outer-time';
 import { pipelineTime } from './pipeline-time';
 
-/** SMs that a collective's kernels take from compute that runs beside it. Source: NCCL's channels on NVLink machines. */
+/** Share of SMs that a collective takes from compute at the same time. Source: NCCL's channels on NVLink machines. */
 const COMM_SMS_SHARE = 16 / 132;
 
 type StageTime = Readonly<ReturnType<typeof stageTime>>;
 
-/** Time of one iteration on the slowest path, by cause. */
+/** Predicts the time of one iteration on the slowest path, by cause. */
 export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
   const layer = layerTime(layout, cal);
   const outer = outerTime(layout, cal);
@@ -48,7 +48,7 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
     numMicroBatches: m,
     virtualStages: layout.virtualStages,
     hop: layout.pp === 1 ? 0 : handOver(layout, cal),
-    // Megatron-LM waits for each; PyTorch's schedules post them beside the stage's compute.
+    // Megatron-LM waits for each transfer; in PyTorch's schedules transfers overlap with the stage's compute.
     waits: layout.stack !== 'fsdp2',
   });
   const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
@@ -60,7 +60,7 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const copies = Math.max(0, host.copies - busy);
   const own = pipe.seconds + dp + copies + optimizer + cal.iterationSeconds;
   const seconds = own * slowestOf(layout.gpus / layout.hardware.gpusPerNode, cal.nodeSpread);
-  // The slowest node is waited for in collectives.
+  // Collectives wait for the slowest node.
   const exposedComm = comm + m * slowest.waits + pipe.handOvers + dp + copies + (seconds - own);
   const compute = busy - comm + optimizer + cal.iterationSeconds;
   return {
@@ -76,12 +76,12 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
 
 const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 
-/** How much slower than the mean the slowest of n normal deviates is expected to be: spread × √(2 ln n). */
+/** Returns the expected time of the slowest of n nodes over the mean: 1 + spread × √(2 ln n), for a normal distribution. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
 
-/** One stage's passes for one microbatch. */
+/** Returns the times of one stage for one microbatch. */
 function stageTime(
   layout: Layout,
   stage: PipelineStage,
@@ -97,7 +97,7 @@ function stageTime(
   const times = (pass: Pass): Pass => scaledPass(pass, layers);
   const forward = addPasses(times(layer.forward), addPasses(first.forward, last.forward));
   const backward = addPasses(times(again), addPasses(first.backward, last.backward));
-  // Each pass ends where the host waits for the device: at the loss, and at a hand-over.
+  // Each pass ends when the CPU waits for the GPU: at the loss, and at a transfer between stages.
   const seconds = (inside: Pass, ...outside: Pass[]): Seconds =>
     layers * passSeconds(inside) + outside.reduce((sum, pass) => sum + passSeconds(pass), 0);
   return {
@@ -106,16 +106,16 @@ function stageTime(
     backward: seconds(again, first.backward, last.backward) + waits.backward + waits.backwardCopies,
     passes: [forward, backward],
     loss: last.forward.elementwise + last.backward.elementwise,
-    /** What of data parallelism's collectives each microbatch waits for. */
+    /** Time in which each microbatch waits for data parallelism's collectives. */
     waits: waits.forward + waits.backward,
-    /** Copies on the device that these collectives bring with them. */
+    /** Time of the copies on the GPU that these collectives need. */
     copies: waits.forwardCopies + waits.backwardCopies,
   };
 }
 
 /**
- * What a microbatch waits for its units' gathers and reductions, which run beside the layer before or after: the part
- * that is longer than the layer's compute, the first gather, the last reduction, and the multiprocessors they take.
+ * Returns the time in which a microbatch waits for its units' all-gathers and reductions, which overlap with the previous or
+ * next layer: their excess over that layer's compute, the first all-gather, the last reduction, and the SMs that they take.
  */
 function unitWaits(
   layout: Layout,
@@ -129,7 +129,7 @@ function unitWaits(
   const gather = each.gather ? comm.gather : 0;
   const regather = each.gather ? comm.regather : 0;
   const reduce = each.reduce ? comm.reduce : 0;
-  // Tables and head are the root: gathered before all else, kept for backward, and reduced when it has ended.
+  // The root (embeddings, head) is gathered first, is whole until its backward, and is reduced after backward.
   const root = unitComm(layout, embeddingParams + headParams, cal);
   const before = each.gather ? root.gather : 0;
   const after = each.reduce ? root.reduce : 0;
@@ -152,7 +152,7 @@ function unitWaits(
   };
 }
 
-/** Activations of a microbatch to the next stage; cut by tensor parallelism. Source: Narayanan et al. 2021, section 4.1. */
+/** Returns the time to send activations to the next stage, sharded by tp. Source: Narayanan et al. 2021, section 4.1. */
 function handOver(layout: Layout, cal: Calibration): Seconds {
   const { tp, cp, dp, hardware, model, microBatch, precision } = layout;
   const place = placeOf(2, tp * cp * dp, hardware.gpusPerNode);
@@ -161,17 +161,17 @@ function handOver(layout: Layout, cal: Calibration): Seconds {
   return wait + collectiveSeconds('send', bytes / tp, place, hardware, cal);
 }
 
-/** Share of the gradients that are complete only when backward ends: the first layers' and the table's; an assumption. */
+/** Assumed share of gradients that are complete only when backward ends: those of the first layers and of the embedding. */
 const LAST_BUCKET = 0.1;
 
-/** What data parallelism does once an iteration, as far as nothing runs beside it. */
+/** Returns the time of data parallelism's collectives that run once per iteration, without the overlapped part. */
 function oncePerStep(layout: Layout, params: number, slowest: StageTime, cal: Calibration): Seconds {
   const each = commPerMicroBatch(layout);
   const comm = unitComm(layout, params, cal);
   const after = afterStep(layout, params, cal).seconds;
   const gather = each.gather ? 0 : comm.gather;
   const reduce = each.reduce ? 0 : comm.reduce;
-  // DistributedDataParallel and fully_shard reduce beside the last backward; Megatron-LM's own reduces after it.
+  // In DDP and fully_shard, reduction overlaps with the last backward; in Megatron-LM it follows.
   const beside = layout.stack === 'megatron' ? 0 : slowest.backward;
   return gather + Math.max(reduce - beside, reduce * LAST_BUCKET) + after;
 }
