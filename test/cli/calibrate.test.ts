@@ -45,7 +45,7 @@ test('measurements are fitted and stored, and plan reads them', async () => {
 
 test('without CUDA, without torch and without a Python the error is one sentence', async () => {
   for (const [path, said] of [
-    [python('cpu', '{"missing": "cuda", "torch": "2.9.0"}'), /sees no CUDA GPU here; .*--device cpu/],
+    [python('cpu', '{"missing": "cuda", "torch": "2.9.0"}'), /finds no CUDA GPU; .*--device cpu/],
     [
       python('bare', '{"missing": "torch", "why": "no module"}'),
       /has no torch; name a Python that has torch with --python/,

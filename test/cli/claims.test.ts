@@ -34,7 +34,7 @@ test('recorded runs of two machines are never mixed', () => {
   const some = CLAIMS.filter(({ experiment }) => experiment !== undefined).slice(0, 1);
   assert.throws(() => requireOneMachine(some, recordedRuns, 'another processor'), {
     code: 'CONFIG',
-    message: /\d+ of the recorded runs would still be of .*, and this is another processor; name no claims/,
+    message: /\d+ of the recorded runs would still be from .*, but this is another processor; name no claims/,
   });
   requireOneMachine(some, recordedRuns, recordedRuns.processor);
   requireOneMachine(CLAIMS, recordedRuns, 'another processor');

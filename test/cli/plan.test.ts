@@ -101,9 +101,9 @@ test('lines are answered in order; a line that cannot be planned gets an error, 
   assert.equal(errors[0], undefined);
   assert.equal(errors[6], undefined);
   assert.match(String(errors[1]), /line 2: .*'llama3-8' is not known; did you mean 'llama3-8b'/);
-  assert.match(String(errors[2]), /line 3: is no JSON/);
+  assert.match(String(errors[2]), /line 3: is not JSON/);
   assert.match(String(errors[3]), /dp\(3\) x tp\(2\) x pp\(2\) .* = 12, but gpus is 8/);
-  assert.match(String(errors[4]), /line 5: is no JSON object/);
+  assert.match(String(errors[4]), /line 5: is not a JSON object/);
   assert.match(String(errors[5]), /gpu: unknown key; did you mean "gpus"/);
   assert.deepEqual(Object.keys(answers[1] ?? {}), ['id', 'error']);
 });
@@ -138,7 +138,7 @@ test('no config, a missing file, a folder, and a batch beside a config are bad u
     [['plan', '--batch', '.'], /is a directory, not a regular file/],
     [['plan', 'tiny', '--batch', '-'], /give only one of them/],
     [['plan', 'tinny'], /neither a preset, a model nor a file .*did you mean tiny/],
-    [['plan', 'tiny', '--gpus', '0'], /whole number from 1/],
+    [['plan', 'tiny', '--gpus', '0'], /integer of at least 1/],
     [['plan', 'tiny', '--nic', 'fast'], /number above 0/],
     [['plan', 'tiny', '--hardware', 'A100'], /'A100' is not known/],
   ] as const) {

@@ -55,7 +55,7 @@ test('the error of bad input names the nearest valid value or what is missing', 
     [['--model', 'gpt2', '--gpus', '8', '--by', 'speed'], /time, memory, cost/],
     [
       ['--model', 'gpt2', '--gpus', '8', '--by', 'cost', '--hardware', 'H100-96G-grand-teton'],
-      /needs a price of/,
+      /needs a price for/,
     ],
   ] as const) {
     const { status, stderr } = await shardlab(['recommend', ...argv]);

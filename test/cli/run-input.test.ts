@@ -27,7 +27,7 @@ test('impossible numbers of ranks are bad usage', async () => {
   for (const ranks of ['0', '-1', '2.5', 'two']) {
     const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', ranks]);
     assert.equal(status, 2, ranks);
-    assert.match(stderr, /whole number from 1/);
+    assert.match(stderr, /integer of at least 1/);
   }
   const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', '1000']);
   assert.equal(status, 2);

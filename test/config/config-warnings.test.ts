@@ -24,12 +24,12 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
   ],
   [
     { parallel: { wrap: 'moe' } },
-    /^parallel\.wrap 'moe' does what 'blocks' does: the model has no experts/,
+    /^parallel\.wrap 'moe' has the same effect as 'blocks': the model has no experts/,
     { model: MOE, parallel: { wrap: 'moe' } },
   ],
   [
     { ...DIT, parallel: { wrap: 'moe' } },
-    /^parallel\.wrap 'moe' does what 'blocks' does: a dit's experts are units in any case/,
+    /^parallel\.wrap 'moe' has the same effect as 'blocks': a dit's experts are units in any case/,
     { ...DIT, parallel: { wrap: 'blocks' } },
   ],
   [

@@ -43,7 +43,7 @@ test('the error of a misspelled key names the nearest key; the error of a text w
     /parallel\.stratgy: unknown key; did you mean "strategy"/,
   );
   assert.throws(() => set({}, 'batch'), /--set batch: give a key and a value/);
-  assert.throws(() => set({}, 'batch=[1'), /--set batch=\[1: the value is no YAML/);
+  assert.throws(() => set({}, 'batch=[1'), /--set batch=\[1: the value is not YAML/);
 });
 
 test('every setting of the table can be set', () => {

@@ -130,7 +130,7 @@ test('figures of runs can draw a dry run, and its text names peak, causes, traff
     /FULL_SHARD on 4 ranks, rank 0 for all, 59584 parameters/,
     /param\.full .* at the declared types/,
     /9 allGather of param/,
-    /A simulated step: [\d.]+ ms, of it/,
+    /A simulated step: [\d.]+ ms, including/,
     /Assumed: the ranks that did not run do the same as those that ran\./,
   ])
     assert.match(text, part);
@@ -177,5 +177,5 @@ test('the previous backend is restored, also after an error', () => {
 test('a dry run without a world, or with ranks in its place, is refused', () => {
   const run = (options: unknown) => () => dryRun(CONFIG, options as { world: number });
   assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
-  assert.throws(run({ ranks: 4 }), hasCode('CONFIG', /ranks is 4; .*how many there are is world/));
+  assert.throws(run({ ranks: 4 }), hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is world\)/));
 });

@@ -51,7 +51,7 @@ test('one GPU gives no figure of the link, and an unknown GPU is named after the
   assert.equal(alone.linkGBps, undefined);
   assert.match(
     alone.notes.join('\n'),
-    /L40S is no kind that is known here[\s\S]*keeps its published bandwidth/,
+    /L40S is not a known kind of GPU[\s\S]*is planned with its published bandwidth/,
   );
 });
 
@@ -66,7 +66,7 @@ test('a calibration is read back from its file and changes the plan', () => {
 test('a calibration of another GPU, and a file that is not a calibration, are refused', () => {
   const kept = fitHardware(measured);
   assert.throws(() => withCalibration({ hardware: 'H100-80G' }, kept), /is of A100-80G, .* is H100-80G/);
-  assert.throws(() => parseCalibration({ gemmTflops: 3 }, 'x.json'), /x\.json is no calibration \(like: /);
+  assert.throws(() => parseCalibration({ gemmTflops: 3 }, 'x.json'), /x\.json is not a calibration \(like: /);
   assert.throws(() => parseCalibration({ like: 'A100' }, 'x.json'), /like: 'A100' is not known/);
   assert.throws(() => parseMeasured({ device: 'cuda' }), /came back without name, /);
 });

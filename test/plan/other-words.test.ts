@@ -85,7 +85,7 @@ test('heads that do not divide dim are refused, and heads that are left out are 
 });
 
 test('fp8 is refused before Hopper, and a note says that Volta has no bf16', () => {
-  assert.match(refused({ precision: 'fp8' }), /A100-80G computes nothing in fp8/);
+  assert.match(refused({ precision: 'fp8' }), /A100-80G cannot compute in fp8/);
   assert.equal(layout({ precision: 'fp8', hardware: 'H100-80G' }).precision, 'fp8');
   const { outside } = predict(layout({ hardware: 'V100-32G' }));
   assert.ok(outside.some((text) => text.includes('no bf16')));

@@ -160,6 +160,6 @@ test('the error of a wrong request or wrong hardware shows how they are written'
     input({ model: 'gpt2' }, { on: 'H100-80G', hardware: 'A100-80G' }),
     /mean the same; give one/,
   );
-  assert.throws(input({ model: 'gpt2' }, null), /a plan runs on hardware by name/);
-  assert.throws(input({ model: 'gpt2' }, 8), /a plan runs on hardware by name/);
+  assert.throws(input({ model: 'gpt2' }, null), /give the hardware's name/);
+  assert.throws(input({ model: 'gpt2' }, 8), /give the hardware's name/);
 });

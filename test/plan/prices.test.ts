@@ -52,7 +52,7 @@ test("a user's table replaces single prices; the hardware's own price replaces a
   assert.equal(priceOf(hardwareOf('A100-80G', { usdPerHour: 3 }), own)?.usdPerHour, 3);
   assert.throws(
     () => priceTable({ 'A100-80G': '1.79' }, 'prices.json'),
-    /prices\.json: A100-80G is no price/,
+    /prices\.json: A100-80G is not a price/,
   );
 });
 
@@ -60,7 +60,7 @@ test('the error of a GPU without a price names it', () => {
   const unlisted = layoutOf({ model: 'gpt2', hardware: 'H100-96G-grand-teton', gpus: 8 });
   assert.throws(
     () => costOf({ layout: unlisted, prediction: toyPredict(unlisted) }, { steps: 1 }),
-    /no price is known of H100-96G-grand-teton/,
+    /no price is known for H100-96G-grand-teton/,
   );
 });
 
