@@ -178,7 +178,10 @@ test('models of every kind have defaults, and their settings are checked by key'
     [{ ...dit, latent: 4 }, /^model\.latent: .*got 4; write frames, rows and columns, as \[5, 8, 8\]$/],
     [{ ...dit, experts: 3 }, /^model\.experts: .*got 3/],
     [{ ...dit, boundary: 1 }, /^model\.boundary: .*got 1/],
-    [{ ...dit, heads: 16 }, /^model\.heads: dim 16 over heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/],
+    [
+      { ...dit, heads: 16 },
+      /^model\.heads: dim 16 over heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,
+    ],
     [{ ...llama, kvHeads: 3 }, /^model\.kvHeads: heads 4 is not divisible by kvHeads 3/],
     [{ ...llama, kv_heads: 2 }, /^model\.kv_heads: unknown key; did you mean "kvHeads"\?$/],
     [{ ...llama, kind: 'lama' }, /^model\.kind: .*'llama'/],

@@ -61,8 +61,8 @@ test("a what-if replaces one key at a time, marks the plan's own value and names
   const { rows } = whatIfs.table;
   const settings = rows.map(({ knob, setting, isBase }) => `${knob} ${setting}${isBase === true ? '*' : ''}`);
   assert.deepEqual(settings, [
-    'micro-batch 1*',
-    'micro-batch 2',
+    'microbatch 1*',
+    'microbatch 2',
     'tp 1*',
     'tp 2',
     'tp 8',

@@ -177,5 +177,8 @@ test('the previous backend is restored, also after an error', () => {
 test('a dry run without a world, or with ranks in its place, is refused', () => {
   const run = (options: unknown) => () => dryRun(CONFIG, options as { world: number });
   assert.throws(run(undefined), hasCode('CONFIG', /\{ world: 8 \}/));
-  assert.throws(run({ ranks: 4 }), hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is world\)/));
+  assert.throws(
+    run({ ranks: 4 }),
+    hasCode('CONFIG', /ranks is 4; .*give .one. or .all. \(the number of ranks is world\)/),
+  );
 });
