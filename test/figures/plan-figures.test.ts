@@ -72,7 +72,7 @@ test("a what-if replaces one key at a time, marks the plan's own value and names
     'NIC, Gbit/s 25',
     'NIC, Gbit/s 200*',
   ]);
-  assert.match(whatIfs.subtitle, /Not legal: micro-batch 3\./);
+  assert.match(whatIfs.subtitle, /Not legal: microbatch 3\./);
   const tp2 = rows.find(({ knob, setting }) => knob === 'tp' && setting === '2');
   assert.equal(tp2?.seconds, plan(LLAMA, { parallel: { tp: 2 } }).seconds.value);
 });

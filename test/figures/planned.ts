@@ -109,7 +109,7 @@ function throughput(perGpu: number, loss: number) {
 }
 
 const KNOBS: readonly WhatIfKnob[] = [
-  knob('micro-batch', ['1', '2', '4', '8'], 1, (i) => [2.4 - 0.25 * i, 31 + 17 * i]),
+  knob('microbatch', ['1', '2', '4', '8'], 1, (i) => [2.4 - 0.25 * i, 31 + 17 * i]),
   knob('tp', ['1', '2', '4', '8'], 0, (i) => [1.9 + 0.22 * i * i, 62 - 9 * i]),
   knob('recompute', ['none', 'selective', 'full'], 1, (i) => [1.7 + 0.3 * i, 93 - 28 * i]),
   knob('NIC, Gbit/s', ['25', '100', '200', '400'], 2, (i) => [4.1 / (i + 1) + 0.8, 62]),

@@ -31,7 +31,7 @@ export function fitText(fits: boolean, { low, high }: Estimate, capacity: number
   return low > capacity ? 'does not fit' : 'does not fit, but it may';
 }
 
-/** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, micro-batch 1 x 16, full recompute'. */
+/** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, microbatch 1 x 16, full recompute'. */
 export function layoutWords(layout: Layout): string {
   const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;
   const { optimizer, recomputeEveryNth: nth } = layout;
@@ -41,7 +41,7 @@ export function layoutWords(layout: Layout): string {
     axes.map(([axis, degree]) => `${axis} ${degree}`).join(' x '),
     ...(virtualStages > 1 ? [`${virtualStages} virtual stages`] : []),
     ...(layout.sequenceParallel ? ['sequence parallel'] : []),
-    `micro-batch ${microBatch} x ${numMicroBatches}`,
+    `microbatch ${microBatch} x ${numMicroBatches}`,
     ...(recompute === 'none' ? [] : [`${recompute} recompute${nth > 1 ? ` of one layer in ${nth}` : ''}`]),
     ...(optimizer.kind === 'adamW' ? [] : [optimizer.kind]),
     ...(offload.parameters ? ['all states on the host'] : offload.optimizer ? ['optimizer on the host'] : []),
