@@ -44,7 +44,7 @@ test('the naive forms train like the real ones, and refuse a model that is alrea
     const found = [ddp, fullyShard(make()), naive.DDP(make()), naive.fullyShard(make())].map((model) => lossesOf(model));
     new Set(found).size`;
   assert.deepEqual(resultsOf(await runCell(job, train)), { 0: '1', 1: '1' });
-  await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build it again/);
+  await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build the model again/);
 });
 
 test('a cell of ranks builds, shards and trains its own model with the names in scope', async (context) => {

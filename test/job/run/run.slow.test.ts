@@ -56,7 +56,7 @@ test('runs of a job', async (context) => {
           ],
         );
         for (const wrong of [{ over: 'tme' as never }, { rank: 2 }, { step: 5 }]) {
-          assert.throws(() => run.memory(wrong), { code: 'CONFIG', message: /'ranks'|ranks: 0, 1|1 to 4/ });
+          assert.throws(() => run.memory(wrong), { code: 'CONFIG', message: /'ranks'|ranks 0, 1|1 to 4/ });
         }
         assert.match(inspect(run), /, 4 steps: loss \d\.\d{4} → \d\.\d{4}$/);
         losses.push(run.losses);
