@@ -31,7 +31,7 @@ const EVERYTHING = {
 } as const;
 
 /** Source: torch.distributed.fsdp.ShardingStrategy; ZERO_1 and ZERO_2 are DeepSpeed's stages, with whole parameters. */
-export const strategySchema = z.enum([
+export const STRATEGY_NAMES = [
   'NO_SHARD',
   'ZERO_1',
   'ZERO_2',
@@ -39,9 +39,53 @@ export const strategySchema = z.enum([
   'FULL_SHARD',
   'HYBRID_SHARD',
   '_HYBRID_SHARD_ZERO2',
-]);
+] as const;
 
-export type StrategyName = z.output<typeof strategySchema>;
+export type StrategyName = (typeof STRATEGY_NAMES)[number];
+
+/** Names of strategies in torch, DeepSpeed, Accelerate and transformers. */
+const OTHER_NAMES = {
+  DDP: 'NO_SHARD',
+  ddp: 'NO_SHARD',
+  no_shard: 'NO_SHARD',
+  'ZeRO-0': 'NO_SHARD',
+  'ZeRO-1': 'ZERO_1',
+  zero1: 'ZERO_1',
+  'ZeRO-2': 'ZERO_2',
+  zero2: 'ZERO_2',
+  shard_grad_op: 'SHARD_GRAD_OP',
+  FSDP: 'FULL_SHARD',
+  FSDP2: 'FULL_SHARD',
+  fsdp: 'FULL_SHARD',
+  fsdp2: 'FULL_SHARD',
+  full_shard: 'FULL_SHARD',
+  'ZeRO-3': 'FULL_SHARD',
+  ZERO_3: 'FULL_SHARD',
+  zero3: 'FULL_SHARD',
+  HSDP: 'HYBRID_SHARD',
+  hsdp: 'HYBRID_SHARD',
+  hybrid_shard: 'HYBRID_SHARD',
+  HYBRID_SHARD_ZERO2: '_HYBRID_SHARD_ZERO2',
+  hybrid_shard_zero2: '_HYBRID_SHARD_ZERO2',
+} as const satisfies Readonly<Record<string, StrategyName>>;
+
+const BY_NAME: Readonly<Record<string, StrategyName>> = {
+  ...Object.fromEntries(STRATEGY_NAMES.map((name) => [name, name])),
+  ...OTHER_NAMES,
+};
+
+/** Returns the strategy with a name, also of another framework; undefined: there is none. */
+export function strategyNamed(name: string): StrategyName | undefined {
+  return Object.hasOwn(BY_NAME, name) ? BY_NAME[name] : undefined;
+}
+
+// `BY_NAME` has the keys of both.
+const ALL_NAMES = Object.keys(BY_NAME) as (StrategyName | keyof typeof OTHER_NAMES)[];
+
+/** A strategy by its name here, or by its name in another framework, such as 'DDP' or 'ZeRO-2'. */
+export const strategySchema = z
+  .enum(ALL_NAMES, { error: 'expected the name of a strategy' })
+  .transform((name): StrategyName => strategyNamed(name) ?? z.NEVER);
 
 /** Source: torch.distributed.fsdp.ShardingStrategy; Rajbhandari et al. 2020 for ZERO_1 (P_os) and ZERO_2 (P_os+g). */
 export const STRATEGIES: Readonly<Record<StrategyName, StrategyProperties>> = {

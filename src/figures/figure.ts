@@ -1,5 +1,9 @@
+import { closeSync, writeFileSync } from 'node:fs';
+import { extname } from 'node:path';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { createOutputFile } from '../core/regular-file';
 import type { DataFrame } from './frame';
-import { LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
+import { DARK, LIGHT, plain, soft, strong, type Theme } from './grammar/ink';
 import type { Layout, Trace } from './grammar/plotly';
 import { MARGIN, STATIC_WIDTH, TEMPLATE } from './grammar/template';
 import { toPng } from './static/png';
@@ -24,6 +28,11 @@ export interface Figure extends FigureParts {
   toSvg(theme?: Theme): string;
   toPng(theme?: Theme): Buffer;
   toCsv(): string;
+  /**
+   * Writes the figure into a file, as its name says: .png and .svg are pictures, .json is plotly's figure, .csv the numbers.
+   * Throws: CONFIG for another ending, IO if the file cannot be written.
+   */
+  save(file: string, options?: SaveOptions): void;
   frame(): Promise<DataFrame>;
   [DISPLAY](): DisplayBundle;
 }
@@ -48,6 +57,12 @@ export interface PlotlyFigure {
   readonly config: Readonly<Record<string, unknown>>;
 }
 
+/** How a figure is saved. */
+export interface SaveOptions {
+  /** Draws the picture for dark pages. Default false. */
+  readonly dark?: boolean;
+}
+
 /** Makes a figure. */
 export function createFigure(
   figure: Omit<FigureParts, 'quantities'> & { readonly quantities?: Quantities },
@@ -61,6 +76,7 @@ export function createFigure(
     toSvg: (theme = LIGHT) => toSvg(parts, theme),
     toPng: (theme = LIGHT) => toPng(toSvg(parts, theme)),
     toCsv: () => table.toCsv(),
+    save: (file, options = {}) => saveFigure(parts, file, options),
     frame: () => table.frame(),
     [DISPLAY]: () => ({
       'application/vnd.plotly.v1+json': plotlyOf(parts),
@@ -69,6 +85,42 @@ export function createFigure(
       'text/plain': `${title}\n${plain(subtitle)}\n${table.toText()}`,
     }),
   };
+}
+
+/** The contents of a saved figure, by the ending of the file's name. */
+const FORMATS: Readonly<Record<string, (parts: FigureParts, theme: Theme) => string | Buffer>> = {
+  '.png': (parts, theme) => toPng(toSvg(parts, theme)),
+  '.svg': toSvg,
+  '.json': (parts) => `${JSON.stringify(plotlyOf(parts))}\n`,
+  '.csv': ({ table }) => table.toCsv(),
+};
+
+function saveFigure(parts: FigureParts, file: string, { dark = false }: SaveOptions): void {
+  if (typeof file !== 'string')
+    throw new ConfigError(`save takes a file's name, as 'loss.png', not ${classOf(file)}`);
+  const contentOf = FORMATS[extname(file).toLowerCase()];
+  if (contentOf === undefined) {
+    const endings = Object.keys(FORMATS).join(', ');
+    throw new ConfigError(
+      `save: "${file}" has no known ending; known are ${endings}, as in fig.save('loss.png')`,
+    );
+  }
+  const content = contentOf(parts, dark ? DARK : LIGHT);
+  try {
+    const descriptor = createOutputFile(file);
+    try {
+      writeFileSync(descriptor, content);
+    } finally {
+      closeSync(descriptor);
+    }
+  } catch (cause) {
+    if (cause instanceof ShardlabError) throw cause;
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ShardlabError('IO', `the figure could not be saved to ${file}: ${why}`, {
+      cause,
+      details: { file },
+    });
+  }
 }
 
 function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure {

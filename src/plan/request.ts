@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { size } from '../config/settings/model';
 import { optimizerFields } from '../config/settings/optimizer';
 import { PARALLEL } from '../config/settings/parallel';
-import { strategySchema } from '../config/strategies';
+import { STRATEGY_NAMES, strategySchema } from '../config/strategies';
 import { RECOMPUTE, STACKS } from './layout';
 import { shapeSchema } from './model-shape';
 
@@ -169,7 +169,7 @@ export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   precision: planRequestSchema.shape.precision.unwrap().options,
   schedule: planRequestSchema.shape.schedule.unwrap().options,
   recompute: planRequestSchema.shape.recompute.unwrap().options,
-  strategy: strategySchema.options,
+  strategy: STRATEGY_NAMES,
 };
 
 /** How settings of a request are written, for messages. */

@@ -6,6 +6,7 @@ import { lossCurve } from '../../src/figures/loss-curve';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
+import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
 import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
@@ -104,6 +105,10 @@ export function gallery(): Record<string, Figure> {
   const offloaded = steps({ strategy: 'FULL_SHARD', world: 2, offload: true, recomputeEvery: 1 });
   const runs = { NO_SHARD: whole, SHARD_GRAD_OP: half, FULL_SHARD: four };
   return {
+    'own-lines': plotNumbers({ train: LOSSES, test: LOSSES.slice(4) }, { xTitle: 'step', yTitle: 'loss' }),
+    'own-bars': plotNumbers({ DDP: [1, 2], FSDP: [3, 1] }, { kind: 'bar', x: ['memory', LONG] }),
+    'own-numbers': plotNumbers({ DDP: 18.1, [LONG]: 10.6 }, { yTitle: 'MB' }),
+    'own-points': plotNumbers({ a: { x: [0, 3, 5], y: [1, -2, 4] } }, { kind: 'scatter' }),
     'memory-timeline-4': memoryTimeline(four, { rank: 0 }),
     'memory-timeline-1': memoryTimeline(one),
     'memory-timeline-64': memoryTimeline(many),

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { STRATEGIES, type StrategyName, strategySchema } from '../strategies';
+import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '../strategies';
 import { type ModelSetting, modelShape, size } from './model';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
 
@@ -32,6 +32,7 @@ export const PARALLEL = {
   strategy: {
     schema: strategySchema.default('FULL_SHARD'),
     says: 'what is sharded over the ranks: nothing (NO_SHARD), optimizer states (ZERO_1), also gradients (ZERO_2), also parameters (the others); hybrid strategies shard within a group and replicate over groups',
+    form: `${STRATEGY_NAMES.map((name) => `'${name}'`).join(', ')}, or a name of another framework, such as 'DDP', 'FSDP', 'ZeRO-2' or 'hybrid_shard'`,
     names: {
       fsdp: 'sharding_strategy',
       fullyShard: 'strategy',

@@ -8,6 +8,16 @@ export function titled(text: string, standoff = 8): Pick<Axis, 'title'> {
   return { title: { text: soft(text), standoff, font: { size: 11 } } };
 }
 
+/** Returns the range of the finite values; `margin` is a share of the range that is added on both sides. */
+export function paddedRange(values: readonly number[], margin: number): Range {
+  const finite = values.filter(Number.isFinite);
+  if (finite.length === 0) return [0, 1];
+  const low = finite.reduce((least, value) => Math.min(least, value));
+  const high = finite.reduce((most, value) => Math.max(most, value));
+  const pad = high === low ? Math.abs(high) * 0.05 || 0.5 : (high - low) * margin;
+  return [low - pad, high + pad];
+}
+
 /** Returns ticks at these values, with their texts. */
 export function ticks(values: readonly number[], say: (value: number, i: number) => string) {
   return { tickvals: values, ticktext: values.map(say) };

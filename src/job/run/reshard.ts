@@ -1,7 +1,7 @@
 import { inspect } from 'node:util';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { nearest } from '../../config/nearest';
-import { STRATEGIES } from '../../config/strategies';
+import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
@@ -50,12 +50,13 @@ export function planReshard(from: RunPlace, change: ReshardChange, numRanks: num
   checkKeys(change);
   const { world = from.world, mixedPrecision = from.config.mixedPrecision, ...parallel } = change;
   checkWorld('reshard', world, numRanks);
-  const { strategy = from.config.parallel.strategy } = parallel;
-  const isOther = strategy !== from.config.parallel.strategy;
+  const before = from.config.parallel.strategy;
+  const strategy = strategyNamed(parallel.strategy ?? before);
+  const isOther = strategy !== before;
   const kept: Record<string, unknown> = { ...from.config.parallel };
   if (isOther) for (const key of BOUND) delete kept[key];
   // An unknown strategy has no properties; the parser reports it.
-  const isHybrid = STRATEGIES[strategy]?.isHybrid === true;
+  const isHybrid = strategy !== undefined && STRATEGIES[strategy].isHybrid;
   if (!isHybrid || world !== from.world) delete kept.mesh;
   const config = parseTrainConfig({
     ...from.config,

@@ -1,6 +1,6 @@
 import { type Call, checkArguments } from '../../config/call-arguments';
 import { nearest } from '../../config/nearest';
-import { STRATEGIES, type StrategyName, strategySchema } from '../../config/strategies';
+import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { DeviceMesh } from '../../dist/device-mesh';
@@ -121,7 +121,7 @@ function refuseFairScale(given: FsdpOptions): void {
 }
 
 function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions, warn: Warn): StrategyName {
-  const known = strategySchema.options;
+  const known = STRATEGY_NAMES;
   const strategy = known.find((name) => name === shardingStrategy);
   if (strategy === undefined) {
     const near = nearest(String(shardingStrategy), known);

@@ -1,13 +1,13 @@
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { STRATEGIES, type StrategyName, strategySchema } from '../../../src/config/strategies';
+import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { launchRanks } from '../../support/launch-ranks';
 import { testData } from '../../support/paths';
 import type { ParityResult, ParityRun } from './parity-rank';
 
-export const STRATEGY_NAMES = strategySchema.options;
+export { STRATEGY_NAMES };
 export const STEPS = 12;
 
 /** The two eps of AdamW: torch's default, and one that does not amplify rounding noise. */

@@ -1,5 +1,5 @@
 import type { WrapConfig } from '../../../src/config/settings/parallel';
-import { STRATEGIES, type StrategyName, strategySchema } from '../../../src/config/strategies';
+import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { seeded } from '../../../src/core/random';
 
@@ -9,7 +9,7 @@ export function randomSettings(seed: number, world: number): TrainConfigInput {
   const pick = <T>(...values: readonly T[]): T => values[random.integer(values.length)] as T; // within the list
   const divisors = Array.from({ length: world }, (_, i) => i + 1).filter((n) => world % n === 0);
   const dpShard = pick(1, ...divisors);
-  const strategy = pick(...strategySchema.options);
+  const strategy = pick(...STRATEGY_NAMES);
   const { isHybrid, shardedAtRest } = STRATEGIES[strategy];
   const shardRanks = isHybrid ? dpShard : world;
   const groups = divisors.filter((n) => n > 1 && shardRanks % n === 0);

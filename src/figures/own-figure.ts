@@ -1,0 +1,84 @@
+import { ConfigError, classOf } from '../core/errors';
+import { createFigure, type Figure } from './figure';
+import { paddedRange } from './grammar/axes';
+import type { Axis, AxisKey, Layout, Trace } from './grammar/plotly';
+import { createTable, type Table } from './table';
+
+/** The parts of a user's own figure; only `title` and `data` are required. */
+export interface OwnFigure {
+  /** The finding, at most 75 characters. */
+  readonly title: string;
+  readonly subtitle?: string | undefined;
+  /** Plotly's traces of the types 'scatter' and 'bar', with numbers as x and y. */
+  readonly data: readonly Trace[];
+  /** Plotly's layout. Default: 360 pixels high; axes without a range show all values. */
+  readonly layout?: Partial<Layout> | undefined;
+  /** The numbers in the picture. Default: x and y of all traces. */
+  readonly table?: Table | undefined;
+}
+
+const HEIGHT = 360;
+
+/**
+ * Makes a figure from plotly's traces, in the style of all figures: interactive in a notebook, and a PNG where no plotly is.
+ * `sl.plot` is simpler for plain series. Throws: CONFIG for traces that the static picture cannot show.
+ * @example
+ * sl.createFigure({ title: 'Two losses', data: [{ type: 'scatter', mode: 'lines', name: 'a', x: [1, 2], y: [5, 4] }] });
+ */
+export function ownFigure({ title, subtitle = '', data, layout = {}, table }: OwnFigure): Figure {
+  if (typeof title !== 'string')
+    throw new ConfigError(`createFigure: title is ${classOf(title)}; give a text`);
+  if (!Array.isArray(data)) {
+    throw new ConfigError(`createFigure: data is ${classOf(data)}; give an array of plotly's traces`);
+  }
+  data.forEach(checkTrace);
+  const ids = ['x', 'y', ...data.flatMap(({ xaxis = 'x', yaxis = 'y' }: Trace) => [xaxis, yaxis])];
+  const axes = Object.fromEntries([...new Set(ids)].map((id) => [keyOf(id), axisOf(id, data, layout)]));
+  const rows = data.flatMap((trace: Trace, i) =>
+    trace.x.map((x, k) => ({ trace: trace.name ?? String(i + 1), x, y: trace.y[k] ?? null })),
+  );
+  return createFigure({
+    title,
+    subtitle,
+    data,
+    layout: { height: HEIGHT, ...layout, ...axes },
+    table: table ?? createTable(rows),
+  });
+}
+
+function checkTrace(trace: unknown, i: number): void {
+  const { type, x, y } = (trace ?? {}) as Partial<Record<keyof Trace, unknown>>; // any value has these keys, or lacks them
+  const what = `createFigure: data[${i}]`;
+  if (type !== 'scatter' && type !== 'bar') {
+    throw new ConfigError(`${what}.type is ${JSON.stringify(type)}; a figure draws 'scatter' and 'bar'`);
+  }
+  for (const [key, values] of Object.entries({ x, y })) {
+    if (Array.isArray(values) && values.every((one) => typeof one === 'number')) continue;
+    throw new ConfigError(
+      `${what}.${key} must be an array of numbers; write names as layout.${key}axis: { tickvals: [0, 1], ticktext: ['a', 'b'] }`,
+    );
+  }
+  const [xs, ys] = [x, y] as number[][]; // checked above
+  if (xs?.length === ys?.length) return;
+  throw new ConfigError(`${what} has ${xs?.length} x values and ${ys?.length} y values; give as many`);
+}
+
+/** Returns the layout's key of an axis: 'x2' is xaxis2. */
+function keyOf(id: string): AxisKey {
+  return `${id[0] === 'x' ? 'x' : 'y'}axis${id.slice(1)}` as AxisKey; // ids are 'x', 'y', 'x2' and so on
+}
+
+/** Returns an axis, with the range of its traces if the layout gives none. */
+function axisOf(id: string, data: readonly Trace[], layout: Partial<Layout>): Axis {
+  const given = layout[keyOf(id)] ?? {};
+  const isX = id.startsWith('x');
+  const values = data
+    .filter(({ xaxis = 'x', yaxis = 'y' }) => (isX ? xaxis : yaxis) === id)
+    .flatMap((trace) => [...(isX ? trace.x : trace.y), ...lengthsFrom(trace, isX)]);
+  return { range: paddedRange(values, 0.05), ...given };
+}
+
+/** Bars begin at 0. */
+function lengthsFrom(trace: Trace, isX: boolean): readonly number[] {
+  return trace.type === 'bar' && (trace.orientation === 'h') === isX ? [0] : [];
+}

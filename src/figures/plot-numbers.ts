@@ -1,0 +1,243 @@
+import { ConfigError, classOf } from '../core/errors';
+import { createFigure, type Figure, titleOf } from './figure';
+import { columnAxis, paddedRange } from './grammar/axes';
+import { safe, soft } from './grammar/ink';
+import { type Bar, columns, dots, line, lineColor } from './grammar/marks';
+import { type Panel, plot } from './grammar/plot';
+import { STATIC_WIDTH } from './grammar/template';
+import { wrappedMarkup } from './grammar/text-width';
+import { exact, plotSingles, titleIf } from './plot-singles';
+import { createTable } from './table';
+
+/** Numbers of one series: values in order, or points. */
+export type Numbers = ArrayLike<number> | { readonly x: ArrayLike<number>; readonly y: ArrayLike<number> };
+
+/** How numbers are drawn. */
+export interface PlotOptions {
+  /** Default: bars for single numbers, else lines. */
+  readonly kind?: 'line' | 'bar' | 'scatter' | undefined;
+  /** The x value of each number of all series, or a name for each; default: 0, 1, 2, … */
+  readonly x?: ArrayLike<number> | readonly string[] | undefined;
+  /** At most 75 characters. Default: a sentence that is computed from the numbers. */
+  readonly title?: string | undefined;
+  readonly subtitle?: string | undefined;
+  readonly xTitle?: string | undefined;
+  readonly yTitle?: string | undefined;
+}
+
+/** What `plot` draws: series by name, single numbers by name, or one series. */
+export type Plottable = Numbers | Readonly<Record<string, Numbers | number>>;
+
+interface Series {
+  readonly name: string;
+  readonly x: readonly number[];
+  readonly y: readonly number[];
+}
+
+const KINDS = ['line', 'bar', 'scatter'] as const;
+const OPTIONS = ['kind', 'x', 'title', 'subtitle', 'xTitle', 'yTitle'];
+/** A line with more points is thinned: a picture has fewer pixels. */
+const MAX_POINTS = 4000;
+const FRAME = { top: 68, left: 60, right: 24, pixels: 240, foot: 46 } as const;
+const MAX_MARKED = 40;
+
+/**
+ * Draws the user's own numbers in the style of all figures: lines, bars or points. Series longer than 4,000 numbers are
+ * thinned, and the subtitle says so. Throws: CONFIG for values that are not numbers, and for series whose x has another length.
+ * @example
+ * sl.plot({ train: losses, validation: [5.1, 4.2, 3.9] }, { xTitle: 'step', yTitle: 'loss' });
+ * sl.plot({ DDP: 18.1, FSDP: 10.6 }, { yTitle: 'MB' });
+ */
+export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure {
+  checkOptions(options);
+  const entries = entriesOf(data);
+  const singles = entries.flatMap(([name, value]) => (typeof value === 'number' ? [{ name, value }] : []));
+  if (singles.length === entries.length && options.kind !== 'line' && options.kind !== 'scatter') {
+    return plotSingles(singles, options);
+  }
+  const names = namesOf(options.x);
+  const series = entries.map(([name, value]) => seriesOf(name, value, options.x));
+  const shown = options.kind === 'bar' ? series : series.map(thinned);
+  const { panel, foot } =
+    options.kind === 'bar' ? barPanel(shown, names, options) : linePanel(shown, names, options);
+  return createFigure({
+    title: options.title ?? findingOf(series, options),
+    subtitle: safe(subtitleOf(series, shown, options)),
+    ...plot({ ...FRAME, foot, legend: 'plot' }, [panel]),
+    table: createTable(
+      series.flatMap(({ name, x, y }) =>
+        y.map((value, i) => ({ series: name, x: names?.[i] ?? x[i] ?? i, y: value })),
+      ),
+    ),
+  });
+}
+
+function checkOptions(options: PlotOptions): void {
+  const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
+  if (unknown !== undefined)
+    throw new ConfigError(`plot: unknown option "${unknown}"; known are ${OPTIONS.join(', ')}`);
+  const { kind } = options;
+  if (kind !== undefined && !KINDS.includes(kind)) {
+    throw new ConfigError(`plot: kind is ${JSON.stringify(kind)}; known are ${KINDS.join(', ')}`);
+  }
+}
+
+function entriesOf(data: unknown): [string, unknown][] {
+  if (isNumbers(data)) return [['', data]];
+  if (typeof data !== 'object' || data === null || Array.isArray(data)) {
+    throw new ConfigError(
+      `plot draws numbers by name, as sl.plot({ losses }), or one array of numbers; got ${classOf(data)}`,
+    );
+  }
+  const entries = Object.entries(data);
+  if (entries.length > 0) return entries;
+  throw new ConfigError('plot: there is nothing to draw; give at least one series, as sl.plot({ losses })');
+}
+
+function isList(value: unknown): value is ArrayLike<number> {
+  return Array.isArray(value) ? value.every((one) => typeof one === 'number') : isTyped(value);
+}
+
+function isTyped(value: unknown): value is ArrayLike<number> {
+  return (
+    ArrayBuffer.isView(value) &&
+    'length' in value &&
+    !(value instanceof BigInt64Array || value instanceof BigUint64Array)
+  );
+}
+
+function isNumbers(value: unknown): value is Numbers {
+  if (isList(value)) return true;
+  if (typeof value !== 'object' || value === null || !('x' in value && 'y' in value)) return false;
+  return Object.keys(value).length === 2 && isList(value.x) && isList(value.y);
+}
+
+function namesOf(x: PlotOptions['x']): readonly string[] | undefined {
+  const list = x === undefined ? [] : Array.from<unknown>(x);
+  if (list.length === 0 || !list.every((one) => typeof one === 'string')) return undefined;
+  return list;
+}
+
+function seriesOf(name: string, value: unknown, x: PlotOptions['x']): Series {
+  const what = name === '' ? 'the series' : `"${name}"`;
+  if (!isNumbers(value)) {
+    throw new ConfigError(
+      `plot: ${what} is ${classOf(value)}; give numbers, such as [5.1, 4.2] or { x: [1, 2], y: [5.1, 4.2] }` +
+        ', and of a tensor its values: await t.array()',
+    );
+  }
+  const own = 'y' in value;
+  const y = Array.from(own ? value.y : value);
+  const given = own ? Array.from<number>(value.x) : x === undefined ? undefined : Array.from<unknown>(x);
+  if (given !== undefined && given.length !== y.length) {
+    throw new ConfigError(`plot: ${what} has ${y.length} numbers, but x has ${given.length}; give as many`);
+  }
+  const isNumeric = given?.every((one) => typeof one === 'number') === true;
+  return { name, x: y.map((_, i) => (isNumeric ? Number(given?.[i]) : i)), y };
+}
+
+/** Takes every k-th point, and always the last. */
+function thinned({ name, x, y }: Series): Series {
+  const every = Math.ceil(y.length / MAX_POINTS);
+  if (every <= 1) return { name, x, y };
+  const keeps = (_: number, i: number): boolean => i % every === 0 || i === y.length - 1;
+  return { name, x: x.filter(keeps), y: y.filter(keeps) };
+}
+
+type Names = readonly string[] | undefined;
+
+/** A panel, and the height that its names need below it. */
+interface Footed {
+  readonly panel: Panel;
+  readonly foot: number;
+}
+
+function linePanel(series: readonly Series[], names: Names, options: PlotOptions): Footed {
+  const { kind = 'line', xTitle, yTitle } = options;
+  const [xs, ys] = [series.flatMap(({ x }) => x), series.flatMap(({ y }) => y)];
+  const { axis, foot } =
+    names === undefined ? { axis: { range: paddedRange(xs, 0.015) }, foot: FRAME.foot } : nameAxis(names);
+  const panel: Panel = {
+    x: { ...axis, ...titleIf(xTitle) },
+    y: { range: paddedRange(ys, 0.08), ...titleIf(yTitle) },
+    data: series.flatMap(({ name, x, y }, i) => {
+      const color = lineColor(i);
+      const label = name === '' ? { showlegend: false } : { name: soft(safe(name)) };
+      if (kind === 'scatter') {
+        const points = x.map((at, k) => ({ x: at, y: y[k] ?? Number.NaN, text: `${at}, ${y[k]}` }));
+        return dots(points, { size: 6, color }, label);
+      }
+      const mode = y.length <= MAX_MARKED ? 'lines+markers' : 'lines';
+      const hovertemplate = '%{x}: <b>%{y}</b><extra>%{fullData.name}</extra>';
+      return [
+        line({ x, y }, { width: 2, color }, { mode, marker: { size: 5, color }, ...label, hovertemplate }),
+      ];
+    }),
+  };
+  return { panel, foot };
+}
+
+function barPanel(series: readonly Series[], names: Names, options: PlotOptions): Footed {
+  const count = Math.max(1, ...series.map(({ y }) => y.length));
+  const width = 0.76 / series.length;
+  const { axis, foot } = nameAxis(
+    names ?? Array.from({ length: count }, (_, i) => String(series[0]?.x[i] ?? i)),
+  );
+  const values = series.flatMap(({ y }) => y.filter(Number.isFinite));
+  const [low, high] = paddedRange([0, ...values], 0.06);
+  const panel: Panel = {
+    x: { ...axis, ...titleIf(options.xTitle) },
+    y: { range: [values.some((value) => value < 0) ? low : 0, high], ...titleIf(options.yTitle) },
+    data: series.map(({ name, y }, i) => {
+      const items = y.map((length, at): Bar => ({ at: at + (i - (series.length - 1) / 2) * width, length }));
+      const style = { fill: { color: lineColor(i) }, width: width * 0.92, hover: '<b>%{y}</b>' };
+      return columns(items, name === '' ? style : { ...style, name: safe(name) });
+    }),
+  };
+  return { panel, foot };
+}
+
+const LABEL = { size: 11, height: 14, least: 34 } as const;
+
+/** Returns an axis with names below, in as many lines as they need; of very many names, it shows every k-th. */
+function nameAxis(names: readonly string[]) {
+  const slot = (STATIC_WIDTH - FRAME.left - FRAME.right) / names.length;
+  const every = Math.ceil(LABEL.least / slot);
+  const texts = names.map((name, i) =>
+    i % every === 0 ? wrappedMarkup(name, LABEL.size, slot * every * 0.9, (part) => soft(safe(part))) : '',
+  );
+  const numLines = Math.max(...texts.map((text) => text.split('<br>').length));
+  return { axis: columnAxis(texts, names.length), foot: FRAME.foot + (numLines - 1) * LABEL.height };
+}
+
+function findingOf(series: readonly Series[], { kind = 'line', yTitle }: PlotOptions): string {
+  const [only, ...others] = series;
+  const names = series.map(({ name }) => name).filter((name) => name !== '');
+  const finite = only?.y.filter(Number.isFinite) ?? [];
+  const [from, to] = [finite[0], finite.at(-1)];
+  if (kind !== 'line' || others.length > 0 || from === undefined || to === undefined || finite.length < 2) {
+    return titleOf(
+      names.length === 0 ? (yTitle ?? 'Own numbers') : names.join(', '),
+      `${series.length} series`,
+    );
+  }
+  const verb = to < from ? 'falls' : to > from ? 'rises' : 'begins and ends at the same value:';
+  const path = to === from ? exact(from) : `from ${exact(from)} to ${exact(to)}`;
+  return titleOf(`${names[0] ?? yTitle ?? 'The series'} ${verb} ${path}`, `It ${verb} ${path}`);
+}
+
+function subtitleOf(all: readonly Series[], shown: readonly Series[], options: PlotOptions): string {
+  const [whole, drawn] = [all, shown].map((list) => list.reduce((sum, { y }) => sum + y.length, 0));
+  const thin =
+    whole === drawn
+      ? ''
+      : `${drawn?.toLocaleString('en-US')} of ${whole?.toLocaleString('en-US')} points are drawn.`;
+  const missing = all.flatMap(({ y }) => y.filter((value) => !Number.isFinite(value))).length;
+  const gaps =
+    missing === 0
+      ? ''
+      : missing === 1
+        ? '1 value is not finite and leaves a gap.'
+        : `${missing} values are not finite and leave gaps.`;
+  return [options.subtitle ?? '', thin, gaps].filter((part) => part !== '').join(' ');
+}
