@@ -7,6 +7,8 @@ export type OutputSink = (event: RankEvent) => void;
 
 /** Receives a call's reports while it runs. */
 export interface CallSink {
+  /** Called when the ranks are free, before they get the work; if it throws, they do not get it. */
+  readonly begins?: () => void;
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;

@@ -70,6 +70,7 @@ export class Supervisor implements FleetListener {
       if (this.#numInterrupts !== interruptsBefore) {
         throw this.#error({ kind: 'interrupted', waiting: '' }, call);
       }
+      sink.begins?.();
       return await this.#execute(call);
     } finally {
       release();

@@ -35,6 +35,8 @@ export class RunCalls {
   readonly #run: number;
   readonly #supervisor: Supervisor;
   #ended: ShardlabError | undefined;
+  /** Whether ranks have got the newest work. */
+  #hasBegun = false;
   /** The newest complete checkpoint. */
   #saved: string | undefined;
 
@@ -49,7 +51,12 @@ export class RunCalls {
    */
   async on<T>(numRanks: number, work: RunWork, sink: CallSink = {}, lines = new FoldedLines()): Promise<T[]> {
     if (this.#ended !== undefined) throw this.#ended;
-    const heard: CallSink = { ...sink, output: (event) => lines.add(event) };
+    this.#hasBegun = false;
+    const begins = (): void => {
+      sink.begins?.();
+      this.#hasBegun = true;
+    };
+    const heard: CallSink = { ...sink, begins, output: (event) => lines.add(event) };
     try {
       // Ranks answer each kind of work with the caller's type.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
@@ -65,8 +72,12 @@ export class RunCalls {
     return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
   }
 
-  /** Ends the run: refuses further work, because ranks may hold different parameters. `what` says when the work failed. */
+  /**
+   * Ends the run after its newest work failed: refuses further work, because ranks may hold different parameters. Work that
+   * ranks never got does not end the run. `what` says when the work failed.
+   */
   breakOff(what: string, cause: unknown): void {
+    if (!this.#hasBegun) return;
     const why = cause instanceof Error ? cause.message : String(cause);
     this.#ended ??= new ShardlabError(
       'CLOSED',
@@ -132,14 +143,14 @@ export class RunTurns {
   /**
    * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
    * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
-   * place or was given up.
+   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks.
    */
-  async stop(tell: () => void): Promise<'stopped' | 'late' | 'idle'> {
+  async stop(tell: () => boolean): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;
     if (turn === undefined) return 'idle';
     this.#isStopping = true;
     if (turn.business === 'saving') return 'idle';
-    tell();
+    if (!tell()) return 'idle';
     const limit = new AbortController();
     const late = delay(STOP_MS, 'late' as const, { signal: limit.signal });
     const stopped = turn.ended.then(() => 'stopped' as const);

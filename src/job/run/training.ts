@@ -36,7 +36,11 @@ export class RunTraining {
     this.#steps = steps;
     try {
       const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
-      await calls.on(world, work, { step: (rank, step) => steps.receive(rank, step) }, lines);
+      const sink = {
+        begins: () => steps.begin(),
+        step: (rank: number, step: RankStep) => steps.receive(rank, step),
+      };
+      await calls.on(world, work, sink, lines);
     } catch (error) {
       // After a failure within a step, ranks may have different parameters.
       calls.breakOff(`within step ${history.lastStep + 1}`, error);
@@ -54,9 +58,9 @@ export class RunTraining {
     return createRunSummary(history.steps.results(first));
   }
 
-  /** Makes `step` end after the running training step. */
-  stop(): void {
-    this.#steps?.stop();
+  /** Makes `step` end after the running training step. Returns false if `step` is still waiting for its ranks. */
+  stop(): boolean {
+    return this.#steps?.stop() ?? true;
   }
 
   /** Moves a run's states. Throws: CHECK, and errors of ranks; an error that occurs while states move ends the run. */
@@ -129,6 +133,8 @@ export class Stepping {
   /** Number of steps that all ranks have done. */
   numDone = 0;
   #granted: StepGrant;
+  #hasBegun = false;
+  #isStopped = false;
 
   constructor(
     { numSteps, numRanks }: { readonly numSteps: number; readonly numRanks: number },
@@ -142,6 +148,17 @@ export class Stepping {
     this.#granted = firstGrant(numSteps);
   }
 
+  /** The ranks are free, and get the steps after this call. Throws: INTERRUPTED if the steps were stopped before. */
+  begin(): void {
+    if (this.#isStopped) {
+      throw new ShardlabError(
+        'INTERRUPTED',
+        'run.step was interrupted before its first step; the run is intact',
+      );
+    }
+    this.#hasBegun = true;
+  }
+
   /** Receives the report of a rank's next step. */
   receive(rank: number, step: RankStep): void {
     this.#waiting[rank]?.push(step);
@@ -153,11 +170,14 @@ export class Stepping {
     }
   }
 
-  /** Lets ranks end after the granted steps. */
-  stop(): void {
-    if (this.#granted.isFinal) return;
+  /** Lets ranks end after the granted steps. Returns false if the ranks have not got the steps yet; then they will not. */
+  stop(): boolean {
+    this.#isStopped = true;
+    if (!this.#hasBegun) return false;
+    if (this.#granted.isFinal) return true;
     this.#granted = { ...this.#granted, isFinal: true };
     this.#grant(this.#granted);
+    return true;
   }
 
   #goOn(): void {

@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import { registerDisplay } from '../../../src/cell/display';
 import type { MimeBundle } from '../../../src/cell/mime';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { launchFor, resultsOf, runCell } from '../job-fixture';
+import { ENDLESS, launchFor, printed, resultsOf, runCell } from '../job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;
 
@@ -86,6 +86,32 @@ test('runs of a job', async (context) => {
       await Promise.all([run.dispose(), undisturbed.dispose()]);
     },
   );
+
+  await context.test(
+    'an interrupt of a run and of another run that waits for the ranks leaves both runs intact',
+    async () => {
+      const [first, second] = [await job.train(config('FULL_SHARD')), await job.train(config('NO_SHARD'))];
+      const intact = { code: 'INTERRUPTED', message: /the run is intact/ };
+      const failed = [first, second].map((run) => assert.rejects(run.step(100_000), intact));
+      while (first.losses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+      await job.interrupt();
+      await Promise.all(failed);
+      assert.deepEqual(second.losses, []);
+      for (const run of [first, second]) await run.step(2);
+      await Promise.all([first.dispose(), second.dispose()]);
+    },
+  );
+
+  await context.test('an interrupt of a cell for which a run waits leaves the run intact', async () => {
+    const run = await job.train(config('FULL_SHARD'));
+    const { seen, ended } = printed(job, ENDLESS['a busy loop'], 'running');
+    await seen;
+    const failed = assert.rejects(run.step(2), { code: 'INTERRUPTED' });
+    await job.interrupt();
+    await Promise.all([failed, ended]);
+    await run.step(2);
+    await run.dispose();
+  });
 
   await context.test(
     'wrong configs and numbers of steps are refused before they reach the ranks',

@@ -46,12 +46,23 @@ test('ranks may run one step ahead, and the last grant is final', () => {
 
 test('a stop makes the last grant final for all ranks, and nothing more is granted', () => {
   const { steps, grants } = stepping(100);
+  steps.begin();
   for (const rank of [0, 1]) steps.receive(rank, step(1));
-  steps.stop();
+  assert.ok(steps.stop());
   steps.stop();
   for (const number of [2, 3]) for (const rank of [0, 1]) steps.receive(rank, step(number));
   assert.deepEqual(grants, [
     { granted: 3, isFinal: false },
     { granted: 3, isFinal: true },
   ]);
+});
+
+test('steps that are stopped before ranks have got them grant nothing and never begin', () => {
+  const { steps, grants } = stepping(100);
+  assert.ok(!steps.stop());
+  assert.deepEqual(grants, []);
+  assert.throws(() => steps.begin(), {
+    code: 'INTERRUPTED',
+    message: /before its first step; the run is intact/,
+  });
 });
