@@ -1,13 +1,4 @@
-import {
-  closeSync,
-  constants,
-  fstatSync,
-  mkdirSync,
-  openSync,
-  readFileSync,
-  type Stats,
-  statSync,
-} from 'node:fs';
+import nodeFs, { closeSync, constants, fstatSync, openSync, readFileSync, type Stats } from 'node:fs';
 import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
@@ -39,23 +30,26 @@ export function readRegularFile(path: string): string {
   }
 }
 
+/** The functions of node:fs by which folders are created. */
+type FolderSystem = Pick<typeof nodeFs, 'mkdirSync' | 'statSync'>;
+
 /**
  * Creates a folder and its missing parents, because Node's recursive mkdir never returns for a folder below /proc. Throws:
  * errors of mkdirSync.
  */
-export function makeFolder(path: string): void {
-  if (isFolder(path)) return;
-  makeFolder(dirname(path));
+export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
+  if (isFolder(path, fs)) return;
+  makeFolder(dirname(path), fs);
   try {
-    mkdirSync(path);
+    fs.mkdirSync(path);
   } catch (error) {
     // Another process may have created the folder meanwhile.
-    if (!isFolder(path)) throw error;
+    if (!isFolder(path, fs)) throw error;
   }
 }
 
-function isFolder(path: string): boolean {
-  return statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
+function isFolder(path: string, fs: FolderSystem): boolean {
+  return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 
 function checkKind(path: string, descriptor: number, isAllowed: (stats: Stats) => boolean): number {

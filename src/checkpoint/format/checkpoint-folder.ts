@@ -1,5 +1,5 @@
 import { basename, dirname, join } from 'node:path';
-import { readRegularFile } from '../../core/regular-file';
+import { makeFolder, readRegularFile } from '../../core/regular-file';
 import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
 import { type FileSystem, fileError, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';
@@ -33,7 +33,7 @@ export function prepareFolder(fs: FileSystem, folder: string, id: string): void 
     refuseBeside(fs, folder);
     recover(fs, folder);
     requireOwn(fs, folder);
-    makeFolder(fs, temporaryFolder(folder, id));
+    makeFolder(temporaryFolder(folder, id), fs);
   } catch (cause) {
     throw writeError(cause, { file: folder });
   }
@@ -47,13 +47,6 @@ function refuseBeside(fs: FileSystem, folder: string): void {
     `a save into ${folder} is running in process ${markOf(running).split('-')[0]}; wait for its end, or save elsewhere`,
     { file: folder },
   );
-}
-
-/** Makes a folder and the folders above it, one by one, because Node's recursive mkdir never returns below /proc. */
-function makeFolder(fs: FileSystem, folder: string): void {
-  if (fs.existsSync(folder)) return;
-  makeFolder(fs, dirname(folder));
-  fs.mkdirSync(folder);
 }
 
 /** Replaces the folder by a complete temporary folder. */

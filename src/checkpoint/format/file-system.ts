@@ -16,6 +16,7 @@ export type FileSystem = Pick<
   | 'readdirSync'
   | 'renameSync'
   | 'rmSync'
+  | 'statSync'
   | 'writeSync'
 >;
 
@@ -66,15 +67,19 @@ export function syncFolder(fs: FileSystem, folder: string): void {
   }
 }
 
+const NOT_ALLOWED = 'you may not write there: save elsewhere, or change the folder’s permissions';
+const NOT_A_FOLDER = 'a part of the path is not a folder: save elsewhere';
+
 /** Advice about an error of the operating system, by the error's code. */
 const ADVICE: Readonly<Record<string, string>> = {
   ENOSPC: 'the disk is full: free some space, or save to another disk',
   EDQUOT: 'your disk quota is used up: delete something, or save to another disk',
   EFBIG: 'the file would exceed the size limit (ulimit -f): lower maxShardBytes, or raise the limit',
-  EACCES: 'you may not write there: save elsewhere, or change the folder’s permissions',
-  EPERM: 'you may not write there: save elsewhere, or change the folder’s permissions',
+  EACCES: NOT_ALLOWED,
+  EPERM: NOT_ALLOWED,
+  EEXIST: NOT_A_FOLDER,
   ENOENT: 'no folder can be made there: save elsewhere',
-  ENOTDIR: 'a part of the path is not a folder: save elsewhere',
+  ENOTDIR: NOT_A_FOLDER,
   EROFS: 'the disk is read-only: save elsewhere',
   EMFILE: 'too many files are open: raise maxShardBytes, or the limit (ulimit -n)',
 };

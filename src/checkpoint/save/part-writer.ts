@@ -105,8 +105,8 @@ export class PartWriter {
     for (const [file, descriptor] of this.#descriptors) {
       this.#attempt({ file }, () => this.#fs.fsyncSync(descriptor));
       // Frees space for the report.
-      if (this.#error !== undefined) this.#fs.ftruncateSync(descriptor, 0);
-      this.#fs.closeSync(descriptor);
+      if (this.#error !== undefined) this.#try({ file }, () => this.#fs.ftruncateSync(descriptor, 0));
+      this.#try({ file }, () => this.#fs.closeSync(descriptor));
     }
     this.#descriptors.clear();
     const report = reportFile(this.#temporary, this.#spec.rank);
@@ -176,12 +176,17 @@ export class PartWriter {
     return descriptor;
   }
 
+  /** Does the same as `#try`, unless there was an error before. */
   #attempt(place: Place, work: () => void): void {
-    if (this.#error !== undefined) return;
+    if (this.#error === undefined) this.#try(place, work);
+  }
+
+  /** Runs `work` and stores its error for the report, which contains the first error. */
+  #try(place: Place, work: () => void): void {
     try {
       work();
     } catch (cause) {
-      this.#error = writeError(cause, { ...place, file: join(this.#temporary, place.file) });
+      this.#error ??= writeError(cause, { ...place, file: join(this.#temporary, place.file) });
     }
   }
 }
