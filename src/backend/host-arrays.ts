@@ -160,7 +160,10 @@ function hostArray(
     throw new ShardlabError('CLOSED', `A host array of ${dtype} [${length}] was used after its dispose().`);
   };
   return {
-    ...{ length, dtype, bytes, bytesView },
+    length,
+    dtype,
+    bytes,
+    bytesView,
     view() {
       if (dtype !== 'float32')
         throw new ShardlabError('SHAPE', `A host array of ${dtype} has no float32 view; use bytesView().`);

@@ -51,7 +51,12 @@ export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: Met
   const limit: MemoryLimit = { bytes: memoryLimit };
   const backend = new MetaBackend(table, limit, costs === undefined ? null : { clock, costs });
   const context: WasmContext = {
-    ...{ backend, table, limit, baseAddress: 0, hasValues: false, health: new HeapHealth() },
+    backend,
+    table,
+    limit,
+    baseAddress: 0,
+    hasValues: false,
+    health: new HeapHealth(),
     kernels: metaKernelFunctions(chargeOf(backend, 'device')),
     sgemm: blas ? () => {} : null,
   };

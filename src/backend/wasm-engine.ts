@@ -46,7 +46,12 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const found = findBlas(options);
   const sgemm = found.library === null ? null : found.sgemm;
   const context: WasmContext = {
-    ...{ backend, table, limit, health, sgemm, hasValues: true },
+    backend,
+    table,
+    limit,
+    health,
+    sgemm,
+    hasValues: true,
     kernels: loadFusedKernels(backend.wasm.asm.memory),
     baseAddress: addressOf(backend.wasm),
   };

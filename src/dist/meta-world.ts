@@ -5,7 +5,7 @@ import { type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { NO_SITE } from './call-site';
 import type { GroupContext } from './group-context';
-import { createGroup } from './process-group';
+import { Group } from './process-group';
 import type { ProcessGroup } from './types';
 
 /** Options of a dry run's world. */
@@ -42,5 +42,5 @@ export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorl
     pending: new Set(),
     cpu: undefined,
   };
-  return createGroup(context, identity, plane?.world);
+  return new Group(context, identity, plane?.world);
 }

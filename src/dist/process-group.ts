@@ -20,16 +20,8 @@ interface CallParts {
   readonly signature?: number;
 }
 
-/** Makes a group of ranks that communicate over a plane. Without a plane, the group contains only this rank. */
-export function createGroup(
-  context: GroupContext,
-  identity: GroupIdentity,
-  plane: PlaneGroup | undefined,
-): ProcessGroup {
-  return new Group(context, identity, plane);
-}
-
-class Group implements ProcessGroup {
+/** Ranks that communicate over a plane. Without a plane, the group contains only this rank. */
+export class Group implements ProcessGroup {
   readonly name: string;
   readonly ranks: readonly number[];
   readonly rank: number;
@@ -167,7 +159,7 @@ class Group implements ProcessGroup {
     const title = this.#uniqueName(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
     const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
-    return createGroup(this.#context, identity, plane);
+    return new Group(this.#context, identity, plane);
   }
 
   /**

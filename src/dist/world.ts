@@ -12,7 +12,7 @@ import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { openZeromqPlane } from '../transport/zeromq-plane';
 import { findCallSite } from './call-site';
 import { type GroupContext, settleEnded } from './group-context';
-import { createGroup } from './process-group';
+import { Group } from './process-group';
 import type { ProcessGroup } from './types';
 
 /** How the ranks of a job exchange bytes. */
@@ -87,7 +87,7 @@ export async function joinWorld(options: JoinOptions): Promise<World> {
   return {
     rank,
     size: world,
-    group: createGroup(context, identityOf(options), plane?.world),
+    group: new Group(context, identityOf(options), plane?.world),
     plane: plane?.kind ?? 'none',
     async close() {
       settleEnded(context);

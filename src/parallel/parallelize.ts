@@ -71,7 +71,9 @@ function inUnits(model: Module, settings: ParallelSettings, context: ShardContex
 function shardUnits(model: Module, settings: ParallelSettings, context: ShardContext): void {
   const { parallel, offload } = settings;
   const options = {
-    ...prefetchOf(parallel),
+    forwardPrefetch: parallel.forwardPrefetch,
+    backwardPrefetch: parallel.backwardPrefetch,
+    limitAllGathers: parallel.limitAllGathers,
     reshardAfterForward: parallel.reshardAfterForward,
     syncModuleStates: parallel.syncModuleStates,
     offloadParameters: offload.parameters,
@@ -85,10 +87,6 @@ function shardUnits(model: Module, settings: ParallelSettings, context: ShardCon
       fullyShard(module, context, { ...options, strategy, precision });
     }
   }
-}
-
-function prefetchOf({ forwardPrefetch, backwardPrefetch, limitAllGathers }: ParallelConfig) {
-  return { forwardPrefetch, backwardPrefetch, limitAllGathers };
 }
 
 /** Returns the mesh of replicas and shards, if a unit has a hybrid strategy. */

@@ -147,7 +147,14 @@ function decode(copy: Buffer): SectionStatus {
   const { op, number, count, dtype, peer, module, cell, line, async } = record.side(0);
   const collective = {
     op: op === 'unknown' ? 'barrier' : op,
-    ...{ number, count, dtype, peer, module, cell, line, async },
+    number,
+    count,
+    dtype,
+    peer,
+    module,
+    cell,
+    line,
+    async,
     group: copy.toString('utf8', GROUP_AT, GROUP_AT + word(WORD.groupBytes)),
     cause: COMM_CAUSES[word(WORD.cause)] ?? 'user',
     since: copy.readDoubleLE(TIMES_AT + 8),

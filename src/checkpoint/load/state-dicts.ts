@@ -8,7 +8,8 @@ import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
-import { accessOf, VALUES } from '../state/training-state';
+import { VALUES } from '../state/state-access';
+import { accessOf } from '../state/training-state';
 import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
 /** A model's parameters by full name. */

@@ -7,8 +7,13 @@ import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { floatsOf } from '../../nn/spans';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
 import { totalLength } from '../state/ranges';
-import { type ElementStates, firstDifference, type StateAccess, stateAccess } from '../state/state-access';
-import { VALUES } from '../state/training-state';
+import {
+  type ElementStates,
+  firstDifference,
+  type StateAccess,
+  stateAccess,
+  VALUES,
+} from '../state/state-access';
 import { type Round, roundsOf, type Transfer, transfersOf, type Window, within } from './transfers';
 
 /** One side of a redistribution: a model in one placement, with its optimizer's states. */

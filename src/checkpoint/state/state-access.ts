@@ -4,6 +4,9 @@ import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';
 import { overlapOf, type Range } from './ranges';
 
+/** The name of a parameter's values, beside the names of its optimizer states. */
+export const VALUES = 'values';
+
 /** Access to single elements of an optimizer's states. */
 export interface ElementStates {
   readonly stateNames: readonly string[];
@@ -17,7 +20,7 @@ export interface ElementStates {
 export interface StateName {
   /** The parameter's index in the model's order. */
   readonly parameter: number;
-  /** 'values', or a state of the optimizer. */
+  /** VALUES, or a state of the optimizer. */
   readonly state: string;
 }
 
@@ -51,7 +54,7 @@ export function stateAccess(
       const values = new Float32Array(range.length);
       for (const { buffer, offset, at, length } of partsOf(name, range)) {
         const part =
-          name.state === 'values'
+          name.state === VALUES
             ? readState(engine, buffer, 'values', offset, length)
             : side?.optimizer?.readState(buffer, name.state, offset, length);
         if (part !== undefined) values.set(part, at);
@@ -61,7 +64,7 @@ export function stateAccess(
     write(name, range, values) {
       for (const { buffer, offset, at, length } of partsOf(name, range)) {
         const part = values.subarray(at, at + length);
-        if (name.state === 'values') writePart(engine, buffer, offset, part);
+        if (name.state === VALUES) writePart(engine, buffer, offset, part);
         else side?.optimizer?.writeState(buffer, name.state, offset, part);
       }
     },

@@ -13,9 +13,6 @@ export interface TrainingState {
   readonly optimizer: Optimizer | null;
 }
 
-/** The name of a parameter's values, beside the names of its optimizer states. */
-export const VALUES = 'values';
-
 /** Returns access to this rank's elements, with parameters in the model's order. */
 export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
   return stateAccess(engine, { parameters: model.parameters(), optimizer });

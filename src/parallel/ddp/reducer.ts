@@ -214,7 +214,10 @@ export class Reducer {
     const work =
       this.#hook?.({ index, isLast, parameters, pieces, group, module }) ??
       group.allReducePieces(pieces, 'avg', {
-        ...{ async: true, cause: 'grad', module, wireDType },
+        async: true,
+        cause: 'grad',
+        module,
+        wireDType,
         note: noteOf(missing),
       });
     this.#reducing.push({ work, parameters, missing, module });

@@ -80,9 +80,7 @@ export function fullyShard<M extends Module>(
   const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
   const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
   const placement = placementOf(strategy, options.reshardAfterForward, { ...context, rows });
-  for (const ignored of options.ignoredModules ?? []) {
-    if (freeParameters(ignored).length > 0) makeUnit(ignored, IGNORED, context, options);
-  }
+  for (const ignored of options.ignoredModules ?? []) ignoreModule(ignored, context, options);
   makeUnit(module, placement, context, options);
   return module;
 }
@@ -110,7 +108,9 @@ function makeUnit(
   const precision = placement === IGNORED ? FULL_PRECISION : (options.precision ?? FULL_PRECISION);
   const tables = options.sparseGradients === true ? rowTables(module) : [];
   const spec: UnitSpec = {
-    ...{ engine, module: module.path, placement },
+    engine,
+    module: module.path,
+    placement,
     onHost: options.offloadParameters === true && placement.shardsParameters,
     half: halfOf(precision.paramDtype),
     gradHalf: halfOf(precision.reduceDtype),
