@@ -1,3 +1,4 @@
+// One table, with a row for each kernel; it stays in one file, so that a test can compare it with all kernels of the engine.
 import * as tf from '../../src/core/tf';
 
 /** Inputs and attributes of a kernel. Concat and similar kernels take a list. */

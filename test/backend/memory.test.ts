@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import type { Engine } from '../../src/backend/engine';
 import { layerNorm } from '../../src/backend/ops';
+import type { WasmBackend } from '../../src/backend/wasm-backend';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import { ShardlabError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
@@ -245,4 +246,18 @@ describe('running out of memory', () => {
       );
     });
   }
+});
+
+describe('the heap', () => {
+  let engine: Engine;
+  before(async () => {
+    engine = (await ENGINE_CASES[1]?.start()) as Engine; // there are two
+  });
+
+  test('large buffers start at cache lines', () => {
+    const tensors = [300, 5000, 1025].map((n) => engine.allocate([n], 'float32', engine.currentTag));
+    const { dataIdMap } = tf.backend() as unknown as WasmBackend; // the engine's own backend
+    for (const tensor of tensors) assert.equal((dataIdMap.get(tensor.dataId).memoryOffset ?? 1) % 64, 0);
+    tf.dispose(tensors);
+  });
 });

@@ -36,3 +36,11 @@ export async function shardlab(
   });
   return { status, stdout, stderr };
 }
+
+/** The objects of a text with one line of JSON for each. */
+export function jsonLines(text: string): Record<string, unknown>[] {
+  return text
+    .trim()
+    .split('\n')
+    .map((line) => JSON.parse(line));
+}

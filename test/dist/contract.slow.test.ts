@@ -2,11 +2,16 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import test from 'node:test';
 import { probeSharedMemory } from '../../src/transport/native';
-import * as scenarios from './contract.scenarios';
+import * as collectives from './contract.scenarios';
 import { RankProcesses } from './rank-processes';
 import type { TestPlane } from './scenario';
+import * as work from './work-contract.scenarios';
 
-const FILE = join(__dirname, 'contract.scenarios.js');
+/** The names of all scenarios, each with its file. */
+const SCENARIOS = [
+  ...Object.keys(collectives).map((name) => [name, 'contract.scenarios.js'] as const),
+  ...Object.keys(work).map((name) => [name, 'work-contract.scenarios.js'] as const),
+];
 
 /** blockingAndAsync… → "blocking and async…" */
 function sentence(name: string): string {
@@ -22,9 +27,9 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
     test(`${title}: collectives follow the contract`, { skip, timeout: 60_000 }, async (t) => {
       const ranks = await RankProcesses.start(plane, world);
       try {
-        for (const name of Object.keys(scenarios)) {
+        for (const [name, file] of SCENARIOS) {
           await t.test(sentence(name), async () => {
-            const outcomes = await ranks.run(FILE, name);
+            const outcomes = await ranks.run(join(__dirname, file), name);
             outcomes.forEach((outcome, rank) => {
               assert.ok(outcome !== undefined, `rank ${rank} died`);
               if ('error' in outcome) assert.fail(`rank ${rank}: ${outcome.error.message}`);

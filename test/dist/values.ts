@@ -59,3 +59,8 @@ export function roundToFloat16(value: number): number {
   const rounded = (floor + (up ? 1 : 0)) * unit;
   return Math.sign(value) * (rounded > 65504 ? Number.POSITIVE_INFINITY : rounded);
 }
+
+/** Elements of a tensor; by default all from `offset` on. */
+export function piece(tensor: tf.Tensor, offset = 0, length = tensor.size - offset) {
+  return { tensor, offset, length };
+}

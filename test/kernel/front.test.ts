@@ -94,8 +94,8 @@ describe('a connection file', () => {
     assert.equal(tcp.endpoints.iopub, 'tcp://127.0.0.1:4');
     assert.equal(tcp.curve, undefined);
     const keys = { curve_publickey: 'p', curve_secretkey: 's' };
-    const ipc = parseConnection({ ...PORTS, ip: '/tmp/k', transport: 'ipc', ...keys }, 'f');
-    assert.equal(ipc.endpoints.hb, 'ipc:///tmp/k-5');
+    const ipc = parseConnection({ ...PORTS, ip: 'kernel', transport: 'ipc', ...keys }, 'f');
+    assert.equal(ipc.endpoints.hb, 'ipc://kernel-5');
     assert.deepEqual(ipc.curve, { publicKey: 'p', secretKey: 's' });
   });
 

@@ -8,109 +8,13 @@ import { type Plan, plan } from '../../src/job/notebook/plan';
 import { scaling } from '../../src/job/notebook/scaling';
 import { whatIf } from '../../src/job/notebook/what-if';
 import { textFaults } from '../figures/svg-texts';
+import { GPT, MODELS, OTHERS, type Written } from './setting-cases';
 
 // The plan's treatment of every setting of a TrainConfig: it is read, or named, or refused.
 
-type Written = Readonly<Record<string, unknown>>;
-
-const GPT = { kind: 'gpt', layers: 4, dim: 256, heads: 4, vocab: 512, seq: 64, attention: 'eager' };
-const LLAMA = { ...GPT, kind: 'llama', kvHeads: 4 };
-const DIT = { kind: 'dit', layers: 2, dim: 256, heads: 4, ffn: 512, latent: [4, 8, 8], attention: 'eager' };
-const T5 = { kind: 't5-encoder', layers: 2, dim: 256, heads: 4, ffn: 512, vocab: 512 };
-
-/** Values of a setting other than the default, each with the settings that it needs. */
-const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside?: Written])[]>> = {
-  model: [['bench']],
-  'parallel.strategy': [['NO_SHARD'], ['ZERO_1'], ['SHARD_GRAD_OP'], ['_HYBRID_SHARD_ZERO2']],
-  'parallel.mesh': [
-    [{ dpReplicate: 8, dpShard: 2 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
-    [{ dpReplicate: 4, dpShard: 2 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
-    [{ dpReplicate: 8, dpShard: 2 }],
-    [{ dpReplicate: 2, dpShard: 3 }, { parallel: { strategy: 'HYBRID_SHARD' } }],
-  ],
-  'parallel.reshardAfterForward': [
-    [false],
-    [true],
-    [4],
-    [true, { parallel: { strategy: 'SHARD_GRAD_OP' } }],
-    [false, { parallel: { strategy: 'HYBRID_SHARD' } }],
-    [false, { parallel: { strategy: 'NO_SHARD' } }],
-  ],
-  'parallel.wrap': [['root'], ['linear'], ['moe'], [{ minNumParams: 1000 }]],
-  'parallel.unitStrategies': [[[{ modules: 'wte', strategy: 'NO_SHARD' }]]],
-  'parallel.ignoredModules': [[['wte']]],
-  'parallel.bucketBytes': [[1000], [1000, { parallel: { strategy: 'NO_SHARD' } }]],
-  'parallel.noSync': [[true], [false, { accumulation: 2 }], [true, { accumulation: 2 }]],
-  'parallel.communicationDataType': [['bf16'], ['fp16', { parallel: { strategy: 'ZERO_2' } }]],
-  mixedPrecision: [['bf16'], ['fp16']],
-  'mixedPrecision.paramDtype': [['bf16']],
-  'mixedPrecision.reduceDtype': [['bf16'], ['fp32', { mixedPrecision: { paramDtype: 'bf16' } }]],
-  gradScaler: [[true], [{ initScale: 2 }]],
-  'offload.optimizer': [[true]],
-  'offload.parameters': [[true], [true, { parallel: { strategy: 'NO_SHARD' } }]],
-  activationCheckpointing: [
-    ['full'],
-    ['selective'],
-    [{ everyNth: 1 }],
-    [{ everyNth: 2 }],
-    [{ saveOps: ['matMul'] }],
-    [{ budgetBytes: 1 }],
-  ],
-  'optimizer.betas': [[[0.5, 0.5]]],
-  'optimizer.weightDecay': [[0], [0, { optimizer: { kind: 'sgd' } }]],
-  'optimizer.momentum': [[0.5], [0.5, { optimizer: { kind: 'sgd' } }]],
-  'optimizer.nesterov': [[true], [true, { optimizer: { kind: 'sgd', momentum: 0.5 } }]],
-  'optimizer.blockSize': [[16], [16, { optimizer: { kind: 'adamW8bit' } }]],
-  schedule: [[{ maxSteps: 100 }]],
-  frozen: [[['*']]],
-};
-
-/** Settings of models, with a model that has them. */
-const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other: unknown])[]>> = {
-  kind: [[GPT, 'llama']],
-  layers: [[GPT, 6]],
-  dim: [[GPT, 512]],
-  heads: [[GPT, 8]],
-  vocab: [[GPT, 1024]],
-  seq: [[GPT, 128]],
-  tied: [
-    [GPT, false],
-    [LLAMA, true],
-  ],
-  ffn: [
-    [GPT, 512],
-    [LLAMA, 512],
-  ],
-  attention: [
-    [GPT, 'flash'],
-    [LLAMA, 'flash'],
-    [DIT, 'flash'],
-  ],
-  experts: [[DIT, 2]],
-  kvHeads: [[LLAMA, 2]],
-  qkvBias: [[LLAMA, true]],
-  ropeTheta: [[LLAMA, 500]],
-  normEps: [
-    [LLAMA, 0.1],
-    [DIT, 0.1],
-    [T5, 0.1],
-  ],
-  latent: [[DIT, [4, 16, 16]]],
-  patch: [[DIT, [1, 4, 4]]],
-  inChannels: [[DIT, 36]],
-  outChannels: [[DIT, 36]],
-  freqDim: [[DIT, 128]],
-  textDim: [[DIT, 128]],
-  textLen: [[DIT, 128]],
-  boundary: [[DIT, 0.5]],
-  attnDim: [[T5, 512]],
-  relativeBuckets: [[T5, 64]],
-  relativeDistance: [[T5, 64]],
-};
-
 const PLANNED = SETTING_ROWS.filter(({ planned }) => planned !== null);
 
-/** Values of a row's schema other than its default, for settings without a case above. */
+/** Values of a row's schema other than its default, for settings without a case in OTHERS. */
 function othersOf({ path, schema }: SettingRow): readonly (readonly [value: unknown, beside?: Written])[] {
   const usual = schema.parse(undefined);
   const tried = [true, false, 1, 2, 0.5, usual === 0.5 ? 0.25 : 0.5, null, 'full', ...choices(schema)];

@@ -1,35 +1,6 @@
 import type { Layout } from '../../src/plan/layout';
-import { type AllocatedBlock, CachingAllocator } from './caching-allocator';
-
-const STREAM = { compute: 0, gather: 1, reduce: 2 } as const;
-
-/** Tensors by name. */
-type Tensors = Map<string, AllocatedBlock>;
-
-interface Widths {
-  readonly tokens: number;
-  readonly dim: number;
-  readonly part: number;
-  readonly q: number;
-  readonly kv: number;
-  readonly ffn: number;
-  readonly logits: number;
-  readonly lse: number;
-}
-
-/** The tensors that a block stores until its backward. */
-const KEPT = {
-  eager: {
-    none: ['x32', 'h1', 'n1', 'q', 'k', 'v', 'o', 'lse', 'y32', 'h2', 'n2', 'w1', 'silu', 'w3', 'product'],
-    selective: ['q0', 'v0', 'o', 'lse', 'w1', 'w2', 'wo scattered', 'w2 scattered'],
-    full: [],
-  },
-  compiled: {
-    none: ['n1', 'q', 'k', 'v', 'o', 'lse', 'y', 'n2', 'w1', 'w3', 'product'],
-    selective: ['q0', 'v0', 'o', 'lse', 'w1', 'wo scattered'],
-    full: [],
-  },
-} as const;
+import type { AllocatedBlock } from './caching-allocator';
+import { KEPT, LlamaBlock, STREAM, type Tensors } from './llama-block-trace';
 
 /**
  * One rank's allocations in steps of a Llama under FSDP2, op by op in their order, replayed on a model of the allocator; the last step's peaks.
@@ -42,24 +13,14 @@ export function replayLlamaStep(layout: Layout, steps = 3) {
   return { reservedBytes: peakReservedBytes, allocatedBytes: peakAllocatedBytes };
 }
 
-class LlamaStep {
-  readonly memory = new CachingAllocator();
-  private readonly layout: Layout;
-  private readonly widths: Widths;
-  private readonly block: readonly number[];
+class LlamaStep extends LlamaBlock {
   private readonly root: readonly number[];
   private hasOptimizer = false;
 
   constructor(layout: Layout) {
-    const { model, tp, microBatch, sequenceParallel } = layout;
-    const { dim, seq, heads, headDim, kvHeads, vocab } = model;
-    this.layout = layout;
-    const [q, kv, ffn] = [(heads * headDim) / tp, (kvHeads * headDim) / tp, model.ffn / tp];
-    const tokens = seq * microBatch;
-    const part = sequenceParallel ? dim / tp : dim;
-    this.widths = { tokens, dim, part, q, kv, ffn, logits: vocab / tp, lse: heads / tp };
-    this.block = [dim * q, dim * kv, dim * kv, dim * q, dim * ffn, dim * ffn, dim * ffn, dim, dim];
-    this.root = [(vocab * dim) / tp, dim, (vocab * dim) / tp];
+    super(layout);
+    const { vocab, dim } = layout.model;
+    this.root = [(vocab * dim) / layout.tp, dim, (vocab * dim) / layout.tp];
     for (const size of this.allParams()) this.take((4 * size) / layout.shards);
   }
 
@@ -91,101 +52,9 @@ class LlamaStep {
     this.end(root, head, grads);
   }
 
-  private get mode(): 'eager' | 'compiled' {
-    return this.layout.compile ? 'compiled' : 'eager';
-  }
-
   private *allParams(): Generator<number> {
     for (let layer = 0; layer < this.layout.model.layers; layer++) yield* this.block;
     yield* this.root;
-  }
-
-  private take(bytes: number, stream: number = STREAM.compute): AllocatedBlock {
-    return this.memory.allocate(bytes, stream);
-  }
-
-  /** `bytes` bytes for each token. */
-  private values(bytes: number): AllocatedBlock {
-    return this.take(bytes * this.widths.tokens);
-  }
-
-  private releaseAll(blocks: Iterable<AllocatedBlock>): void {
-    for (const block of blocks) this.memory.release(block);
-  }
-
-  private gather(params: readonly number[]): AllocatedBlock {
-    const bytes = 2 * params.reduce((sum, size) => sum + size, 0);
-    const sent = this.take(bytes / this.layout.shards, STREAM.gather);
-    const buffer = this.take(bytes, STREAM.gather);
-    this.memory.release(sent);
-    return buffer;
-  }
-
-  private whole(params: readonly number[]): AllocatedBlock[] {
-    return params.map((size) => this.take(2 * size));
-  }
-
-  private forward(keep: readonly string[]): { output: AllocatedBlock; tensors: Tensors } {
-    const tensors: Tensors = new Map();
-    const { dim, part, q, kv, ffn, lse } = this.widths;
-    const make = (name: string, bytes: number): void => void tensors.set(name, this.values(bytes));
-    const drop = (...names: string[]): void => this.drop([tensors], names);
-    const norm = (input: string, half: string, output: string): void => {
-      if (this.mode === 'eager') {
-        make(input, 4 * part);
-        make('squares', 4 * part);
-        drop('squares');
-        make('scaled', 4 * part);
-        make(half, 2 * part);
-        drop('scaled');
-      }
-      make(output, 2 * dim);
-    };
-    norm('x32', 'h1', 'n1');
-    make('q0', 2 * q);
-    make('k0', 2 * kv);
-    make('v0', 2 * kv);
-    if (this.mode === 'eager') {
-      for (const [name, width] of [
-        ['q32', q],
-        ['k32', kv],
-        ['q turned', q],
-        ['k turned', kv],
-      ] as const) {
-        make(name, 4 * width);
-      }
-    }
-    make('q', 2 * q);
-    make('k1', 2 * kv);
-    drop('q32', 'k32', 'q turned', 'k turned');
-    make('k', 2 * q);
-    make('v', 2 * q);
-    drop('k1', 'k0');
-    make('o', 2 * q);
-    make('lse', 4 * lse);
-    make('wo', 2 * dim);
-    if (part < dim) make('wo scattered', 2 * part);
-    make('y', 2 * part);
-    norm('y32', 'h2', 'n2');
-    make('w1', 2 * ffn);
-    if (this.mode === 'eager') make('silu', 2 * ffn);
-    make('w3', 2 * ffn);
-    make('product', 2 * ffn);
-    make('w2', 2 * dim);
-    if (part < dim) make('w2 scattered', 2 * part);
-    const output = this.values(2 * part);
-    drop(...[...tensors.keys()].filter((name) => !keep.includes(name)));
-    return { output, tensors };
-  }
-
-  private drop(where: readonly Tensors[], names: readonly string[]): void {
-    for (const tensors of where) {
-      for (const name of names) {
-        const block = tensors.get(name);
-        if (block !== undefined) this.memory.release(block);
-        tensors.delete(name);
-      }
-    }
   }
 
   private loss(x: AllocatedBlock): { gradient: AllocatedBlock; head: AllocatedBlock } {
@@ -255,85 +124,6 @@ class LlamaStep {
     if (reducing !== null) this.memory.release(reducing);
     this.memory.release(back);
     return shards;
-  }
-
-  private blockBackward(saved: Tensors, back: AllocatedBlock) {
-    const isInHalves = this.mode === 'compiled' && this.layout.recompute === 'selective';
-    const again = isInHalves ? this.feedForwardAgain() : this.blockAgain(saved);
-    const { dim, part, q, kv, ffn } = this.widths;
-    const drop = (...names: string[]): void => this.drop([saved, again], names);
-    const grads: AllocatedBlock[] = [];
-    const weight = (place: number): void => void grads.push(this.take(2 * (this.block[place] ?? 0)));
-    const wide = part < dim ? this.values(2 * dim) : null;
-    const product = this.values(2 * ffn);
-    weight(5);
-    drop('product');
-    const silu = this.mode === 'eager' ? [this.values(2 * ffn)] : [];
-    const up = this.values(2 * ffn);
-    this.memory.release(product);
-    drop('silu', 'w3');
-    const gate = this.values(2 * ffn);
-    this.releaseAll(silu);
-    drop('w1');
-    const inner = [this.values(2 * dim), this.values(2 * dim)];
-    weight(4);
-    weight(6);
-    this.releaseAll([up, gate]);
-    drop('n2');
-    const middle = this.values(2 * part);
-    this.releaseAll(inner);
-    drop('y32', 'h2', 'y');
-    if (isInHalves) this.attentionAgain(again);
-    const attention = this.values(2 * q);
-    weight(3);
-    const heads = [this.values(2 * q), this.values(2 * q), this.values(2 * q)];
-    this.memory.release(attention);
-    drop('q', 'k', 'v', 'o', 'lse');
-    const grouped = [this.values(2 * kv), this.values(2 * kv)];
-    this.releaseAll(heads.slice(1));
-    const outer = this.values(2 * dim);
-    for (const place of [0, 1, 2]) weight(place);
-    this.releaseAll([...heads.slice(0, 1), ...grouped]);
-    drop('n1');
-    const output = this.values(2 * part);
-    this.releaseAll([outer, middle, back, ...(wide === null ? [] : [wide])]);
-    drop(...saved.keys(), ...again.keys());
-    weight(7);
-    weight(8);
-    return { grads, output };
-  }
-
-  /** A checkpointed block's forward, except the stored results. */
-  private blockAgain(saved: Tensors): Tensors {
-    const again: Tensors = new Map();
-    if (this.layout.recompute === 'none') return again;
-    const { output, tensors } = this.forward(KEPT[this.mode].none);
-    this.memory.release(output);
-    for (const [name, block] of tensors) {
-      if (saved.has(name)) this.memory.release(block);
-      else again.set(name, block);
-    }
-    return again;
-  }
-
-  /**
-   * A compiled backward with a stored attention output computes the feed-forward again, and attention's inputs after that.
-   * Source: the order of nodes in the backward graph of torch 2.13's partitioner for TorchTitan's block and policy.
-   */
-  private feedForwardAgain(): Tensors {
-    const { part, dim, ffn } = this.widths;
-    return new Map([
-      ['y', this.values(2 * part)],
-      ['n2', this.values(2 * dim)],
-      ['w3', this.values(2 * ffn)],
-      ['product', this.values(2 * ffn)],
-    ]);
-  }
-
-  private attentionAgain(again: Tensors): void {
-    const { dim, q } = this.widths;
-    again.set('n1', this.values(2 * dim));
-    for (const name of ['q', 'k', 'v']) again.set(name, this.values(2 * q));
   }
 
   /** The root's reduction, then the optimizer, whose states are allocated in the first step. */

@@ -6,7 +6,6 @@ import { ShardlabError } from '../../../src/core/errors';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
 import { Linear } from '../../../src/nn/linear';
-import { gpt } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
 import { readState } from '../../../src/nn/state-values';
@@ -16,11 +15,6 @@ import {
   type ShardContext,
 } from '../../../src/parallel/fsdp/fully-shard';
 import { abandonUnits, unitsOf } from '../../../src/parallel/fsdp/units-of';
-import {
-  modulesToWrap,
-  sizeBasedAutoWrapPolicy,
-  transformerAutoWrapPolicy,
-} from '../../../src/parallel/wrap-policy';
 import { soloGroup } from '../../support/solo-group';
 import { testEngine } from '../../support/wasm-test-engine';
 import { Chain } from '../chain-model';
@@ -265,57 +259,6 @@ test('a scalar parameter that would be sharded is an error that names it', () =>
   assert.throws(() => fullyShard(scalar, context), /value is a scalar.*\[1\]/);
   fullyShard(scalar, context, { strategy: 'NO_SHARD' });
   disposeUnits(scalar);
-});
-
-test('a policy makes units of the modules that it selects, and the model the root, even an empty root', () => {
-  const model = new Chain();
-  const policy = transformerAutoWrapPolicy({ transformerLayerCls: new Set([Linear]) });
-  fullyShardByPolicy(model, policy, context);
-  assert.deepEqual(
-    unitsOf(model).map(({ module }) => module),
-    ['layers.0', 'layers.1', 'layers.2', 'last'],
-  );
-  const x = input();
-  const pass = gradients(engine, () => model.apply(x));
-  assert.ok(unitsOf(model).every(({ state }) => state === 'sharded'));
-  pass.backward();
-  assert.ok(unitsOf(model).every(({ hasGrad }) => hasGrad));
-  tf.dispose([pass.loss, x]);
-  disposeUnits(model);
-});
-
-test('a transformer policy wraps the modules of its classes, innermost first', () => {
-  const model = new Chain();
-  const policy = transformerAutoWrapPolicy({ transformerLayerCls: new Set([Linear]) });
-  assert.deepEqual(
-    modulesToWrap(model, policy).map(({ path }) => path),
-    ['last', 'layers.2', 'layers.1', 'layers.0'],
-  );
-  model.dispose();
-});
-
-test('wrapping by size leaves a tied table to the root; wrapping the table by hand is refused', () => {
-  const shape = { layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 };
-  const [ids, targets] = [tf.zeros([1, 4], 'int32'), tf.zeros([4], 'int32')];
-  const model = gpt(shape);
-  fullyShardByPolicy(model, sizeBasedAutoWrapPolicy({ minNumParams: 30 }), context);
-  assert.equal(
-    unitsOf(model).some(({ module }) => module === 'wte' || module === 'wpe'),
-    false,
-  );
-  const pass = gradients(engine, () => model.apply(ids, targets));
-  pass.backward();
-  assert.ok(unitsOf(model).every(({ hasGrad }) => hasGrad));
-  disposeUnits(model);
-  const other = gpt(shape);
-  for (const work of [
-    () => fullyShard(other.wte, context),
-    () => fullyShard(other, context, { ignoredModules: [other.wpe] }),
-  ]) {
-    assert.throws(work, { code: 'CONFIG', message: /"wte" cannot be a separate unit|"wpe" cannot be/ });
-  }
-  fullyShard(gpt({ ...shape, tied: false }).wte, context);
-  tf.dispose([pass.loss, ids, targets]);
 });
 
 test('a model whose values cannot be read does not change', () => {
