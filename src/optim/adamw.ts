@@ -1,21 +1,16 @@
 import type { Engine } from '../backend/engine';
 import { ADAMW_DEFAULTS } from '../config/settings/optimizer';
 import type { HasStates } from './optimizer';
-import { checkedOptions } from './optimizer-options';
+import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
 /** The settings of AdamW, with the defaults of torch.optim.AdamW. */
-export interface AdamWOptions {
-  readonly lr?: number;
+export interface AdamWOptions extends CommonOptions {
   readonly betas?: readonly [number, number];
   readonly eps?: number;
   /** Decoupled weight decay: a step first multiplies parameters by 1 - lr · weightDecay. */
   readonly weightDecay?: number;
-  /** Whether updates increase the loss. Default false. */
-  readonly maximize?: boolean;
-  /** Has no effect: the update is always fused (one pass over memory). */
-  readonly fused?: boolean;
 }
 
 /**

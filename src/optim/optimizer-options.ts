@@ -3,6 +3,15 @@ import { nearest } from '../config/nearest';
 import { optimizerFields } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
 
+/** The options that all optimizers have. */
+export interface CommonOptions {
+  readonly lr?: number;
+  /** Whether updates increase the loss. Default false. */
+  readonly maximize?: boolean;
+  /** Has no effect: the update is always fused (one pass over memory). */
+  readonly fused?: boolean;
+}
+
 /** Checks an optimizer's options and adds defaults. Throws: CONFIG for an unknown key or a wrong value. */
 export function checkedOptions<T extends object>(optimizer: string, options: object, defaults: T): T {
   const known = Object.keys(defaults);

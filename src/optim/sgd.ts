@@ -2,21 +2,16 @@ import type { Engine } from '../backend/engine';
 import { SGD_DEFAULTS } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
 import type { HasStates } from './optimizer';
-import { checkedOptions } from './optimizer-options';
+import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
 /** The settings of SGD, with the defaults of torch.optim.SGD. */
-export interface SgdOptions {
-  readonly lr?: number;
+export interface SgdOptions extends CommonOptions {
   readonly momentum?: number;
   readonly nesterov?: boolean;
   /** Weight decay that is not decoupled: weightDecay · parameter is added to the gradient. */
   readonly weightDecay?: number;
-  /** Whether updates increase the loss. Default false. */
-  readonly maximize?: boolean;
-  /** Has no effect: the update is always fused (one pass over memory). */
-  readonly fused?: boolean;
 }
 
 /**

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { gradients, runUnit } from '../../src/autograd/unit';
 import type { Engine } from '../../src/backend/engine';
-import { flashScratchSize, flashSizes } from '../../src/backend/fused/flash-attention';
+import { type FlashSizes, flashScratchSize, flashSizes } from '../../src/backend/fused/flash-attention';
 import { type FlashAttention, flashAttention } from '../../src/backend/ops';
 import { plainFlashAttention } from '../../src/backend/plain-ops';
 import type { MemoryCause } from '../../src/core/events';
@@ -10,13 +10,7 @@ import * as tf from '../../src/core/tf';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { ENGINE_CASES } from '../support/engines';
 
-interface Case {
-  readonly batch: number;
-  readonly queries: number;
-  readonly keys: number;
-  readonly heads: number;
-  readonly groups: number;
-  readonly headDim: number;
+interface Case extends Omit<FlashSizes, 'rows' | 'columns'> {
   readonly causal: boolean;
 }
 
