@@ -48,7 +48,8 @@ export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
   }
 }
 
-function isFolder(path: string, fs: FolderSystem): boolean {
+/** Whether there is a folder at `path`. */
+export function isFolder(path: string, fs: Pick<FolderSystem, 'statSync'> = nodeFs): boolean {
   return fs.statSync(path, { throwIfNoEntry: false })?.isDirectory() === true;
 }
 

@@ -1,4 +1,6 @@
+import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { isFolder } from '../../core/regular-file';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
 
@@ -52,22 +54,20 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   if (typeof options !== 'object' || options === null) {
     throw new ConfigError(`launch takes options, as launch({ ranks: 4 }), not ${show(options)}`);
   }
-  for (const key of Object.keys(options)) {
-    if (!KNOWN.includes(key)) {
-      throw new ConfigError(`launch has no option '${key}'; it has ${KNOWN.join(', ')}`, { key });
-    }
-  }
+  requireKnownOptions('launch({ … })', options, KNOWN);
   const { engine = 'wasm', blas = 'auto', transport = 'auto', memoryLimit } = options;
   checkRanks(options.ranks);
   oneOf('engine', engine, ['wasm']);
   oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
-  if (typeof blas !== 'object') oneOf('blas', blas, ['auto', 'none']);
-  else if (typeof blas?.path !== 'string') throw wrong('blas', blas, "'auto', 'none' or { path }");
+  const isPath = typeof blas === 'object' && typeof blas?.path === 'string';
+  if (!isPath && blas !== 'auto' && blas !== 'none') throw wrong('blas', blas, "'auto', 'none' or { path }");
   if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
   const startSeconds = options.startSeconds ?? 60;
   positive('startSeconds', startSeconds, 'seconds');
   checkFits(options.ranks, availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
+  if (typeof baseDir !== 'string' || !isFolder(baseDir))
+    throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
   return { ranks: options.ranks, engine, blas, transport, link, memoryLimit, baseDir, startSeconds };
 }

@@ -1,9 +1,9 @@
-import { statSync } from 'node:fs';
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { isFolder } from '../../core/regular-file';
 import { type Bytes, formatBytes, now } from '../../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
@@ -252,7 +252,7 @@ function checkInit(init: unknown): void {
   if (typeof init !== 'string' || init === '') {
     throw new ConfigError(`job.train: init is ${String(init)}; give the path of a safetensors file`);
   }
-  if (statSync(init, { throwIfNoEntry: false })?.isDirectory() !== true) return;
+  if (!isFolder(init)) return;
   throw new ConfigError(
     `job.train: init is ${init}, a folder, but must be one safetensors file; to continue from a checkpoint, use ` +
       'job.train(config).load(folder), and to load only a model, use run.load(folder, { parametersOnly: true })',

@@ -33,7 +33,7 @@ test('launch refuses more ranks than fit into the free memory, and says how many
 test('launch refuses unknown options and values, and names the valid ones', () => {
   assert.throws(
     () => planLaunch(loose({ ranks: 2, rank: 3 }), PLENTY),
-    /no option 'rank'; it has ranks, engine/,
+    /launch\(\{ … \}\) has no argument rank; did you mean ranks\?/,
   );
   assert.throws(() => planLaunch(loose({ ranks: 2, engine: 'cuda' }), PLENTY), /engine is 'cuda'/);
   assert.throws(
@@ -42,7 +42,18 @@ test('launch refuses unknown options and values, and names the valid ones', () =
   );
   assert.throws(() => planLaunch(loose({ ranks: 2, link: '10GB' }), PLENTY), /did you mean '10GbE'/);
   assert.throws(() => planLaunch({ ranks: 2, memoryLimit: -1 }, PLENTY), /memoryLimit is -1/);
-  assert.throws(() => planLaunch(loose({ ranks: 2, blas: {} }), PLENTY), /blas/);
+  for (const blas of [{}, null, 'fast']) {
+    assert.throws(
+      () => planLaunch(loose({ ranks: 2, blas }), PLENTY),
+      /blas is .*, but must be 'auto', 'none' or \{ path \}/,
+    );
+  }
+  for (const baseDir of ['/nonexistent', __filename, 5, null]) {
+    assert.throws(() => planLaunch(loose({ ranks: 2, baseDir }), PLENTY), {
+      code: 'CONFIG',
+      message: /baseDir is .*, but must be the path of a folder/,
+    });
+  }
   assert.throws(() => planLaunch(loose(4), PLENTY), /launch\(\{ ranks: 4 \}\)/);
 });
 
