@@ -105,7 +105,7 @@ function thrownError(
 /** Returns an error's text without the rank, which the message names; with the class name if the error is not shardlab's. */
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
-  return code === 'RANK_FAILED' ? `${ename}: ${text}` : text;
+  return code === 'RANK_FAILED' && !ename.startsWith('ShardlabError') ? `${ename}: ${text}` : text;
 }
 
 function withoutRank(text: string): string {

@@ -285,12 +285,12 @@ export class Supervisor implements FleetListener {
   }
 
   #assertUsable(): void {
-    if (this.#broken !== undefined) throw this.#broken;
     if (this.#closed) {
       throw new ShardlabError(
         'CLOSED',
         'this job was shut down; launch another one with sl.launch({ ranks })',
       );
     }
+    if (this.#broken !== undefined) throw this.#broken;
   }
 }

@@ -27,6 +27,12 @@ test('the error names the rank that threw first, not the ranks that were cancell
   assert.equal(error.rank, 1);
 });
 
+test("an error of shardlab's own with the code RANK_FAILED is shown without its class name", () => {
+  const own = { ...BOO, ename: 'ShardlabError[RANK_FAILED]', evalue: 'x is not defined in this rank' };
+  const error = errorOf({ kind: 'thrown', rank: 0 }, [failed(own)]);
+  assert.equal(error.message, '[rank 0/3] x is not defined in this rank (cell 8, line 2)');
+});
+
 test('errors that differ only in their rank are folded into one', () => {
   const mismatch = (rank: number): Outcome =>
     failed({
