@@ -233,7 +233,10 @@ export class Run {
     const { losses } = this;
     const head = `${placeText(this)}, ${this.numParams.toLocaleString('en-US')} parameters`;
     const [first] = losses;
-    if (first === undefined) return `${head}, no step yet: await run.step(20)`;
+    if (first === undefined) {
+      const since = this.lastStep === 0 ? 'yet' : `since step ${this.lastStep} was loaded`;
+      return `${head}, no step ${since}: await run.step(20)`;
+    }
     const last = losses.at(-1) ?? first;
     return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
   }

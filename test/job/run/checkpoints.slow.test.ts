@@ -28,6 +28,7 @@ test('checkpoints of a run', async (context) => {
       await run.step(2);
       const other = await launchFor(context, { ranks: 3 });
       const loaded = await other.train({ ...CONFIG, parallel: { strategy: 'SHARD_GRAD_OP' } }).load(path);
+      assert.match(inspect(loaded), /, no step since step 3 was loaded: await run\.step\(20\)$/);
       await loaded.step(2);
       assert.deepEqual(loaded.losses, run.losses.slice(3));
       assert.deepEqual(
