@@ -66,9 +66,10 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
     segment = createJobSegment(plan.transport);
     const fleet = { processes, folder, segment, link: plan.link, end, listener: starting as FleetListener };
     control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
-    await startProcesses(plan, Object.assign(fleet, { control }));
+    const controlled = Object.assign(fleet, { control });
+    await startProcesses(plan, controlled);
     const reports = await starting.all(processes, plan.startSeconds);
-    return Object.assign(fleet, { control, reports });
+    return Object.assign(controlled, { reports });
   } catch (error) {
     for (const rank of processes) rank.kill();
     await end();

@@ -27,9 +27,6 @@ const STDERR_FD = 2;
 /** The number of stack frames that an error stores in a rank. */
 const STACK_FRAMES = 60;
 
-/** The events of errors that no code caught. */
-const ERROR_EVENTS = ['uncaughtException', 'unhandledRejection'] as const;
-
 /** The parts that the rank's program makes before it loads the engine. */
 export interface RankStart {
   readonly setup: RankSetup;
@@ -64,9 +61,7 @@ async function buildRank(start: RankStart): Promise<void> {
     return cell === undefined ? text : `cell ${cell}, line ${line}`;
   };
   const limit = memoryLimit === null ? {} : { memoryLimit };
-  const engine = await withoutForeignHandlers(() =>
-    createWasmEngine({ blas, threads, searchPaths, place, ...limit }),
-  );
+  const engine = await createWasmEngine({ blas, threads, searchPaths, place, ...limit });
   const recorder = new Recorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
@@ -112,25 +107,6 @@ async function buildRank(start: RankStart): Promise<void> {
   await courier.attached;
   courier.send({ type: 'ready', report: readyReport(setup, engine) });
   captureConsole((name, text) => worker.write(name, text));
-}
-
-/**
- * Runs `load` and removes the process-wide error handlers that it installs. The wasm backend's loader (Emscripten)
- * installs handlers that throw again, so one stray rejection of a cell would end the process.
- */
-async function withoutForeignHandlers<T>(load: () => Promise<T>): Promise<T> {
-  const before = ERROR_EVENTS.map((event) => new Set(process.rawListeners(event)));
-  try {
-    return await load();
-  } finally {
-    ERROR_EVENTS.forEach((event, i) => {
-      for (const listener of process.rawListeners(event)) {
-        // The types of `process` name the arguments of each event; removal does not use them.
-        if (!before[i]?.has(listener))
-          process.removeListener(event, listener as (...args: unknown[]) => void);
-      }
-    });
-  }
 }
 
 function planeOf({ setup, controlBlock }: RankStart): PlaneConfig {
