@@ -48,7 +48,7 @@ test('launch refuses unknown options and values, and names the valid ones', () =
       /blas is .*, but must be 'auto', 'none' or \{ path \}/,
     );
   }
-  for (const baseDir of ['/nonexistent', __filename, 5, null]) {
+  for (const baseDir of ['/nonexistent', __filename, 5]) {
     assert.throws(() => planLaunch(loose({ ranks: 2, baseDir }), PLENTY), {
       code: 'CONFIG',
       message: /baseDir is .*, but must be the path of a folder/,
