@@ -85,7 +85,7 @@ const OTHERS: Readonly<Record<string, MetaKernel>> = {
   AddN: (backend, inputs) => like(backend, Object.values(inputs)[0]),
   Softmax: (backend, { logits }) => like(backend, logits),
   Cumsum: (backend, { x }) => like(backend, x),
-  SelectV2: (backend, { t }) => like(backend, t),
+  Select: (backend, { t }) => like(backend, t),
   Fill: (backend, _, { shape, value, dtype }) =>
     backend.makeOutput(shape, dtype ?? tf.util.inferDtype(value)),
   Range: (backend, _, { start, stop, step, dtype }) =>

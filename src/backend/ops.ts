@@ -6,6 +6,7 @@ import {
   plainCausalSoftmax,
   plainCrossEntropy,
   plainEmbedding,
+  plainExactGelu,
   plainFlashAttention,
   plainGelu,
   plainLayerNorm,
@@ -45,9 +46,14 @@ export function layerNorm(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor, eps 
   return runForFirst(FUSED.layerNorm, { x, weight, bias }, { eps });
 }
 
-/** Returns GELU(x) by the tanh approximation. Source: Hendrycks and Gimpel 2016; torch's approximate='tanh'. */
-export function gelu(x: tf.Tensor): tf.Tensor {
-  return hasFused(FUSED.gelu) ? runForFirst(FUSED.gelu, { x }) : plainGelu(x);
+/**
+ * Returns GELU(x): by default the tanh approximation, with 'none' the exact x · Φ(x). Source: Hendrycks and Gimpel 2016;
+ * torch's `approximate`.
+ */
+export function gelu(x: tf.Tensor, approximate: 'none' | 'tanh' = 'tanh'): tf.Tensor {
+  const exact = approximate === 'none';
+  if (!hasFused(FUSED.gelu)) return exact ? plainExactGelu(x) : plainGelu(x);
+  return runForFirst(FUSED.gelu, { x }, exact ? { exact } : {});
 }
 
 /** Returns x · sigmoid(x). Source: Elfwing et al. 2018; torch.nn.functional.silu. */
@@ -139,14 +145,15 @@ export function softmaxCrossEntropy(
 }
 
 /**
- * Returns rows of an embedding's table. Shapes: table [rows, d], ids int32 […] → […, d]. Throws: SHAPE if the shapes do not
- * match or an index is out of range.
+ * Returns rows of an embedding's table; the row `paddingIndex` gets no gradient. Shapes: table [rows, d], ids int32 […] →
+ * […, d]. Throws: SHAPE if the shapes do not match or an index is out of range.
  */
-export function embedding(table: tf.Tensor, ids: tf.Tensor): tf.Tensor {
+export function embedding(table: tf.Tensor, ids: tf.Tensor, paddingIndex?: number): tf.Tensor {
   requireWhole('embedding', { ids });
   requireFit('embedding', table.rank === 2, { table, ids });
   if (!hasFused(FUSED.embedding)) return plainEmbedding(table, ids);
-  return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0 });
+  const padding = paddingIndex === undefined ? {} : { paddingIndex };
+  return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0, ...padding });
 }
 
 function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>): void {

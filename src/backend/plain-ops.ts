@@ -22,6 +22,11 @@ export function plainGelu(x: tf.Tensor): tf.Tensor {
   return tf.mul(tf.mul(x, 0.5), tf.add(tf.tanh(inner), 1));
 }
 
+/** Returns x (1 + erf(x / √2)) / 2. */
+export function plainExactGelu(x: tf.Tensor): tf.Tensor {
+  return tf.mul(tf.mul(x, 0.5), tf.add(tf.erf(tf.mul(x, Math.SQRT1_2)), 1));
+}
+
 /** Returns the softmax of scale * scores over columns 0 to i + columns - rows in row i. */
 export function plainCausalSoftmax(scores: tf.Tensor, scale: number): tf.Tensor {
   const [rows = 1, columns = 1] = scores.shape.slice(-2);

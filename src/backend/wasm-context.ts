@@ -30,6 +30,13 @@ export function offsetOf(context: WasmContext, info: tf.TensorInfo): number {
   return context.backend.dataIdMap.get(info.dataId).memoryOffset as number;
 }
 
+/** Returns the BLAS's matmul, or else the engine's own matmul for small matrices; operands are byte offsets on the heap. */
+export function heapProduct({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
+  if (sgemm === null) return kernels.product;
+  return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) =>
+    sgemm(transposeA, transposeB, m, n, k, base + a, lda, base + b, ldb, beta, base + c, ldc);
+}
+
 /** Returns the number of elements of a shape. */
 export function sizeOf(shape: readonly number[]): number {
   return shape.reduce((product, length) => product * length, 1);

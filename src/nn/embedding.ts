@@ -1,4 +1,5 @@
 import { embedding } from '../backend/ops';
+import { ConfigError } from '../core/errors';
 import type * as tf from '../core/tf';
 import { type FirstValues, normal } from './init';
 import { Module } from './module';
@@ -7,24 +8,49 @@ import { requireExtents } from './require-extents';
 
 /** Options of an `Embedding`. */
 export interface EmbeddingOptions {
+  /** The row of padding: it is initially 0 and gets no gradient. A negative number counts from the end. Default: none. */
+  readonly paddingIdx?: number | null;
   /** Initial values; default standard normal. */
   readonly init?: { readonly weight?: FirstValues };
 }
 
 /**
  * Returns the weight's row for each id. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding,
- * including its initial values. Throws: CONFIG for sizes that are not positive integers.
+ * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row outside of them.
  */
 export class Embedding extends Module {
   readonly weight: Parameter;
+  readonly #padding: number | undefined;
 
-  constructor(rows: number, dim: number, { init = {} }: EmbeddingOptions = {}) {
+  constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {
     super();
     requireExtents('nn.Embedding', { rows, dim });
-    this.weight = Parameter.deferred([rows, dim], init.weight ?? normal());
+    const first = init.weight ?? normal();
+    if (paddingIdx === null) {
+      this.weight = Parameter.deferred([rows, dim], first);
+      return;
+    }
+    if (!Number.isInteger(paddingIdx) || paddingIdx < -rows || paddingIdx >= rows)
+      throw new ConfigError(`nn.Embedding: paddingIdx ${paddingIdx} is not one of the ${rows} rows`);
+    this.#padding = paddingIdx < 0 ? rows + paddingIdx : paddingIdx;
+    this.weight = Parameter.deferred([rows, dim], withoutRow(first, this.#padding * dim, dim));
   }
 
   forward(ids: tf.Tensor): tf.Tensor {
-    return embedding(this.weight.tensor, ids);
+    return embedding(this.weight.tensor, ids, this.#padding);
   }
+}
+
+/** Returns the same initial values, but 0 for the `length` elements from `begin` on. */
+function withoutRow(first: FirstValues, begin: number, length: number): FirstValues {
+  return (place) => {
+    const source = first(place);
+    return {
+      fill(start, target) {
+        source.fill(start, target);
+        const [from, to] = [begin - start, begin + length - start].map((at) => Math.max(0, at));
+        target.fill(0, from, to);
+      },
+    };
+  };
 }

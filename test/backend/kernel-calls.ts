@@ -41,6 +41,9 @@ function element(high: number, call: (value: number) => KernelArguments, low = 0
 const conv = { strides: 1, pad: 'valid', dilations: 1, dataFormat: 'NHWC', dimRoundingMode: 'floor' };
 const pool = { strides: 1, pad: 'valid', dimRoundingMode: 'floor' };
 const image = (): tf.Tensor => floats(1, 3, 3, 2);
+/** An image of two channels in torch's layout, and a convolution of it in two groups. */
+const planes = (): tf.Tensor => floats(1, 2, 3, 3);
+const ownConv = { strides: [1, 1], padding: [0, 0, 0, 0], dilations: [1, 1], groups: 2 };
 const volume = (): tf.Tensor => floats(1, 3, 3, 3, 2);
 /** A window's gradient, whose last length fits if `length` is 1. */
 const dyOf = (length: number, ...shape: number[]): tf.Tensor =>
@@ -536,6 +539,57 @@ export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>>
         dLse: floats(4),
       },
       attrs: { causal: true, scale: 1 },
+    })),
+  ],
+  ShardlabConv2d: [
+    length(1, 3, (value) => ({ inputs: { x: planes(), filter: floats(4, 1, value, 2) }, attrs: ownConv })),
+    attribute(1, Infinity, (value) => ({
+      inputs: { x: planes(), filter: floats(4, 1, 2, 2) },
+      attrs: { ...ownConv, strides: [1, value] },
+    })),
+    attribute(2, 2, (groups) => ({
+      inputs: { x: planes(), filter: floats(4, 1, 2, 2) },
+      attrs: { ...ownConv, groups },
+    })),
+    ofSize(4, (bias) => ({ inputs: { x: planes(), filter: floats(4, 1, 2, 2), bias }, attrs: ownConv })),
+  ],
+  ShardlabConv2dInputGrad: [
+    length(2, 2, (value) => ({
+      inputs: { dy: floats(1, 4, 2, value), filter: floats(4, 1, 2, 2) },
+      attrs: { ...ownConv, inputShape: [1, 2, 3, 3] },
+    })),
+  ],
+  ShardlabConv2dFilterGrad: [
+    length(2, 2, (value) => ({
+      inputs: { x: planes(), dy: floats(1, 4, 2, value) },
+      attrs: { ...ownConv, filterShape: [4, 1, 2, 2] },
+    })),
+  ],
+  ShardlabMaxPool2d: [
+    attribute(1, 3, (value) => ({ inputs: { x: planes() }, attrs: { ...ownConv, kernel: [value, 2] } })),
+  ],
+  ShardlabMaxPool2dGrad: [
+    element(8, (value) => ({
+      inputs: { dy: floats(1, 2, 1, 1), places: ints([0, value], [1, 2, 1, 1]) },
+      attrs: { inputShape: [1, 2, 3, 3] },
+    })),
+    attribute(2, 2, (value) => ({
+      inputs: { dy: floats(1, 2, 1, 1), places: ints([0, 1], [1, 2, 1, 1]) },
+      attrs: { inputShape: [1, value, 3, 3] },
+    })),
+  ],
+  ShardlabChannelMoments: [
+    length(2, 2, (value) => ({ inputs: { x: value === 2 ? floats(2, 3) : floats(3) } })),
+  ],
+  ShardlabChannelSums: [length(2, 2, (value) => ({ inputs: { x: value === 2 ? floats(2, 3) : floats(3) } }))],
+  ShardlabChannelProducts: [
+    ofSize(2, (mean) => ({ inputs: { x: planes(), dy: planes(), mean } })),
+    length(3, 3, (value) => ({ inputs: { x: planes(), dy: floats(1, 2, 3, value), mean: floats(2) } })),
+  ],
+  ShardlabChannelAffine: [ofSize(2, (scale) => ({ inputs: { x: planes(), scale, shift: floats(2) } }))],
+  ShardlabChannelGrad: [
+    ofSize(2, (slope) => ({
+      inputs: { x: planes(), dy: planes(), mean: floats(2), scale: floats(2), offset: floats(2), slope },
     })),
   ],
   BatchMatMul: [

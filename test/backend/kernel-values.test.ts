@@ -64,6 +64,25 @@ describe('kernels on single values', () => {
     assert.deepEqual(arena.take(ends, 7), Float32Array.of(0, 0, Infinity, Infinity, 0, Infinity, NaN));
   });
 
+  test('the exact GELU is precise over its range, and 0 or x at its ends', () => {
+    const values = Float32Array.from({ length: 2001 }, (_, i) => (i - 1000) / 200);
+    const [x, y] = [arena.put(values), arena.put(new Float32Array(values.length))];
+    arena.kernels.geluExact(x, y, values.length);
+    const results = arena.take(y, values.length);
+    // Simpson's rule for the integral of the normal density from 0 to x.
+    const density = (t: number): number => Math.exp((-t * t) / 2) / Math.sqrt(2 * Math.PI);
+    results.forEach((actual, i) => {
+      const end = values[i] ?? 0;
+      let sum = density(0) + density(end);
+      for (let k = 1; k < 200; k++) sum += (k % 2 === 0 ? 2 : 4) * density((end * k) / 200);
+      const exact = end * (0.5 + (sum * end) / 600);
+      assert.ok(Math.abs(actual - exact) <= 2e-6, `gelu(${end}) = ${actual}, not ${exact}`);
+    });
+    const ends = arena.put([-100, 100, 0, -8]);
+    arena.kernels.geluExact(ends, ends, 4);
+    assert.deepEqual(arena.take(ends, 4).map(Math.abs), Float32Array.of(0, 100, 0, 0));
+  });
+
   test('tanh and log are precise over their range and at its ends', () => {
     const values = Float32Array.from({ length: 4001 }, (_, i) => (i - 2000) / 150);
     const [x, y] = [arena.put(values), arena.put(new Float32Array(values.length))];

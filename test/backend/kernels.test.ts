@@ -79,6 +79,8 @@ describe('the kernels write only their results, for every size and alignment', (
       assertClose(arena.take(out, n), x.map(Math.exp), 2e-7, 'exp');
       kernels.gelu(arena.put(x), out, n);
       kernels.geluGrad(arena.put(x), arena.put(y), out, n);
+      kernels.geluExact(arena.put(x), out, n);
+      kernels.geluExactGrad(arena.put(x), arena.put(y), out, n);
       kernels.scale(out, 2, n);
       kernels.fill(out, 0, n);
       kernels.addScaled(out, arena.put(y), 2, n);
@@ -90,6 +92,35 @@ describe('the kernels write only their results, for every size and alignment', (
       kernels.roundToBfloat16(bf16, n);
       assert.deepEqual(arena.take(bf16, n), x.map(bfloat16));
       kernels.roundToFloat16(arena.put(x), n);
+      arena.assertGuards();
+    });
+
+    test(`images of ${n} columns`, () => {
+      const arena = new Arena();
+      const { kernels } = arena;
+      const [channels, height] = [2, 3];
+      const image = arena.put(normals(channels * height * n, 'image'));
+      const zeros = (size: number): number => arena.put(new Float32Array(size));
+      // A window of 2 x 3 with stride 1 and 2, padding 1 and dilation 1.
+      const outX = Math.floor((n - 1) / 2) + 1;
+      const window = [height, n, 2, 3, 1, 2, 1, 1, 1, 1, 4, outX] as const;
+      const columns = zeros(channels * 6 * 4 * outX);
+      kernels.columns(image, columns, channels, ...window);
+      kernels.addColumns(zeros(channels * height * n), columns, channels, ...window);
+      const [y, places] = [zeros(channels * 4 * outX), zeros(channels * 4 * outX)];
+      kernels.maxPool(image, y, places, channels, ...window);
+      kernels.maxPoolGrad(y, places, zeros(channels * height * n), channels, height * n, 4 * outX);
+      const sizes = [height, channels, n] as const;
+      const [mean, variance, sums] = [zeros(channels), zeros(channels), zeros(channels)];
+      kernels.channelMoments(image, mean, variance, ...sizes);
+      kernels.channelSums(image, sums, ...sizes);
+      kernels.channelProducts(image, image, mean, sums, ...sizes);
+      // The sum of (x - mean) x is the sum of (x - mean)².
+      const spread = arena.take(variance, channels).map((value) => value * height * n);
+      assertClose(arena.take(sums, channels), spread, 1e-5, 'spread');
+      const dx = zeros(channels * height * n);
+      kernels.channelAffine(image, mean, variance, dx, ...sizes);
+      kernels.channelGrad(image, image, mean, variance, mean, sums, dx, ...sizes);
       arena.assertGuards();
     });
 

@@ -104,6 +104,8 @@ export const INDEX_CHECKS: Readonly<Record<string, KernelCheck>> = {
     const { shape } = call.input('dy');
     call.sizes(sizeOf(shape.slice(0, -1)), 'ids');
     call.indices('ids', rows, `the table's ${rows} rows`);
+    const { paddingIndex } = call.attrs;
+    if (paddingIndex !== undefined) call.whole('paddingIndex', paddingIndex, 0, rows - 1);
   },
   ShardlabCrossEntropy: crossEntropy,
   ShardlabCrossEntropyInPlace: crossEntropy,

@@ -52,7 +52,9 @@ const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
       'DepthwiseConv2dNativeBackpropFilter DepthwiseConv2dNativeBackpropInput FusedConv2D FusedDepthwiseConv2D DepthToSpace ' +
       'FusedBatchNorm LRN LRNGrad BatchMatMul _FusedMatMul ShardlabLinear ShardlabLayerNorm ShardlabLayerNormGrad ' +
       'ShardlabGelu ShardlabGeluGrad ShardlabCausalSoftmax ShardlabSoftmaxGrad ShardlabScaledGrad ShardlabCausalAttention ' +
-      'ShardlabCausalAttentionGrad FlashAttention FlashAttentionGrad',
+      'ShardlabCausalAttentionGrad FlashAttention FlashAttentionGrad ShardlabConv2d ShardlabConv2dInputGrad ' +
+      'ShardlabConv2dFilterGrad ShardlabMaxPool2d ShardlabChannelMoments ShardlabChannelSums ShardlabChannelProducts ' +
+      'ShardlabChannelAffine ShardlabChannelGrad',
   ),
   ...named(
     NUMBERS,

@@ -69,6 +69,17 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     call.sizes((batch * seq * width) / 3, 'dy');
     call.sizes(batch * Number(call.attrs.heads) * seq * seq, 'p');
   },
+  ShardlabChannelMoments: (call) => perChannel(call),
+  ShardlabChannelSums: (call) => perChannel(call),
+  ShardlabChannelAffine: (call) => perChannel(call, 'scale', 'shift'),
+  ShardlabChannelProducts: (call) => {
+    perChannel(call, 'mean');
+    call.sameShape('dy', call.input('x').shape);
+  },
+  ShardlabChannelGrad: (call) => {
+    perChannel(call, 'mean', 'scale', 'offset', 'slope');
+    call.sameShape('dy', call.input('x').shape);
+  },
   FlashAttention: (call) => void flash(call),
   FlashAttentionGrad: (call) => {
     const [batch = 0, queries = 0, heads = 0] = flash(call);
@@ -107,6 +118,13 @@ function resizedGrad(call: CheckedCall): void {
   call.typed('float32', 'dy');
   if (dy.shape[0] !== images.shape[0] || dy.shape[3] !== images.shape[3])
     call.refuse(`dy ${told(dy)} cannot be the gradient of a resized ${told(images)}.`);
+}
+
+/** Checks that x is [N, C, …], and that the other inputs have one element for each of the C channels. */
+function perChannel(call: CheckedCall, ...names: readonly string[]): void {
+  const x = call.input('x');
+  if (x.shape.length < 2) call.refuse(`x is ${told(x)}; it must be [images, channels, …].`);
+  call.sizes(x.shape[1] ?? 0, ...names);
 }
 
 function attention(call: CheckedCall): readonly [number, number, number] {

@@ -1,5 +1,6 @@
 import * as tf from '../../core/tf';
-import { conv2DInfo } from '../wasm-context';
+import { conv2DInfo, sizeOf } from '../wasm-context';
+import { windowNumbers } from '../window-sizes';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
 
 type Shape4 = [number, number, number, number];
@@ -20,6 +21,32 @@ export const WINDOW_CHECKS: Readonly<Record<string, KernelCheck>> = {
   ...rows('AvgPoolGrad MaxPoolGrad', (call) => pooled(call, call.ranked('input', 4).shape)),
   ...rows('AvgPool3DGrad MaxPool3DGrad', (call) => pooled(call, call.ranked('input', 5).shape)),
   ...rows('Dilation2D Dilation2DBackpropInput Dilation2DBackpropFilter', dilated),
+  ShardlabConv2d: (call) => {
+    ownConvolution(call, call.ranked('x', 4).shape, call.ranked('filter', 4).shape);
+    call.sizes(call.input('filter').shape[0] ?? 0, 'bias');
+  },
+  ShardlabConv2dInputGrad: (call) => {
+    const inputShape = call.wholes('inputShape', call.attrs.inputShape, 4, 0);
+    call.sameShape('dy', ownConvolution(call, inputShape, call.ranked('filter', 4).shape));
+  },
+  ShardlabConv2dFilterGrad: (call) => {
+    const filterShape = call.wholes('filterShape', call.attrs.filterShape, 4, 1);
+    call.sameShape('dy', ownConvolution(call, call.ranked('x', 4).shape, filterShape));
+  },
+  ShardlabMaxPool2d: (call) => {
+    const { shape } = call.ranked('x', 4);
+    ownWindow(call, shape, call.wholes('kernel', call.attrs.kernel, 2, 1));
+  },
+  ShardlabMaxPool2dGrad: (call) => {
+    const dy = call.ranked('dy', 4);
+    call.typed('float32', 'dy');
+    call.sameShape('places', dy.shape);
+    const inputShape = call.wholes('inputShape', call.attrs.inputShape, 4, 0);
+    if (inputShape.slice(0, 2).join() !== dy.shape.slice(0, 2).join())
+      call.refuse(`dy ${told(dy)} is not the gradient of pooled images [${inputShape}].`);
+    const pixels = sizeOf(inputShape.slice(2));
+    call.indices('places', pixels, `a plane of ${pixels} pixels`);
+  },
 };
 
 /** Returns checks of kernels by the shape of the forward's result: a gradient's dy has this shape, and a fused bias fits it. */
@@ -68,6 +95,35 @@ function convolved3(call: CheckedCall): number[] {
     ),
   );
   return windowed(call, info, x, filter.slice(0, 3));
+}
+
+/** Returns the shape of the result of a convolution in torch's layout. See [Note: convolutions]. */
+function ownConvolution(call: CheckedCall, x: readonly number[], filter: readonly number[]): number[] {
+  const groups = call.whole('groups', call.attrs.groups, 1);
+  const [outputs = 0, perGroup = 0, ...kernel] = filter;
+  if (perGroup * groups !== x[1] || outputs % groups !== 0)
+    call.refuse(
+      `a filter [${filter}] in ${groups} group${groups === 1 ? '' : 's'} does not fit an input [${x}]: it must be ` +
+        '[outputs, channels / groups, height, width], and both numbers of channels must be divisible by groups.',
+    );
+  return [x[0] ?? 0, outputs, ...ownWindow(call, x, kernel)];
+}
+
+/** Checks a window over images [N, C, H, W]; returns the height and width of the result. */
+function ownWindow(call: CheckedCall, x: readonly number[], kernel: readonly number[]): [number, number] {
+  const { strides, padding, dilations, ceilMode } = call.attrs;
+  const numbers = windowNumbers(x.slice(2), kernel, {
+    strides: call.wholes('strides', strides, 2, 1) as [number, number],
+    padding: call.wholes('padding', padding, 4, 0) as [number, number, number, number],
+    dilations: call.wholes('dilations', dilations, 2, 1) as [number, number],
+    ceilMode: ceilMode === true,
+  });
+  const [outY, outX] = [numbers[10], numbers[11]];
+  if (outY < 1 || outX < 1)
+    call.refuse(
+      `a window of [${kernel}] does not fit into [${x}]. Make the kernel smaller, or pad the input.`,
+    );
+  return [outY, outX];
 }
 
 /** Returns the shape of the result of pooling over images or volumes. */

@@ -1,8 +1,7 @@
-import type { Tag } from '../../core/events';
 import * as tf from '../../core/tf';
 import type { Sgemm } from '../blas';
-import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
-import { FUSED, runFused } from './fused-kernel';
+import { given, heapProduct, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../wasm-context';
+import { FUSED, runFused, withScratch } from './fused-kernel';
 
 /*
  * [Note: flash attention] At any time, the weights exist only for one block of queries and one block of keys. Forward stores
@@ -20,7 +19,7 @@ export function registerFlashAttention(context: WasmContext): void {
     const { batch, heads, queries } = pass.sizes;
     const out = makeLike(given(q));
     const lse = backend.makeOutput([batch, heads, queries], 'float32');
-    withScratch(context, 'forward', pass.sizes, (scratch) => {
+    withScratch(context, flashScratchSize('forward', pass.sizes), (scratch) => {
       forward(context, pass, { q: given(q), k: given(k), v: given(v), out, lse, scratch });
     });
     return [out, lse];
@@ -30,7 +29,7 @@ export function registerFlashAttention(context: WasmContext): void {
     const [out, lse] = [given(inputs.out), given(inputs.lse)];
     const pass = passOf(context, q, k, attrs);
     const [dq, dk, dv] = [makeLike(q), makeLike(k), makeLike(v)];
-    withScratch(context, 'backward', pass.sizes, (scratch) => {
+    withScratch(context, flashScratchSize('backward', pass.sizes), (scratch) => {
       const gradients = { dOut: given(inputs.dOut), dLse: given(inputs.dLse), dq, dk, dv };
       backward(context, pass, { q, k, v, out, lse, scratch, ...gradients });
     });
@@ -87,28 +86,7 @@ function passOf(
 ): Pass {
   const { causal, scale } = attrs;
   const sizes = flashSizes(q, k);
-  return { sizes, isCausal: causal === true, scale: Number(scale), product: productOf(context) };
-}
-
-/** Returns the BLAS's matmul, or else the engine's own matmul for blocks that fit into the cache. */
-function productOf({ sgemm, baseAddress: base, kernels }: WasmContext): Sgemm {
-  if (sgemm === null) return kernels.product;
-  return (transposeA, transposeB, m, n, k, a, lda, b, ldb, beta, c, ldc) =>
-    sgemm(transposeA, transposeB, m, n, k, base + a, lda, base + b, ldb, beta, base + c, ldc);
-}
-
-/** Allocates the temporary buffer, runs `work` with it (not in a dry run), and frees it. */
-function withScratch(
-  context: WasmContext,
-  pass: 'forward' | 'backward',
-  sizes: FlashSizes,
-  work: (scratch: tf.TensorInfo) => void,
-): void {
-  const { table, backend } = context;
-  const tag: Tag = { cause: 'temp', module: table.currentTag.module };
-  const scratch = table.tagged(tag, () => backend.makeOutput([flashScratchSize(pass, sizes)], 'float32'));
-  if (context.hasValues) work(scratch);
-  backend.disposeData(scratch.dataId);
+  return { sizes, isCausal: causal === true, scale: Number(scale), product: heapProduct(context) };
 }
 
 /** Byte offsets of a head's first value: in tensors of q's shape, of k's shape, and of lse's shape. */

@@ -1,3 +1,4 @@
+import type { Tag } from '../../core/events';
 import * as tf from '../../core/tf';
 import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
 
@@ -20,6 +21,16 @@ export const FUSED = {
   scaledGrad: 'ShardlabScaledGrad',
   embedding: 'ShardlabEmbedding',
   embeddingGrad: 'ShardlabEmbeddingGrad',
+  conv2d: 'ShardlabConv2d',
+  conv2dInputGrad: 'ShardlabConv2dInputGrad',
+  conv2dFilterGrad: 'ShardlabConv2dFilterGrad',
+  maxPool2d: 'ShardlabMaxPool2d',
+  maxPool2dGrad: 'ShardlabMaxPool2dGrad',
+  channelMoments: 'ShardlabChannelMoments',
+  channelSums: 'ShardlabChannelSums',
+  channelProducts: 'ShardlabChannelProducts',
+  channelAffine: 'ShardlabChannelAffine',
+  channelGrad: 'ShardlabChannelGrad',
 } as const;
 
 export type FusedName = (typeof FUSED)[keyof typeof FUSED];
@@ -31,7 +42,12 @@ export function isFusedKernel(kernelName: string): boolean {
   return NAMES.has(kernelName);
 }
 
-const FIRST_ONLY: ReadonlySet<string> = new Set([FUSED.causalAttention, FUSED.crossEntropy, FUSED.layerNorm]);
+const FIRST_ONLY: ReadonlySet<string> = new Set([
+  FUSED.causalAttention,
+  FUSED.crossEntropy,
+  FUSED.layerNorm,
+  FUSED.maxPool2d,
+]);
 
 /** Whether only a kernel's first output is a result; then only the gradient of the first output is read. */
 export function readsFirstGradientOnly(kernelName: string): boolean {
@@ -109,6 +125,19 @@ export function outputLike(
       ? aliasOf(context, like, like.shape)
       : context.backend.makeOutput(like.shape, like.dtype);
   return { info, offset: offsetOf(context, info) };
+}
+
+/** Allocates a temporary buffer of `size` floats, runs `work` with it (not in a dry run), and frees it. */
+export function withScratch(
+  context: WasmContext,
+  size: number,
+  work: (scratch: tf.TensorInfo) => void,
+): void {
+  const { table, backend } = context;
+  const tag: Tag = { cause: 'temp', module: table.currentTag.module };
+  const scratch = table.tagged(tag, () => backend.makeOutput([size], 'float32'));
+  if (context.hasValues) work(scratch);
+  backend.disposeData(scratch.dataId);
 }
 
 const CONSUMABLE = Symbol('the values are not used again');

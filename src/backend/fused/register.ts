@@ -1,8 +1,11 @@
 import * as tf from '../../core/tf';
 import { given, offsetOf, replaceKernel, runKernel, sizeOf, type WasmContext } from '../wasm-context';
 import { registerCausalAttention } from './causal-attention';
+import { registerChannels } from './channels';
+import { registerConvolutions } from './convolution';
 import { registerFlashAttention } from './flash-attention';
 import { differentiateBy, FUSED, outputLike, runForFirst } from './fused-kernel';
+import { registerMaxPool } from './max-pool';
 
 /** Registers every fused kernel of the engine and its gradient. */
 export function registerFusedKernels(context: WasmContext): void {
@@ -15,6 +18,9 @@ export function registerFusedKernels(context: WasmContext): void {
   registerCrossEntropy(context);
   registerCrossEntropyInPlace(context);
   registerEmbedding(context);
+  registerConvolutions(context);
+  registerMaxPool(context);
+  registerChannels(context);
 }
 
 /**
@@ -67,18 +73,20 @@ function registerLayerNorm(context: WasmContext): void {
   });
 }
 
-/** Registers GELU by the tanh approximation. Saves x. */
+/** Registers GELU; the attribute `exact` chooses the normal distribution in place of the tanh approximation. Saves x. */
 function registerGelu(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
-  replaceKernel(FUSED.gelu, () => ({ x }) => {
+  replaceKernel(FUSED.gelu, () => ({ x }, { exact }) => {
     const y = backend.makeOutput(given(x).shape, 'float32');
-    kernels.gelu(at(x), at(y), sizeOf(y.shape));
+    const compute = exact === true ? kernels.geluExact : kernels.gelu;
+    compute(at(x), at(y), sizeOf(y.shape));
     return y;
   });
-  replaceKernel(FUSED.geluGrad, () => ({ x, dy }) => {
+  replaceKernel(FUSED.geluGrad, () => ({ x, dy }, { exact }) => {
     const dx = outputLike(context, given(dy));
-    kernels.geluGrad(at(x), at(dy), dx.offset, sizeOf(given(x).shape));
+    const compute = exact === true ? kernels.geluExactGrad : kernels.geluGrad;
+    compute(at(x), at(dy), dx.offset, sizeOf(given(x).shape));
     return dx.info;
   });
   differentiateBy(FUSED.gelu, FUSED.geluGrad, ['x'], { inputs: ['x'] });
@@ -158,7 +166,7 @@ function registerCrossEntropyInPlace(context: WasmContext): void {
   });
 }
 
-/** Registers the embedding. Saves only the indices. */
+/** Registers the embedding. Saves only the indices. The row `paddingIndex`, if given, has no gradient. */
 function registerEmbedding(context: WasmContext): void {
   const { kernels, backend } = context;
   const at = offsetsOn(context);
@@ -174,6 +182,8 @@ function registerEmbedding(context: WasmContext): void {
     const out = backend.makeOutput([rows, width], 'float32');
     kernels.fill(at(out), 0, rows * width);
     kernels.addToRows(at(out), at(ids), at(dy), sizeOf(given(ids).shape), rows, width);
+    const { paddingIndex } = attrs;
+    if (typeof paddingIndex === 'number') kernels.fill(at(out) + 4 * paddingIndex * width, 0, width);
     return out;
   });
   differentiateBy(FUSED.embedding, FUSED.embeddingGrad, ['table'], { inputs: ['ids'] });

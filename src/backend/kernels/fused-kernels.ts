@@ -33,6 +33,8 @@ export interface FusedKernels {
   readonly layerNormGrad: Kernel<9>;
   readonly gelu: Kernel<3>;
   readonly geluGrad: Kernel<4>;
+  readonly geluExact: Kernel<3>;
+  readonly geluExactGrad: Kernel<4>;
   readonly causalSoftmax: Kernel<6>;
   readonly softmaxGrad: Kernel<6>;
   readonly flashWeights: Kernel<11>;
@@ -51,6 +53,15 @@ export interface FusedKernels {
   readonly permute: Kernel<12>;
   readonly roundToBfloat16: Kernel<2>;
   readonly roundToFloat16: Kernel<2>;
+  readonly columns: Kernel<15>;
+  readonly addColumns: Kernel<15>;
+  readonly maxPool: Kernel<16>;
+  readonly maxPoolGrad: Kernel<6>;
+  readonly channelMoments: Kernel<6>;
+  readonly channelSums: Kernel<5>;
+  readonly channelProducts: Kernel<7>;
+  readonly channelAffine: Kernel<7>;
+  readonly channelGrad: Kernel<10>;
 }
 
 /** Instantiates the compiled kernels on `memory`. Throws: ENGINE if the kernels were not built. */

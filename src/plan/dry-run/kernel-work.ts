@@ -91,9 +91,32 @@ function productOf({ name, inputs, outputs, attrs }: KernelCall): Product | unde
     case 'Conv2DBackpropFilter':
       // x and dy: columns transposed times dy.
       return { m: size / last, n: last, k: sizeOf(b) / last };
+    case FUSED.conv2d:
+    case FUSED.conv2dInputGrad:
+    case FUSED.conv2dFilterGrad:
+      return convolutionOf(name, a, b, out, Number(attrs.groups));
     default:
       return undefined;
   }
+}
+
+/** Returns the matmul of a convolution of images [N, C, H, W], or of one of its gradients. */
+function convolutionOf(
+  name: string,
+  a: readonly number[],
+  b: readonly number[],
+  out: readonly number[],
+  groups: number,
+): Product {
+  const filter = name === FUSED.conv2dFilterGrad ? out : b;
+  const images = name === FUSED.conv2d ? out : name === FUSED.conv2dInputGrad ? a : b;
+  // filter [outputs, C / groups, height, width], images [N, outputs, H, W].
+  const [outputs = 1] = filter;
+  const [positions, depth] = [sizeOf(images) / outputs, sizeOf(filter) / outputs];
+  const perGroup = outputs / groups;
+  if (name === FUSED.conv2d) return { m: positions, n: perGroup, k: depth, batch: groups };
+  if (name === FUSED.conv2dInputGrad) return { m: positions, n: depth, k: perGroup, batch: groups };
+  return { m: perGroup, n: depth, k: positions, batch: groups };
 }
 
 /** Kernels that read only some rows of a table: the same number as they write. */

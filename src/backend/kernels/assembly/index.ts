@@ -14,3 +14,5 @@ export * from './cross-entropy';
 export * from './permute';
 export * from './rows';
 export * from './rounding';
+export * from './columns';
+export * from './channels';

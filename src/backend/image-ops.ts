@@ -1,0 +1,143 @@
+import { ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
+import { inputGradientOf } from './fused/convolution';
+import { FUSED, runForFirst } from './fused/fused-kernel';
+import type { Pair, WindowAttributes } from './window-sizes';
+
+// Operations on images [N, C, H, W], differentiable like tfjs's operations. See [Note: convolutions].
+
+/** Options of `conv2d`, with torch's defaults: stride 1, padding 0, dilation 1, groups 1. */
+export interface ConvOptions {
+  readonly stride?: Pair;
+  /** Rows and columns of zeros on each side; 'valid': none; 'same': so many that the size does not change. */
+  readonly padding?: Pair | 'same' | 'valid';
+  readonly dilation?: Pair;
+  readonly groups?: number;
+}
+
+/**
+ * Convolves images. Shapes: x [N, C, H, W], weight [outputs, C / groups, height, width], bias [outputs] → [N, outputs, H',
+ * W']. Source: torch.nn.functional.conv2d. Throws: SHAPE when the shapes do not match.
+ */
+export function conv2d(
+  x: tf.Tensor,
+  weight: tf.Tensor,
+  bias: tf.Tensor | null = null,
+  options: ConvOptions = {},
+): tf.Tensor {
+  const attrs = convAttributes('conv2d', weight, options);
+  return runForFirst(
+    FUSED.conv2d,
+    { x, filter: weight, ...(bias === null ? {} : { bias }) },
+    attrs as unknown as tf.NamedAttrMap,
+  );
+}
+
+/** Options of `convTranspose2d`, with torch's defaults. */
+export interface ConvTransposeOptions {
+  readonly stride?: Pair;
+  readonly padding?: Pair;
+  /** Rows and columns that are added to the result, because several sizes have the same convolution. Default 0. */
+  readonly outputPadding?: Pair;
+  readonly dilation?: Pair;
+  readonly groups?: number;
+}
+
+/**
+ * Computes the transposed convolution, which is the gradient of a convolution's input. Shapes: x [N, C, H, W], weight
+ * [C, outputs / groups, height, width] → [N, outputs, H', W']. Source: torch.nn.functional.conv_transpose2d.
+ * Throws: SHAPE when the shapes do not match.
+ */
+export function convTranspose2d(
+  x: tf.Tensor,
+  weight: tf.Tensor,
+  bias: tf.Tensor | null = null,
+  options: ConvTransposeOptions = {},
+): tf.Tensor {
+  const { outputPadding = 0, ...convolution } = options;
+  const attrs = convAttributes('convTranspose2d', weight, convolution);
+  const { strides, padding, dilations, groups } = attrs;
+  const extra = pairOf(outputPadding);
+  if (extra.some((added, i) => added >= (strides[i] ?? 1))) {
+    throw new ShardlabError(
+      'SHAPE',
+      `convTranspose2d: outputPadding [${extra}] must be smaller than the stride [${strides}].`,
+    );
+  }
+  const lengthOf = (axis: 0 | 1): number =>
+    ((x.shape[2 + axis] ?? 0) - 1) * strides[axis] -
+    (padding[2 * axis] ?? 0) -
+    (padding[2 * axis + 1] ?? 0) +
+    dilations[axis] * ((weight.shape[2 + axis] ?? 1) - 1) +
+    extra[axis] +
+    1;
+  const outputs = (weight.shape[1] ?? 0) * groups;
+  const shape = [x.shape[0] ?? 0, outputs, lengthOf(0), lengthOf(1)];
+  const y = inputGradientOf(x, weight, shape, attrs);
+  return bias === null ? y : tf.add(y, tf.reshape(bias, [1, outputs, 1, 1]));
+}
+
+/** Options of `maxPool2d`, with torch's defaults. */
+export interface MaxPoolOptions {
+  /** Default: the size of the window. */
+  readonly stride?: Pair | undefined;
+  readonly padding?: Pair;
+  readonly dilation?: Pair;
+  /** Whether a last window that ends outside of the image counts. Default false. */
+  readonly ceilMode?: boolean;
+}
+
+/**
+ * Returns the largest value of each window. Shapes: x [N, C, H, W] → [N, C, H', W'].
+ * Source: torch.nn.functional.max_pool2d. Throws: SHAPE when the window does not fit.
+ */
+export function maxPool2d(x: tf.Tensor, kernelSize: Pair, options: MaxPoolOptions = {}): tf.Tensor {
+  const kernel = pairOf(kernelSize);
+  const padding = pairOf(options.padding ?? 0);
+  requireHalfPadding('maxPool2d', kernel, padding);
+  const attrs = {
+    strides: pairOf(options.stride ?? kernelSize),
+    padding: [padding[0], padding[0], padding[1], padding[1]],
+    dilations: pairOf(options.dilation ?? 1),
+    ceilMode: options.ceilMode ?? false,
+  };
+  return runForFirst(FUSED.maxPool2d, { x }, { ...attrs, kernel, inputShape: x.shape });
+}
+
+/** Refuses padding of more than half of a pooling window. Source: torch's 'pad should be at most half'. */
+export function requireHalfPadding(
+  what: string,
+  kernel: readonly number[],
+  padding: readonly number[],
+): void {
+  if (padding.every((amount, axis) => 2 * amount <= (kernel[axis] ?? 0))) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${what}: padding [${padding}] is more than half of the window [${kernel}]; give less padding.`,
+  );
+}
+
+/** Returns both numbers of a pair. */
+export function pairOf(pair: Pair): [number, number] {
+  return typeof pair === 'number' ? [pair, pair] : [...pair];
+}
+
+function convAttributes(
+  what: string,
+  { shape }: tf.Tensor,
+  { stride = 1, padding = 0, dilation = 1, groups = 1 }: ConvOptions,
+): WindowAttributes & { readonly groups: number } {
+  const [strides, dilations] = [pairOf(stride), pairOf(dilation)];
+  const shared = { strides, dilations, groups };
+  if (padding !== 'same') {
+    const [y, x] = pairOf(padding === 'valid' ? 0 : padding);
+    return { ...shared, padding: [y, y, x, x] };
+  }
+  if (strides.some((step) => step !== 1))
+    throw new ShardlabError('SHAPE', `${what}: padding 'same' needs stride 1, not [${strides}].`);
+  const sides = dilations.flatMap((step, axis) => {
+    const total = step * ((shape[2 + axis] ?? 1) - 1);
+    return [Math.floor(total / 2), Math.ceil(total / 2)];
+  });
+  return { ...shared, padding: sides as [number, number, number, number] }; // two sides of two axes
+}

@@ -1,0 +1,8 @@
+/*
+ * Operations under the name `nn.functional` of ranks' cells, with the names, arguments and defaults of torch.nn.functional.
+ */
+
+export { conv2d, convTranspose2d, maxPool2d } from '../../backend/image-ops';
+export { embedding, layerNorm, linear } from '../../backend/ops';
+export * from '../../nn/layers/activation-functions';
+export * from '../../nn/layers/losses';

@@ -1,0 +1,122 @@
+import type * as tf from '../../core/tf';
+import { Module } from '../module';
+import * as functional from './activation-functions';
+
+/** Returns max(x, 0). Source: torch.nn.ReLU. */
+export class ReLU extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.relu(x);
+  }
+}
+
+/** Returns min(max(x, 0), 6). Source: torch.nn.ReLU6. */
+export class ReLU6 extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.relu6(x);
+  }
+}
+
+/** Returns x for positive x, else negativeSlope · x. Source: torch.nn.LeakyReLU. */
+export class LeakyReLU extends Module {
+  readonly #slope: number;
+
+  constructor(negativeSlope = 0.01) {
+    super();
+    this.#slope = negativeSlope;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.leakyRelu(x, this.#slope);
+  }
+}
+
+/** Returns x for positive x, else alpha (e^x − 1). Source: torch.nn.ELU. */
+export class ELU extends Module {
+  readonly #alpha: number;
+
+  constructor(alpha = 1) {
+    super();
+    this.#alpha = alpha;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.elu(x, this.#alpha);
+  }
+}
+
+/** Returns GELU(x): exact by default, or its tanh approximation. Source: torch.nn.GELU. */
+export class GELU extends Module {
+  readonly #approximate: 'none' | 'tanh';
+
+  constructor({ approximate = 'none' }: { readonly approximate?: 'none' | 'tanh' } = {}) {
+    super();
+    this.#approximate = approximate;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.gelu(x, { approximate: this.#approximate });
+  }
+}
+
+/** Returns x · sigmoid(x). Source: torch.nn.SiLU. */
+export class SiLU extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.silu(x);
+  }
+}
+
+/** Returns x · tanh(softplus(x)). Source: torch.nn.Mish. */
+export class Mish extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.mish(x);
+  }
+}
+
+/** Returns log(1 + e^x). Source: torch.nn.Softplus. */
+export class Softplus extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.softplus(x);
+  }
+}
+
+/** Returns tanh(x). Source: torch.nn.Tanh. */
+export class Tanh extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.tanh(x);
+  }
+}
+
+/** Returns 1 / (1 + e^−x). Source: torch.nn.Sigmoid. */
+export class Sigmoid extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.sigmoid(x);
+  }
+}
+
+/** Returns the softmax along `dim`, by default the last dim. Source: torch.nn.Softmax. */
+export class Softmax extends Module {
+  readonly #dim: number;
+
+  constructor(dim = -1) {
+    super();
+    this.#dim = dim;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.softmax(x, this.#dim);
+  }
+}
+
+/** Returns the logarithm of the softmax along `dim`, by default the last dim. Source: torch.nn.LogSoftmax. */
+export class LogSoftmax extends Module {
+  readonly #dim: number;
+
+  constructor(dim = -1) {
+    super();
+    this.#dim = dim;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return functional.logSoftmax(x, this.#dim);
+  }
+}

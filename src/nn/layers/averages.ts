@@ -1,0 +1,60 @@
+import { windowNumbers } from '../../backend/window-sizes';
+import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+
+/** The windows along one axis: the pixels [begin, end) of each, and the number by which their sum is divided. */
+export type Windows = readonly { readonly begin: number; readonly end: number; readonly count: number }[];
+
+/** How pooling windows move along one axis. */
+export interface AxisWindow {
+  readonly size: number;
+  readonly stride: number;
+  readonly padding: number;
+  readonly ceilMode: boolean;
+  /** Whether the padding counts in the mean. */
+  readonly countIncludePad: boolean;
+}
+
+/** Returns the windows of average pooling along an axis. Source: torch's avg_pool2d. */
+export function windowsOf(length: number, window: AxisWindow): Windows {
+  const { size, stride, padding, ceilMode, countIncludePad } = window;
+  const numbers = windowNumbers([length, 1], [size, 1], {
+    strides: [stride, 1],
+    padding: [padding, padding, 0, 0],
+    dilations: [1, 1],
+    ceilMode,
+  });
+  return Array.from({ length: Math.max(0, numbers[10]) }, (_, i) => {
+    const first = i * stride - padding;
+    const padded = Math.min(first + size, length + padding);
+    const [begin, end] = [Math.max(0, first), Math.min(padded, length)];
+    return { begin, end, count: countIncludePad ? padded - first : end - begin };
+  });
+}
+
+/**
+ * Returns the means of windows over images. A mean over rows and columns is a mean over columns, then over rows, so both are
+ * matmuls. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits.
+ */
+export function averaged(x: tf.Tensor, windowsAlong: (length: number, axis: 0 | 1) => Windows): tf.Tensor {
+  const [images = 0, channels = 0, height = 0, width = 0] = x.shape;
+  const [rows, columns] = [windowsAlong(height, 0), windowsAlong(width, 1)];
+  if (rows.length === 0 || columns.length === 0)
+    throw new ShardlabError(
+      'SHAPE',
+      `average pooling: no window fits into [${x.shape}]; make the window smaller.`,
+    );
+  const across = tf.matMul(tf.reshape(x, [-1, width]), weightsOf(columns, width), false, true);
+  const planes = tf.reshape(across, [images * channels, height, columns.length]);
+  const weights = tf.reshape(weightsOf(rows, height), [1, rows.length, height]);
+  return tf.reshape(tf.matMul(weights, planes), [images, channels, rows.length, columns.length]);
+}
+
+/** Returns the matrix [windows, length] whose rows take the means. */
+function weightsOf(windows: Windows, length: number): tf.Tensor2D {
+  const values = new Float32Array(windows.length * length);
+  windows.forEach(
+    ({ begin, end, count }, i) => void values.fill(1 / count, i * length + begin, i * length + end),
+  );
+  return tf.tensor2d(values, [windows.length, length]);
+}

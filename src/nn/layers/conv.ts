@@ -1,0 +1,161 @@
+import { conv2d, convTranspose2d, pairOf, type ConvOptions as Window } from '../../backend/image-ops';
+import type { Pair } from '../../backend/window-sizes';
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { uniform } from '../init';
+import { Module } from '../module';
+import { Parameter } from '../parameter';
+import { requireExtents } from '../require-extents';
+import { batched } from './batched';
+
+/** Options of `Conv2d`, with torch's defaults. */
+export interface Conv2dOptions extends Window {
+  /** Whether a bias is added. Default true. */
+  readonly bias?: boolean;
+}
+
+/**
+ * Convolves images. Shapes: x [N, inChannels, H, W] or [inChannels, H, W] → [N, outChannels, H', W']; weight
+ * [outChannels, inChannels / groups, height, width], bias [outChannels].
+ * Source: torch.nn.Conv2d, including its initial values. Throws: CONFIG for sizes that do not fit together.
+ * @example
+ * const conv = new nn.Conv2d(3, 16, 3, { stride: 2, padding: 1 });
+ */
+export class Conv2d extends Module {
+  readonly weight: Parameter;
+  /** null without bias. */
+  readonly bias: Parameter | null;
+  readonly #options: Conv2dOptions;
+
+  constructor(inChannels: number, outChannels: number, kernelSize: Pair, options: Conv2dOptions = {}) {
+    super();
+    const kernel = pairOf(kernelSize);
+    requireChannels('nn.Conv2d', inChannels, outChannels, kernel, options.groups);
+    const shape = [outChannels, inChannels / (options.groups ?? 1), ...kernel];
+    [this.weight, this.bias] = parametersOf(shape, outChannels, options.bias);
+    this.#options = options;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const [weight, bias] = [this.weight.tensor, this.bias?.tensor ?? null];
+    return batched('nn.Conv2d', x, 4, (images) => conv2d(images, weight, bias, this.#options));
+  }
+}
+
+/** Options of `Conv1d`, with torch's defaults. */
+export interface Conv1dOptions {
+  readonly stride?: number;
+  readonly padding?: number | 'same' | 'valid';
+  readonly dilation?: number;
+  readonly groups?: number;
+  /** Whether a bias is added. Default true. */
+  readonly bias?: boolean;
+}
+
+/**
+ * Convolves sequences. Shapes: x [N, inChannels, L] or [inChannels, L] → [N, outChannels, L']; weight [outChannels,
+ * inChannels / groups, size]. Source: torch.nn.Conv1d, including its initial values. Throws: CONFIG for sizes that do not
+ * fit together.
+ */
+export class Conv1d extends Module {
+  readonly weight: Parameter;
+  /** null without bias. */
+  readonly bias: Parameter | null;
+  readonly #options: Window;
+
+  constructor(inChannels: number, outChannels: number, kernelSize: number, options: Conv1dOptions = {}) {
+    super();
+    const { stride = 1, padding = 0, dilation = 1, groups = 1, bias } = options;
+    requireChannels('nn.Conv1d', inChannels, outChannels, [kernelSize], groups);
+    [this.weight, this.bias] = parametersOf(
+      [outChannels, inChannels / groups, kernelSize],
+      outChannels,
+      bias,
+    );
+    this.#options = {
+      stride: [1, stride],
+      padding: typeof padding === 'number' ? [0, padding] : padding,
+      dilation: [1, dilation],
+      groups,
+    };
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.Conv1d', x, 3, (sequences) => {
+      const weight = tf.expandDims(this.weight.tensor, 2);
+      const y = conv2d(tf.expandDims(sequences, 2), weight, this.bias?.tensor ?? null, this.#options);
+      return tf.squeeze(y, [2]);
+    });
+  }
+}
+
+/** Options of `ConvTranspose2d`, with torch's defaults. */
+export interface ConvTranspose2dOptions {
+  readonly stride?: Pair;
+  readonly padding?: Pair;
+  /** Rows and columns that are added to the result. Default 0. */
+  readonly outputPadding?: Pair;
+  readonly groups?: number;
+  /** Whether a bias is added. Default true. */
+  readonly bias?: boolean;
+  readonly dilation?: Pair;
+}
+
+/**
+ * Computes the transposed convolution, which enlarges images. Shapes: x [N, inChannels, H, W] → [N, outChannels, H', W'];
+ * weight [inChannels, outChannels / groups, height, width].
+ * Source: torch.nn.ConvTranspose2d, including its initial values. Throws: CONFIG for sizes that do not fit together.
+ */
+export class ConvTranspose2d extends Module {
+  readonly weight: Parameter;
+  /** null without bias. */
+  readonly bias: Parameter | null;
+  readonly #options: ConvTranspose2dOptions;
+
+  constructor(
+    inChannels: number,
+    outChannels: number,
+    kernelSize: Pair,
+    options: ConvTranspose2dOptions = {},
+  ) {
+    super();
+    const kernel = pairOf(kernelSize);
+    requireChannels('nn.ConvTranspose2d', inChannels, outChannels, kernel, options.groups);
+    const shape = [inChannels, outChannels / (options.groups ?? 1), ...kernel];
+    [this.weight, this.bias] = parametersOf(shape, outChannels, options.bias);
+    this.#options = options;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const [weight, bias] = [this.weight.tensor, this.bias?.tensor ?? null];
+    return batched('nn.ConvTranspose2d', x, 4, (images) =>
+      convTranspose2d(images, weight, bias, this.#options),
+    );
+  }
+}
+
+/** Makes weight and bias, both uniform in ±1/sqrt(fan in). Source: torch's _ConvNd.reset_parameters. */
+function parametersOf(
+  shape: readonly number[],
+  outChannels: number,
+  hasBias = true,
+): [weight: Parameter, bias: Parameter | null] {
+  const fanIn = shape.slice(1).reduce((product, extent) => product * extent, 1);
+  const within = uniform(1 / Math.sqrt(fanIn));
+  return [Parameter.deferred(shape, within), hasBias ? Parameter.deferred([outChannels], within) : null];
+}
+
+function requireChannels(
+  layer: string,
+  inChannels: number,
+  outChannels: number,
+  kernel: readonly number[],
+  groups = 1,
+): void {
+  const sizes = Object.fromEntries(kernel.map((size, i) => [`kernelSize[${i}]`, size]));
+  requireExtents(layer, { inChannels, outChannels, groups, ...sizes });
+  if (inChannels % groups === 0 && outChannels % groups === 0) return;
+  throw new ConfigError(
+    `${layer}: inChannels ${inChannels} and outChannels ${outChannels} must both be divisible by groups ${groups}`,
+  );
+}

@@ -1,0 +1,97 @@
+import type * as tf from '../../core/tf';
+import { Module } from '../module';
+import {
+  type BinaryCrossEntropyOptions,
+  binaryCrossEntropy,
+  binaryCrossEntropyWithLogits,
+  type ClassLossOptions,
+  type CrossEntropyOptions,
+  crossEntropy,
+  huberLoss,
+  type KlDivOptions,
+  klDiv,
+  type LossOptions,
+  l1Loss,
+  mseLoss,
+  nllLoss,
+  smoothL1Loss,
+} from './losses';
+
+/** A loss as a module, with the options of its function. */
+abstract class Loss<Options> extends Module {
+  protected readonly options: Options | undefined;
+
+  constructor(options?: Options) {
+    super();
+    this.options = options;
+  }
+
+  abstract override forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor;
+}
+
+/**
+ * Cross-entropy of logits [N, C, …] and labels. Source: torch.nn.CrossEntropyLoss; see nn.functional.crossEntropy.
+ * @example
+ * const criterion = new nn.CrossEntropyLoss({ labelSmoothing: 0.1 });
+ */
+export class CrossEntropyLoss extends Loss<CrossEntropyOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return crossEntropy(input, target, this.options);
+  }
+}
+
+/** Loss of logarithms of probabilities and labels. Source: torch.nn.NLLLoss. */
+export class NLLLoss extends Loss<ClassLossOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return nllLoss(input, target, this.options);
+  }
+}
+
+/** Mean squared error. Source: torch.nn.MSELoss. */
+export class MSELoss extends Loss<LossOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return mseLoss(input, target, this.options);
+  }
+}
+
+/** Mean absolute error. Source: torch.nn.L1Loss. */
+export class L1Loss extends Loss<LossOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return l1Loss(input, target, this.options);
+  }
+}
+
+/** Squared error near 0, absolute error elsewhere. Source: torch.nn.SmoothL1Loss. */
+export class SmoothL1Loss extends Loss<LossOptions & { readonly beta?: number }> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return smoothL1Loss(input, target, this.options);
+  }
+}
+
+/** Squared error near 0, absolute error elsewhere. Source: torch.nn.HuberLoss. */
+export class HuberLoss extends Loss<LossOptions & { readonly delta?: number }> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return huberLoss(input, target, this.options);
+  }
+}
+
+/** Binary cross-entropy of logits. Source: torch.nn.BCEWithLogitsLoss. */
+export class BCEWithLogitsLoss extends Loss<BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor }> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return binaryCrossEntropyWithLogits(input, target, this.options);
+  }
+}
+
+/** Binary cross-entropy of probabilities. Source: torch.nn.BCELoss. */
+export class BCELoss extends Loss<BinaryCrossEntropyOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return binaryCrossEntropy(input, target, this.options);
+  }
+}
+
+/** Kullback-Leibler divergence of logarithms of probabilities. Source: torch.nn.KLDivLoss. */
+export class KLDivLoss extends Loss<KlDivOptions> {
+  forward(input: tf.Tensor, target: tf.Tensor): tf.Tensor {
+    return klDiv(input, target, this.options);
+  }
+}

@@ -1,0 +1,293 @@
+import { readValues } from '../../backend/meta-backend';
+import { softmaxCrossEntropy } from '../../backend/ops';
+import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { alongLast, softplus } from './activation-functions';
+
+// Losses as functions, with the names, arguments and defaults of torch.nn.functional.
+
+/** How the losses of elements become the result: 'none' keeps them. Default 'mean'. */
+export type Reduction = 'none' | 'mean' | 'sum';
+
+/** Options of losses that compare numbers. */
+export interface LossOptions {
+  readonly reduction?: Reduction;
+}
+
+/** Returns the mean of (input − target)². Source: torch.nn.functional.mse_loss. Throws: SHAPE for unequal shapes. */
+export function mseLoss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossOptions = {}): tf.Tensor {
+  requireSameShape('mseLoss', input, target);
+  return reduced(tf.square(tf.sub(input, target)), reduction);
+}
+
+/** Returns the mean of |input − target|. Source: torch.nn.functional.l1_loss. Throws: SHAPE for unequal shapes. */
+export function l1Loss(input: tf.Tensor, target: tf.Tensor, { reduction }: LossOptions = {}): tf.Tensor {
+  requireSameShape('l1Loss', input, target);
+  return reduced(tf.abs(tf.sub(input, target)), reduction);
+}
+
+/**
+ * Returns the mean of d² / (2 beta) where d = |input − target| is below beta, else of d − beta / 2.
+ * Source: torch.nn.functional.smooth_l1_loss. Throws: SHAPE for unequal shapes.
+ */
+export function smoothL1Loss(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { reduction, beta = 1 }: LossOptions & { readonly beta?: number } = {},
+): tf.Tensor {
+  if (beta === 0) return l1Loss(input, target, reduction === undefined ? {} : { reduction });
+  requireSameShape('smoothL1Loss', input, target);
+  const distance = tf.abs(tf.sub(input, target));
+  const near = tf.minimum(distance, beta);
+  return reduced(tf.add(tf.div(tf.square(near), 2 * beta), tf.relu(tf.sub(distance, beta))), reduction);
+}
+
+/** Returns delta · smoothL1Loss with beta = delta. Source: torch.nn.functional.huber_loss. Throws: SHAPE for unequal shapes. */
+export function huberLoss(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { delta = 1, ...options }: LossOptions & { readonly delta?: number } = {},
+): tf.Tensor {
+  return tf.mul(smoothL1Loss(input, target, { ...options, beta: delta }), delta);
+}
+
+/** Options of binary cross-entropy. */
+export interface BinaryCrossEntropyOptions extends LossOptions {
+  /** Factors of the elements' losses; the shape broadcasts. */
+  readonly weight?: tf.Tensor;
+}
+
+/**
+ * Returns the mean of −(t log σ(x) + (1 − t) log(1 − σ(x))), without overflow. `posWeight` are factors of the first term.
+ * Source: torch.nn.functional.binary_cross_entropy_with_logits. Throws: SHAPE for unequal shapes.
+ */
+export function binaryCrossEntropyWithLogits(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { weight, posWeight, reduction }: BinaryCrossEntropyOptions & { readonly posWeight?: tf.Tensor } = {},
+): tf.Tensor {
+  requireSameShape('binaryCrossEntropyWithLogits', input, target);
+  const below = tf.mul(tf.sub(1, target), input);
+  const factor = posWeight === undefined ? null : tf.add(tf.mul(tf.sub(posWeight, 1), target), 1);
+  const curve = softplus(tf.neg(input));
+  return reduced(weighted(tf.add(below, factor === null ? curve : tf.mul(factor, curve)), weight), reduction);
+}
+
+/**
+ * Returns the mean of −(t log p + (1 − t) log(1 − p)) for probabilities p; logarithms are at least −100.
+ * Source: torch.nn.functional.binary_cross_entropy. Throws: SHAPE for unequal shapes.
+ */
+export function binaryCrossEntropy(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { weight, reduction }: BinaryCrossEntropyOptions = {},
+): tf.Tensor {
+  requireSameShape('binaryCrossEntropy', input, target);
+  const terms = tf.add(
+    tf.mul(target, boundedLog(input)),
+    tf.mul(tf.sub(1, target), boundedLog(tf.sub(1, input))),
+  );
+  return reduced(weighted(tf.neg(terms), weight), reduction);
+}
+
+/** Returns log p, at least −100; its gradient is 1 / p for p of at least 1e-12, as in torch. */
+function boundedLog(p: tf.Tensor): tf.Tensor {
+  const log = tf.customGrad((x, save) => {
+    const input = x as tf.Tensor; // customGrad passes p
+    (save as tf.GradSaveFunc)([input]);
+    return {
+      value: tf.maximum(tf.log(input), -100),
+      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => tf.div(dy, tf.maximum(saved[0] ?? input, 1e-12)),
+    };
+  });
+  return log(p);
+}
+
+/** Options of `klDiv`. */
+export interface KlDivOptions {
+  /** 'batchmean' divides the sum by the first dim, which is the mathematical definition. Default 'mean', as in torch. */
+  readonly reduction?: Reduction | 'batchmean';
+  /** Whether the target is a logarithm too. Default false. */
+  readonly logTarget?: boolean;
+}
+
+/**
+ * Returns the mean of t (log t − input), where input is a logarithm of probabilities.
+ * Source: torch.nn.functional.kl_div. Throws: SHAPE for unequal shapes.
+ */
+export function klDiv(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { reduction = 'mean', logTarget = false }: KlDivOptions = {},
+): tf.Tensor {
+  requireSameShape('klDiv', input, target);
+  // t log t is 0 if t is 0; a tiny number in place of 0 gives it without NaN.
+  const logarithm = logTarget ? target : tf.log(tf.maximum(target, 1e-37));
+  const terms = tf.mul(logTarget ? tf.exp(target) : target, tf.sub(logarithm, input));
+  if (reduction === 'batchmean') return tf.div(tf.sum(terms), input.shape[0] ?? 1);
+  return reduced(terms, reduction);
+}
+
+/** Options of losses of classes. */
+export interface ClassLossOptions {
+  readonly reduction?: Reduction;
+  /** Factors of the classes' losses [C]; a mean is divided by the sum of the factors of its labels. */
+  readonly weight?: tf.Tensor;
+  /** The label whose rows do not count. Default −100. */
+  readonly ignoreIndex?: number;
+}
+
+/** Options of `crossEntropy`. */
+export interface CrossEntropyOptions extends ClassLossOptions {
+  /** The part of the target that is spread over all classes, from 0 (default) to 1. */
+  readonly labelSmoothing?: number;
+}
+
+/**
+ * Returns the mean cross-entropy of logits. Shapes: input [N, C] or [N, C, d1, …]; target int32 labels [N] or [N, d1, …], or
+ * float32 probabilities in the shape of input. The classes are in dim 1, so logits [B, T, C] of a language model have to be
+ * reshaped to [B · T, C]. Source: torch.nn.functional.cross_entropy. Throws: SHAPE if the shapes do not match or a label is
+ * not a class.
+ */
+export function crossEntropy(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  options: CrossEntropyOptions = {},
+): tf.Tensor {
+  const { labelSmoothing = 0, weight, reduction = 'mean' } = options;
+  const isOfLabels = target.dtype === 'int32';
+  if (isOfLabels && labelSmoothing === 0 && weight === undefined && reduction === 'mean') {
+    const mean = meanOfCounted(input, target, options);
+    if (mean !== null) return mean;
+  }
+  const logs = alongLast(input, classDim(input), (rows) => tf.logSoftmax(rows));
+  const ofTarget = isOfLabels ? nllLoss : ofProbabilities;
+  if (labelSmoothing === 0) return ofTarget(logs, target, options);
+  if (!isOfLabels) return ofProbabilities(logs, smoothed(target, labelSmoothing, classDim(input)), options);
+  const spread = overAllClasses(logs, target, options);
+  return tf.add(
+    tf.mul(nllLoss(logs, target, options), 1 - labelSmoothing),
+    tf.mul(spread, labelSmoothing / (input.shape[classDim(input)] ?? 1)),
+  );
+}
+
+/**
+ * Returns the mean of −input[label]; input are logarithms of probabilities. Shapes: as `crossEntropy` with labels.
+ * Source: torch.nn.functional.nll_loss. Throws: SHAPE if the shapes do not match or a label is not a class.
+ */
+export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions = {}): tf.Tensor {
+  const { rows, labels, factors } = labelled(input, target, options);
+  const hot = tf.oneHot(labels, rows.shape[1] ?? 1, 1, 0, 'float32');
+  const losses = tf.mul(tf.neg(tf.sum(tf.mul(rows, hot), 1)), factors);
+  return reducedBy(losses, factors, target.shape, options.reduction);
+}
+
+/** Returns the reduced sum of −input over all classes, each with its factor, of rows that count. */
+function overAllClasses(logs: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): tf.Tensor {
+  const { rows, factors, counts } = labelled(logs, target, options);
+  const sums = tf.neg(tf.sum(options.weight === undefined ? rows : tf.mul(rows, options.weight), 1));
+  return reducedBy(tf.mul(sums, counts), factors, target.shape, options.reduction);
+}
+
+/** Computes cross-entropy with probabilities; a mean is over rows, and `weight` are factors of the classes. */
+function ofProbabilities(
+  logs: tf.Tensor,
+  target: tf.Tensor,
+  { weight, reduction = 'mean' }: ClassLossOptions,
+): tf.Tensor {
+  if (target.shape.join() !== logs.shape.join()) requireLabels(logs, target);
+  const dim = classDim(logs);
+  const perClass = weight === undefined ? target : alongLast(target, dim, (rows) => tf.mul(rows, weight));
+  return reduced(tf.neg(tf.sum(tf.mul(logs, perClass), dim)), reduction);
+}
+
+function smoothed(target: tf.Tensor, part: number, dim: number): tf.Tensor {
+  return tf.add(tf.mul(target, 1 - part), part / (target.shape[dim] ?? 1));
+}
+
+/** Returns the mean cross-entropy of the rows that count, by the engine's kernel; null if no row counts. */
+function meanOfCounted(
+  input: tf.Tensor,
+  target: tf.Tensor,
+  { ignoreIndex = -100 }: ClassLossOptions,
+): tf.Tensor | null {
+  requireLabels(input, target);
+  const [rows, labels] = [classesLast(input), tf.reshape(target, [-1])];
+  // A dry run assumes that every row counts. See [Note: values in a dry run].
+  const counted = [...readValues(target, () => new Int32Array(target.size)).entries()]
+    .filter(([, label]) => label !== ignoreIndex)
+    .map(([row]) => row);
+  if (counted.length === 0) return null;
+  if (counted.length === target.size) return softmaxCrossEntropy(rows, labels);
+  return softmaxCrossEntropy(tf.gather(rows, counted), tf.gather(labels, counted));
+}
+
+interface Labelled {
+  /** [rows, C]. */
+  readonly rows: tf.Tensor;
+  /** [rows], 0 for rows that do not count. */
+  readonly labels: tf.Tensor;
+  /** [rows], 1 for rows that count, else 0. */
+  readonly counts: tf.Tensor;
+  /** [rows]: `counts`, times the factors of the rows' labels. */
+  readonly factors: tf.Tensor;
+}
+
+function labelled(input: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): Labelled {
+  requireLabels(input, target);
+  const { weight, ignoreIndex = -100 } = options;
+  const all = tf.reshape(target, [-1]);
+  const counts = tf.cast(tf.notEqual(all, tf.scalar(ignoreIndex, 'int32')), 'float32');
+  const labels = tf.mul(all, tf.cast(counts, 'int32'));
+  const factors = weight === undefined ? counts : tf.mul(counts, tf.gather(weight, labels));
+  return { rows: classesLast(input), labels, counts, factors };
+}
+
+/** Returns [N, C, d1, …] as rows [N · d1 · …, C]. */
+function classesLast(input: tf.Tensor): tf.Tensor {
+  if (input.rank <= 2) return tf.reshape(input, [-1, input.shape.at(-1) ?? 1]);
+  const axes = input.shape.map((_, axis) => axis).filter((axis) => axis !== 1);
+  return tf.reshape(tf.transpose(input, [...axes, 1]), [-1, input.shape[1] ?? 1]);
+}
+
+function classDim(input: tf.Tensor): number {
+  return input.rank === 1 ? 0 : 1;
+}
+
+function requireLabels(input: tf.Tensor, target: tf.Tensor): void {
+  const expected = input.shape.filter((_, axis) => axis !== classDim(input));
+  if (target.dtype === 'int32' && target.shape.join() === expected.join()) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `cross-entropy: for logits [${input.shape}], whose classes are in dim ${classDim(input)}, labels must be int32 ` +
+      `[${expected}], not ${target.dtype} [${target.shape}]; reshape logits [B, T, C] to [B * T, C] and their labels to [B * T].`,
+  );
+}
+
+function requireSameShape(what: string, input: tf.Tensor, target: tf.Tensor): void {
+  if (input.shape.join() === target.shape.join()) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `${what}: input [${input.shape}] and target [${target.shape}] must have the same shape; reshape one of them.`,
+  );
+}
+
+function weighted(losses: tf.Tensor, weight: tf.Tensor | undefined): tf.Tensor {
+  return weight === undefined ? losses : tf.mul(losses, weight);
+}
+
+function reduced(losses: tf.Tensor, reduction: Reduction = 'mean'): tf.Tensor {
+  if (reduction === 'none') return losses;
+  return reduction === 'sum' ? tf.sum(losses) : tf.mean(losses);
+}
+
+/** A mean divides by the sum of `factors`. */
+function reducedBy(
+  losses: tf.Tensor,
+  factors: tf.Tensor,
+  shape: readonly number[],
+  reduction: Reduction = 'mean',
+): tf.Tensor {
+  if (reduction === 'none') return tf.reshape(losses, [...shape]);
+  return reduction === 'sum' ? tf.sum(losses) : tf.div(tf.sum(losses), tf.sum(factors));
+}

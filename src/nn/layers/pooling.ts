@@ -1,0 +1,168 @@
+import { type MaxPoolOptions, maxPool2d, pairOf, requireHalfPadding } from '../../backend/image-ops';
+import type { Pair } from '../../backend/window-sizes';
+import * as tf from '../../core/tf';
+import { Module } from '../module';
+import { averaged, type Windows, windowsOf } from './averages';
+import { batched } from './batched';
+
+/**
+ * Returns the largest value of each window. Shapes: x [N, C, H, W] → [N, C, H', W']. Source: torch.nn.MaxPool2d.
+ * @example
+ * const pool = new nn.MaxPool2d(3, { stride: 2, padding: 1 });
+ */
+export class MaxPool2d extends Module {
+  readonly #kernelSize: Pair;
+  readonly #options: MaxPoolOptions;
+
+  constructor(kernelSize: Pair, options: MaxPoolOptions = {}) {
+    super();
+    this.#kernelSize = kernelSize;
+    this.#options = options;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.MaxPool2d', x, 4, (images) => maxPool2d(images, this.#kernelSize, this.#options));
+  }
+}
+
+/** Options of `MaxPool1d`, with torch's defaults. */
+export interface MaxPool1dOptions {
+  /** Default: the size of the window. */
+  readonly stride?: number;
+  readonly padding?: number;
+  readonly dilation?: number;
+  readonly ceilMode?: boolean;
+}
+
+/** Returns the largest value of each window. Shapes: x [N, C, L] → [N, C, L']. Source: torch.nn.MaxPool1d. */
+export class MaxPool1d extends Module {
+  readonly #kernelSize: number;
+  readonly #options: MaxPool1dOptions;
+
+  constructor(kernelSize: number, options: MaxPool1dOptions = {}) {
+    super();
+    this.#kernelSize = kernelSize;
+    this.#options = options;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const { stride = this.#kernelSize, padding = 0, dilation = 1, ceilMode = false } = this.#options;
+    const options = {
+      stride: [1, stride],
+      padding: [0, padding],
+      dilation: [1, dilation],
+      ceilMode,
+    } as const;
+    return batched('nn.MaxPool1d', x, 3, (sequences) =>
+      tf.squeeze(maxPool2d(tf.expandDims(sequences, 2), [1, this.#kernelSize], options), [2]),
+    );
+  }
+}
+
+/** Options of `AvgPool2d` (and, with single numbers, `AvgPool1d`), with torch's defaults. */
+export interface AvgPoolOptions<Size = Pair> {
+  /** Default: the size of the window. */
+  readonly stride?: Size;
+  readonly padding?: Size;
+  /** Whether a last window that ends outside of the image counts. Default false. */
+  readonly ceilMode?: boolean;
+  /** Whether the zeros of the padding count in the mean. Default true. */
+  readonly countIncludePad?: boolean;
+}
+
+/** Returns the mean of each window. Shapes: x [N, C, H, W] → [N, C, H', W']. Source: torch.nn.AvgPool2d. */
+export class AvgPool2d extends Module {
+  readonly #windows: (length: number, axis: 0 | 1) => Windows;
+
+  constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
+    super();
+    this.#windows = poolingWindows('nn.AvgPool2d', pairOf(kernelSize), options);
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.AvgPool2d', x, 4, (images) => averaged(images, this.#windows));
+  }
+}
+
+/** Returns the mean of each window. Shapes: x [N, C, L] → [N, C, L']. Source: torch.nn.AvgPool1d. */
+export class AvgPool1d extends Module {
+  readonly #windows: (length: number, axis: 0 | 1) => Windows;
+
+  constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
+    super();
+    const { stride = kernelSize, padding = 0, ...rest } = options;
+    const pairs = { ...rest, stride: [1, stride], padding: [0, padding] } as const;
+    this.#windows = poolingWindows('nn.AvgPool1d', [1, kernelSize], pairs);
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.AvgPool1d', x, 3, (sequences) =>
+      tf.squeeze(averaged(tf.expandDims(sequences, 2), this.#windows), [2]),
+    );
+  }
+}
+
+/**
+ * Returns means over windows that divide the image into `outputSize` rows and columns (null: the size does not change).
+ * Shapes: x [N, C, H, W] → [N, C, ...outputSize]. Source: torch.nn.AdaptiveAvgPool2d.
+ * @example
+ * const pool = new nn.AdaptiveAvgPool2d(1); // the mean of each channel, [N, C, 1, 1]
+ */
+export class AdaptiveAvgPool2d extends Module {
+  readonly #size: readonly (number | null)[];
+
+  constructor(outputSize: number | readonly [number | null, number | null]) {
+    super();
+    this.#size = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.AdaptiveAvgPool2d', x, 4, (images) =>
+      averaged(images, (length, axis) => adaptiveWindows(length, this.#size[axis] ?? length)),
+    );
+  }
+}
+
+/** Returns means over windows that divide the sequence into `outputSize` parts. Source: torch.nn.AdaptiveAvgPool1d. */
+export class AdaptiveAvgPool1d extends Module {
+  readonly #size: number;
+
+  constructor(outputSize: number) {
+    super();
+    this.#size = outputSize;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.AdaptiveAvgPool1d', x, 3, (sequences) => {
+      const windows = (length: number, axis: 0 | 1): Windows =>
+        adaptiveWindows(length, axis === 0 ? 1 : this.#size);
+      return tf.squeeze(averaged(tf.expandDims(sequences, 2), windows), [2]);
+    });
+  }
+}
+
+function poolingWindows(
+  layer: string,
+  kernel: readonly [number, number],
+  options: AvgPoolOptions,
+): (length: number, axis: 0 | 1) => Windows {
+  const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
+  requireHalfPadding(layer, kernel, padding);
+  const { ceilMode = false, countIncludePad = true } = options;
+  return (length, axis) =>
+    windowsOf(length, {
+      ...{ ceilMode, countIncludePad },
+      size: kernel[axis],
+      stride: strides[axis],
+      padding: padding[axis],
+    });
+}
+
+/** Window i covers [floor(i n / parts), ceil((i + 1) n / parts)). */
+function adaptiveWindows(length: number, parts: number): Windows {
+  return Array.from({ length: parts }, (_, i) => {
+    const begin = Math.floor((i * length) / parts);
+    const end = Math.ceil(((i + 1) * length) / parts);
+    return { begin, end, count: end - begin };
+  });
+}

@@ -1,0 +1,77 @@
+import type { Pair } from '../../backend/window-sizes';
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { Module } from '../module';
+import { batched } from './batched';
+
+/** Returns its input. Source: torch.nn.Identity. */
+export class Identity extends Module {
+  forward(x: tf.Tensor): tf.Tensor {
+    return x;
+  }
+}
+
+/** Makes one dim of the dims from `startDim` to `endDim`. Source: torch.nn.Flatten. */
+export class Flatten extends Module {
+  readonly #start: number;
+  readonly #end: number;
+
+  constructor(startDim = 1, endDim = -1) {
+    super();
+    this.#start = startDim;
+    this.#end = endDim;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const [start, end] = [this.#start, this.#end].map((dim) => (dim < 0 ? x.rank + dim : dim)) as [
+      number,
+      number,
+    ];
+    const flat = x.shape.slice(start, end + 1).reduce((product, extent) => product * extent, 1);
+    return tf.reshape(x, [...x.shape.slice(0, start), flat, ...x.shape.slice(end + 1)]);
+  }
+}
+
+/** Makes several dims of the dim `dim`. Source: torch.nn.Unflatten. */
+export class Unflatten extends Module {
+  readonly #dim: number;
+  readonly #size: readonly number[];
+
+  constructor(dim: number, unflattenedSize: readonly number[]) {
+    super();
+    this.#dim = dim;
+    this.#size = unflattenedSize;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    const at = this.#dim < 0 ? x.rank + this.#dim : this.#dim;
+    return tf.reshape(x, [...x.shape.slice(0, at), ...this.#size, ...x.shape.slice(at + 1)]);
+  }
+}
+
+/**
+ * Enlarges images [N, C, H, W] by repeating pixels. Source: torch.nn.Upsample with mode 'nearest'. Throws: CONFIG for a factor
+ * that is not a positive integer.
+ */
+export class Upsample extends Module {
+  readonly #factors: readonly [number, number];
+
+  constructor({ scaleFactor }: { readonly scaleFactor: Pair }) {
+    super();
+    this.#factors = typeof scaleFactor === 'number' ? [scaleFactor, scaleFactor] : scaleFactor;
+    if (this.#factors.some((factor) => !Number.isInteger(factor) || factor < 1))
+      throw new ConfigError(
+        `nn.Upsample: scaleFactor is [${this.#factors}]; give whole numbers of at least 1`,
+      );
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return batched('nn.Upsample', x, 4, (images) => {
+      const [count = 0, channels = 0, height = 0, width = 0] = images.shape;
+      const [down, across] = this.#factors;
+      const pixels = tf.reshape(images, [count * channels, height, 1, width, 1]);
+      const repeated = tf.mul(pixels, tf.ones([1, 1, down, 1, across]));
+      return tf.reshape(repeated, [count, channels, height * down, width * across]);
+    });
+  }
+}

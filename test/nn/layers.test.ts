@@ -1,0 +1,156 @@
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { before, describe, test } from 'node:test';
+import { gradients } from '../../src/autograd/unit';
+import type { Engine } from '../../src/backend/engine';
+import { withMetaEngine } from '../../src/backend/meta-engine';
+import * as tf from '../../src/core/tf';
+import type { Module } from '../../src/nn/module';
+import { Parameter } from '../../src/nn/parameter';
+import { ENGINE_CASES } from '../support/engines';
+import { testData } from '../support/paths';
+import { LAYER_CASES } from './layer-cases';
+import { scattered } from './model-reference';
+
+interface InputSpec {
+  readonly shape: readonly number[];
+  readonly classes?: number;
+  readonly ignored?: readonly number[];
+  readonly grad?: boolean;
+}
+
+interface LayerReference {
+  readonly inputs: readonly InputSpec[];
+  readonly parameters: readonly string[];
+  readonly shapes: readonly number[][];
+  readonly outputs: readonly number[][];
+  readonly inputGradients: readonly (readonly number[] | null)[];
+  readonly gradients: Readonly<Record<string, readonly number[]>>;
+  readonly buffers?: Readonly<Record<string, readonly number[]>>;
+  readonly eval?: {
+    readonly output: readonly number[];
+    readonly inputGradient: readonly number[];
+    readonly gradients: Readonly<Record<string, readonly number[]>>;
+  };
+}
+
+// Written by test/data/layer_reference.py.
+const { cases } = JSON.parse(readFileSync(testData('layer_reference.json'), 'utf8')) as {
+  cases: Readonly<Record<string, LayerReference>>;
+};
+
+const sizeOf = (shape: readonly number[]): number => shape.reduce((product, extent) => product * extent, 1);
+
+/** Within 2e-5 of the largest value; torch's own float32 sums differ by up to 1e-6. */
+function requireClose(actual: ArrayLike<number>, expected: readonly number[], what: string): void {
+  assert.equal(actual.length, expected.length, what);
+  const bound = 2e-5 * Math.max(1e-2, ...expected.map(Math.abs));
+  expected.forEach((value, i) => {
+    assert.ok(
+      Math.abs((actual[i] ?? Number.NaN) - value) <= bound,
+      `${what}[${i}] is ${actual[i]}, torch's ${value}`,
+    );
+  });
+}
+
+function made(spec: InputSpec, index: number): Parameter {
+  const size = sizeOf(spec.shape);
+  const { classes, ignored = [] } = spec;
+  if (classes === undefined) {
+    const values = scattered(size, 100 + index, 4);
+    return new Parameter(tf.tensor(values, [...spec.shape], 'float32'), {
+      requiresGrad: spec.grad !== false,
+    });
+  }
+  const labels = Array.from({ length: size }, (_, i) => (ignored.includes(i) ? -100 : (7 * i + 3) % classes));
+  return new Parameter(tf.tensor(labels, [...spec.shape], 'int32'), { requiresGrad: false });
+}
+
+/** The tensors in nested arrays. */
+function tensorsIn(tree: unknown): tf.Tensor[] {
+  return [tree].flat(3).filter((item) => item instanceof tf.Tensor);
+}
+
+interface Pass {
+  readonly outputs: readonly tf.Tensor[];
+  readonly inputs: readonly Parameter[];
+}
+
+function run(engine: Engine, name: string, layer: Module, { inputs }: LayerReference): Pass {
+  const parameters = inputs.map(made);
+  const call = LAYER_CASES[name]?.call ?? ((module: Module, xs: readonly tf.Tensor[]) => module.apply(...xs));
+  let outputs: readonly tf.Tensor[] = [];
+  const pass = gradients(engine, () => {
+    outputs = tensorsIn(
+      call(
+        layer,
+        parameters.map(({ tensor }) => tensor),
+      ),
+    );
+    for (const output of outputs) tf.keep(output);
+    const terms = outputs.map((y, k) => tf.sum(tf.mul(y, tf.tensor(scattered(y.size, 200 + k), y.shape))));
+    return tf.addN(terms);
+  });
+  pass.backward();
+  return { outputs, inputs: parameters };
+}
+
+function load(layer: Module, { parameters }: LayerReference): void {
+  const named = [...layer.namedParameters()];
+  assert.deepEqual(
+    named.map(([name]) => name),
+    parameters,
+    "names and order of torch's parameters",
+  );
+  named.forEach(([, parameter], p) => {
+    parameter.replace(tf.keep(tf.tensor(scattered(parameter.size, p), [...parameter.shape])));
+  });
+}
+
+function requireGradients(layer: Module, expected: Readonly<Record<string, readonly number[]>>): void {
+  for (const [name, parameter] of layer.namedParameters())
+    requireClose(parameter.grad?.dataSync() ?? [], expected[name] ?? [], `gradient of ${name}`);
+}
+
+for (const engineCase of ENGINE_CASES) {
+  describe(`layers equal torch's ${engineCase.name}`, () => {
+    let engine: Engine;
+    before(async () => {
+      engine = await engineCase.start();
+    });
+    for (const [name, reference] of Object.entries(cases).filter(([name]) => name in LAYER_CASES)) {
+      test(name, () => {
+        const layer = (LAYER_CASES[name] as (typeof LAYER_CASES)[string]).layer();
+        load(layer, reference);
+        const { outputs, inputs } = run(engine, name, layer, reference);
+        assert.deepEqual(
+          outputs.map(({ shape }) => shape),
+          reference.shapes,
+        );
+        outputs.forEach((y, k) => {
+          requireClose(y.dataSync(), reference.outputs[k] ?? [], `output ${k}`);
+        });
+        inputs.forEach(({ grad }, i) => {
+          const expected = reference.inputGradients[i] ?? null;
+          if (expected !== null) requireClose(grad?.dataSync() ?? [], expected, `gradient of input ${i}`);
+        });
+        requireGradients(layer, reference.gradients);
+        layer.dispose();
+      });
+    }
+  });
+}
+
+test('every layer runs on shapes alone', () => {
+  withMetaEngine({}, (engine) => {
+    for (const [name, reference] of Object.entries(cases).filter(([name]) => name in LAYER_CASES)) {
+      const layer = (LAYER_CASES[name] as (typeof LAYER_CASES)[string]).layer();
+      const { outputs } = run(engine, name, layer, reference);
+      assert.deepEqual(
+        outputs.map(({ shape }) => shape),
+        reference.shapes,
+        name,
+      );
+    }
+  });
+});
