@@ -67,6 +67,8 @@ export function createCall(id: number, ranks: readonly number[], work: RankWork,
 export interface BusyRank {
   readonly rank: number;
   readonly pid: number;
+  /** Number of the call that the rank runs. */
+  readonly call: number;
   /** The system call that the rank's process is in, as the end of a sentence; see [Note: native calls]. */
   readonly activity: string;
 }

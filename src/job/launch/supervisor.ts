@@ -117,9 +117,9 @@ export class Supervisor implements FleetListener {
 
   /** Returns the ranks that run a call now, and what their processes are doing. */
   busyRanks(): BusyRank[] {
-    return [...this.#running].map(([rank, { since }]) => {
+    return [...this.#running].map(([rank, { id, since }]) => {
       const pid = this.#fleet.processes[rank]?.pid ?? 0;
-      return { rank, pid, activity: describeActivity(pid, since) };
+      return { rank, pid, call: id, activity: describeActivity(pid, since) };
     });
   }
 

@@ -172,8 +172,11 @@ export class Job {
 
   /** Stops running calls. Ranks keep their variables, and the next call works. A running training step is completed first. */
   async interrupt(): Promise<void> {
+    const calls = new Set(this.busyRanks().map(({ call }) => call));
     const gentle = [...this.#runs].map((run) => run.stop());
-    if ((await Promise.all(gentle)).includes('stopped')) return;
+    const isStopped = (await Promise.all(gentle)).includes('stopped');
+    // Calls of other ranks run beside the steps.
+    if (isStopped && !this.busyRanks().some(({ call }) => calls.has(call))) return;
     await this.#supervisor.interrupt();
   }
 

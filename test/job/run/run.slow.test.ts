@@ -102,6 +102,23 @@ test('runs of a job', async (context) => {
     },
   );
 
+  await context.test(
+    'an interrupt ends a run after a whole step, and also the calls of other ranks',
+    async () => {
+      const run = await job.train(config('NO_SHARD'), { ranks: 1 });
+      const failed = assert.rejects(run.step(100_000), { code: 'INTERRUPTED', message: /the run is intact/ });
+      const other = assert.rejects(
+        job.on(1).run(() => new Promise(() => undefined)),
+        { code: 'INTERRUPTED' },
+      );
+      while (run.losses.length < 3) await new Promise((resolve) => setImmediate(resolve));
+      await job.interrupt();
+      await Promise.all([failed, other]);
+      await run.step(2);
+      await run.dispose();
+    },
+  );
+
   await context.test('an interrupt of a cell for which a run waits leaves the run intact', async () => {
     const run = await job.train(config('FULL_SHARD'));
     const { seen, ended } = printed(job, ENDLESS['a busy loop'], 'running');
