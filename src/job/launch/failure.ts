@@ -96,7 +96,10 @@ function thrownError(
   const who = ranks.length === 1 ? `[rank ${ranks[0]}/${numRanks}]` : `[${rankNames(ranks)} of ${numRanks}]`;
   const details = { ...root.details, call: call.title, ranks, line: root.line, column: root.column, errors };
   const sameLine = ranks.every((rank) => errors[rank]?.line === root.line);
-  const message = `${who} ${saying(root)} (${sameLine ? place(call.title, root) : call.title})`;
+  const text = saying(root);
+  // A rank that reports the error of another rank names that rank.
+  const head = /^\[rank \d+\] /.test(text) ? text : `${who} ${text}`;
+  const message = `${head} (${sameLine ? place(call.title, root) : call.title})`;
   const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
   error.stack = [`${error.name}: ${error.message}`, ...root.traceback].join('\n');
   return error;

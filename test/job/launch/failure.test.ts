@@ -46,6 +46,17 @@ test('errors that differ only in their rank are folded into one', () => {
   assert.equal(error.message, '[ranks 0-2 of 3] they differ (cell 8, line 2)');
 });
 
+test('an error that all ranks report about one rank names only that rank', () => {
+  const told: RankError = {
+    ...BOO,
+    code: 'IO',
+    ename: 'ShardlabError[IO]',
+    evalue: '[rank 1] cannot write x',
+  };
+  const error = errorOf({ kind: 'thrown', rank: 0 }, [failed(told), failed(told), failed(told)]);
+  assert.equal(error.message, '[rank 1] cannot write x (cell 8, line 2)');
+});
+
 test('the error of a dead rank says how the process ended, who waited, its last words and what to do', () => {
   const exit = { code: null, signal: 'SIGABRT' };
   const failure = {
