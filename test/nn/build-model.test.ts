@@ -31,6 +31,16 @@ for (const [name, model] of Object.entries(MODELS)) {
   });
 }
 
+test('a size that is missing, misspelled or no whole number is an error that names it', () => {
+  const { layers: _, ...missing } = SHAPE;
+  assert.throws(() => gpt(missing as never), /gpt: layers: is missing/);
+  assert.throws(
+    () => gpt({ ...SHAPE, atention: 'flash' } as never),
+    /gpt: atention: unknown key; did you mean "attention"\?/,
+  );
+  assert.throws(() => gpt({ ...SHAPE, dim: 7.5 }), /gpt: dim: .* got 7.5/);
+});
+
 test('an untied head is its own parameter and gets its own gradient', async () => {
   const engine = await testEngine();
   const tied = gpt({ ...SHAPE, vocab: 16 });

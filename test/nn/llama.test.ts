@@ -50,7 +50,7 @@ test('sizes that do not fit are an error that names them', () => {
     }
     return assert.fail('expected an error');
   };
-  assert.match(String(said({ kvHeads: 3 })), /llama: model\.kvHeads: heads 4 is not divisible by kvHeads 3/);
+  assert.match(String(said({ kvHeads: 3 })), /llama: kvHeads: heads 4 is not divisible by kvHeads 3/);
   assert.match(
     String(said({ heads: 16 })),
     /dim 16 over heads 16 is 1; it must be even, because rotary position embeddings rotate pairs/,

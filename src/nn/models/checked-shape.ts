@@ -23,8 +23,8 @@ export function checkedShape<S extends ShapeSchema>(
 ): z.output<S> {
   const parsed = schema.safeParse({ ...sizes, kind });
   const issues = parsed.success
-    ? // ModelConfig is the union of these schemas.
-      modelConflicts(parsed.data as ModelConfig)
+    ? // ModelConfig is the union of these schemas. In a config, the sizes are within `model`.
+      modelConflicts(parsed.data as ModelConfig).map((issue) => ({ ...issue, path: issue.path.slice(1) }))
     : toIssues(parsed.error.issues, sizes, { '': Object.keys(schema.shape) });
   if (parsed.success && issues.length === 0) return parsed.data;
   throw new ConfigError(issues.map((issue) => `${kind}: ${issueMessage(issue)}`).join('\n'));

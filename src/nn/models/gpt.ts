@@ -1,6 +1,6 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
-import type { AttentionKind } from '../../config/settings/model';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Block, MoeBlock } from '../block';
 import { applyInTurn, ModuleList } from '../containers';
@@ -9,8 +9,8 @@ import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
-import { requireExtents } from '../require-extents';
 import { TokenKeys } from '../row-keys';
+import { checkedShape } from './checked-shape';
 
 /** The sizes and options of a GPT. */
 export interface GptShape {
@@ -91,11 +91,12 @@ export class GPT extends LanguageModel<Block> {
   }
 }
 
-/** Makes a GPT with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
-export function gpt(options: GptOptions): GPT {
-  const { seed = 0, ...shape } = options;
-  requireSizes('gpt', shape);
-  return new GPT(shape).manualSeed(seed);
+/**
+ * Makes a GPT with the seed's initial values, which are equal on all ranks. Throws: CONFIG for sizes that are missing, unknown or
+ * wrong, or that contradict each other.
+ */
+export function gpt({ seed = 0, ...shape }: GptOptions): GPT {
+  return new GPT(checkedShape('gpt', gptSchema, shape)).manualSeed(seed);
 }
 
 /** The sizes of a GPT with experts. */
@@ -128,24 +129,10 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
 }
 
 /**
- * Makes a GPT with experts; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG if sizes
- * contradict each other.
+ * Makes a GPT with experts; its initial values depend on the seed and are equal on all ranks. Throws: CONFIG as `gpt` does.
  */
-export function moe(options: MoeOptions): MoeGPT {
-  const { seed = 0, ...shape } = options;
-  requireSizes('moe', shape);
-  return new MoeGPT(shape).manualSeed(seed);
-}
-
-/** Throws: CONFIG if a size is not a positive integer, or if heads do not divide dim. */
-function requireSizes(what: string, shape: GptShape): void {
-  const numbers = Object.entries(shape).filter(([, value]) => typeof value === 'number');
-  requireExtents(what, Object.fromEntries(numbers));
-  if (shape.dim % shape.heads !== 0) {
-    throw new ConfigError(
-      `${what}: dim ${shape.dim} is not divisible by heads ${shape.heads}; change one of them`,
-    );
-  }
+export function moe({ seed = 0, ...shape }: MoeOptions): MoeGPT {
+  return new MoeGPT(checkedShape('moe', moeSchema, shape)).manualSeed(seed);
 }
 
 /** Returns the mean cross-entropy; the head is a layer or the token embedding. Shapes: x [B, T, d], targets [B·T]. */
