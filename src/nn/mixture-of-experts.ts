@@ -33,7 +33,9 @@ export class MixtureOfExperts extends Module {
     const dim = x_BTD.shape.at(-1) ?? 1;
     const x_ND = tf.reshape(x_BTD, [-1, dim]);
     const gates_NE = this.gate.apply(x_ND);
-    const routes = routesOf(gates_NE);
+    const [numRows = 0, numExperts = 0] = gates_NE.shape;
+    const gates = readValues(gates_NE, () => evenGates(numRows, numExperts));
+    const routes = routesOf(gates, numExperts);
     const outputs: tf.Tensor[] = [];
     const rows: number[] = [];
     [...this.experts].forEach((expert, i) => {
@@ -46,8 +48,10 @@ export class MixtureOfExperts extends Module {
       rows.push(...(own.length > 0 ? own : taken.map(() => -1)));
     });
     const y_ND = embedding(tf.concat(outputs, 0), tf.tensor1d(placesOf(rows), 'int32'));
-    // The factor is 1 for each row: it does not change values, but passes the gradient to the chosen gate.
-    const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHotOf(gates_NE)), -1, true);
+    // The factor is 1 for each row: it does not change values, but passes the gradient to the chosen gate. No gradient flows
+    // through the copy of the gates.
+    const oneHot_NE = tf.tensor(gates, gates_NE.shape, 'float32');
+    const chosen_N1 = tf.sum(tf.mul(gates_NE, oneHot_NE), -1, true);
     return tf.reshape(tf.mul(y_ND, chosen_N1), x_BTD.shape);
   }
 }
@@ -69,12 +73,10 @@ export class FeedForward extends Module {
 }
 
 /** Returns the indices of each expert's rows, ascending. */
-function routesOf(gates_NE: tf.Tensor): number[][] {
-  const [rows = 0, experts = 0] = gates_NE.shape;
-  const gates = readValues(gates_NE, () => evenGates(rows, experts));
-  const routes: number[][] = Array.from({ length: experts }, () => []);
-  for (let i = 0; i < rows * experts; i++) {
-    if (gates[i] === 1) routes[i % experts]?.push(Math.floor(i / experts));
+function routesOf(gates: ArrayLike<number>, numExperts: number): number[][] {
+  const routes: number[][] = Array.from({ length: numExperts }, () => []);
+  for (let i = 0; i < gates.length; i++) {
+    if (gates[i] === 1) routes[i % numExperts]?.push(Math.floor(i / numExperts));
   }
   return routes;
 }
@@ -97,16 +99,6 @@ function placesOf(rows: readonly number[]): number[] {
     if (row >= 0) places[row] = i;
   });
   return places;
-}
-
-/** Copies the gates' values into a tensor through which no gradient flows. */
-function oneHotOf(gates_NE: tf.Tensor): tf.Tensor {
-  const [rows = 0, experts = 0] = gates_NE.shape;
-  return tf.tensor(
-    readValues(gates_NE, () => evenGates(rows, experts)),
-    gates_NE.shape,
-    'float32',
-  );
 }
 
 /** Returns the gates that a dry run assumes: row i goes to expert i modulo `experts`. [Note: values in a dry run] */
