@@ -24,7 +24,7 @@ const GPTS = [
   gpt('310.1B', 96, 16_384, 128),
 ];
 
-/** A grid that is tested in about a second. */
+/** The default grid, which is tested within seconds. */
 export const ADVICE_GRID: AdviceGrid = {
   models: GPTS,
   gpus: [8, 64, 512],
@@ -122,9 +122,6 @@ const NAMES = Object.keys(ADVICE) as readonly AdviceName[]; // its own keys
 /** Only a few choices, because the grid has many points. */
 const COARSE: SearchSpace = { micro: [1, 4], virtualStages: [1, 2], cp: [1], pp: [1, 2, 4, 8, 16] };
 
-/** A usual batch of a large model, in tokens. Source: Llama 3 (Dubey et al. 2024, 3.4.1) begins with this batch. */
-const BATCH_TOKENS = 2 ** 22;
-
 /** Returns the layout with `perStage` microbatches per pipeline stage. */
 function accumulating(layout: Layout, perStage: number): Layout {
   const numMicroBatches = perStage * layout.pp;
@@ -162,8 +159,7 @@ function* basesOf(grid: AdviceGrid): Generator<Layout> {
     for (const hardware of grid.hardware) {
       for (const nicGbit of grid.nicGbit) {
         for (const gpus of grid.gpus) {
-          const global = gpus * Math.max(1, 2 ** Math.round(Math.log2(BATCH_TOKENS / 2048 / gpus)));
-          yield* searchBases(parseRecommend({ model, hardware, nicGbit, gpus, batch: { global } }));
+          yield* searchBases(parseRecommend({ model, hardware, nicGbit, gpus }));
         }
       }
     }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { size } from '../config/settings/model';
+import { llamaFfn, size } from '../config/settings/model';
 
 /** The sizes of a planned model. Fields that a kind does not have are 0 or false. */
 export interface ModelShape {
@@ -187,11 +187,6 @@ function blockParams(base: Described, bias: ModelShape['bias']): number {
 
 function tableParams({ vocab, dim, tied }: Described): number {
   return vocab * dim * (tied ? 1 : 2);
-}
-
-/** Source: Meta's llama code: two thirds of 4 × dim, rounded up to a multiple of 256. */
-function llamaFfn(dim: number): number {
-  return 256 * Math.ceil((8 * dim) / 3 / 256);
 }
 
 /** Source: Wan2.2's model: patches (1, 2, 2), two layers for the text, two and a projection (6 dim) for the time, a head. */

@@ -2,13 +2,11 @@ import { CALIBRATION, type Calibration } from './calibration';
 import type { Layout } from './layout';
 import { predict } from './predict';
 import type { Estimate } from './prediction';
+import { COMPUTE_DOUBT, NETWORK_SPREAD, SPREADS } from './uncertainty';
 
-/**
- * Relative errors of collectives between nodes and of matmuls, 90% two-sided: 1.64 times the standard deviations of the time's
- * interval (uncertainty.ts).
- */
-const NETWORK_DOUBT = 1.64 * 0.35;
-const PRODUCT_DOUBT = 1.64 * 0.07;
+/** Relative errors of collectives between nodes and of matmuls, as in the time's interval. */
+const NETWORK_DOUBT = SPREADS * NETWORK_SPREAD;
+const PRODUCT_DOUBT = SPREADS * COMPUTE_DOUBT.products[0];
 
 /**
  * Returns tokens per second and GPU of `layout` over those of `first`; 1: nothing is lost. Common errors cancel, so the

@@ -1,6 +1,12 @@
 import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
-import type { ComputeCause, Estimate, MemoryPrediction, TimePrediction } from './prediction';
+import {
+  type ComputeCause,
+  type Estimate,
+  type MemoryPrediction,
+  peakInBytes,
+  type TimePrediction,
+} from './prediction';
 import { STACK_RULES } from './stack-rules';
 
 /** The time of one cause in an iteration, its relative error, and the assumption behind it. */
@@ -10,8 +16,10 @@ interface Doubt {
   readonly assumption: string;
 }
 
+type CauseDoubt = readonly [relative: number, assumption: string];
+
 /** Relative errors of the causes of compute: standard deviations between calibration rows and the model. */
-const COMPUTE_DOUBT: Readonly<Record<ComputeCause, readonly [relative: number, assumption: string]>> = {
+export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
   products: [
     0.07,
     "matmuls reach 0.95 of the GPU's best matmul rate, less for small inner sizes and partly filled waves",
@@ -26,11 +34,14 @@ const COMPUTE_DOUBT: Readonly<Record<ComputeCause, readonly [relative: number, a
   launch: [0.3, 'the CPU launches a kernel in 30 µs'],
 };
 
+/** Relative error of collectives between nodes. */
+export const NETWORK_SPREAD = 0.35;
+
 /** Relative error that no cause explains: rows of one shape differ so. Source: fit half of vtrain-single-node-a100.json. */
 const UNEXPLAINED = 0.1;
 
 /** Number of standard deviations that contain 90% of a normal distribution, two-sided. */
-const SPREADS = 1.64;
+export const SPREADS = 1.64;
 
 /** Returns an interval for nine of ten runs if the relative errors are right, and the assumption that widens it most. */
 export function secondsEstimate(
@@ -68,7 +79,7 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
     ...compute,
     {
       seconds: exposedComm,
-      relative: nodes ? 0.35 : 0.2,
+      relative: nodes ? NETWORK_SPREAD : 0.2,
       assumption: nodes
         ? "collectives between nodes reach 0.85 of the network cards' bandwidth, and overlap with compute as the schedule allows"
         : "collectives within a node reach 0.7 of the links' bandwidth",
@@ -82,8 +93,8 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
 }
 
 /** Warns of a full cache, which takes uncounted time to empty. Source: c10's CUDACachingAllocator, on a failed cudaMalloc. */
-function pressureOf(layout: Layout, { peak, peakBytes }: MemoryPrediction): string[] {
-  const isNear = fitsOnGpu(layout, peakBytes) && !fitsOnGpu(layout, peak.high * 1024 ** 3);
+function pressureOf(layout: Layout, memory: MemoryPrediction): string[] {
+  const isNear = fitsOnGpu(layout, memory.peakBytes) && !fitsOnGpu(layout, peakInBytes(memory).high);
   return isNear
     ? ['the peak may fill the memory: the allocator then frees blocks and allocates again, which takes time']
     : [];

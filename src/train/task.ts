@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { type DitConfig, modelShape } from '../config/settings/model';
+import { type DitConfig, modelShape, positionsOf } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
@@ -95,7 +95,7 @@ function flowMatchingTask(
 }
 
 function tensorsOf(engine: Engine, shape: DitConfig, videos: LatentBatch): VideoBatch {
-  const { inChannels, outChannels, latent, patch, textLen, textDim } = shape;
+  const { inChannels, outChannels, latent, textLen, textDim } = shape;
   const { batch, timesteps } = videos;
   const made: tf.Tensor[] = [];
   const filled = (extents: readonly number[], fill: (target: Float32Array) => void): void => {
@@ -112,6 +112,5 @@ function tensorsOf(engine: Engine, shape: DitConfig, videos: LatentBatch): Video
     tf.dispose(made);
     throw error;
   }
-  const patches = latent.reduce((product, extent, axis) => product * (extent / (patch[axis] ?? 1)), 1);
-  return { tensors: made, count: batch * patches, timestep: timesteps[0] ?? 0 };
+  return { tensors: made, count: batch * positionsOf(shape), timestep: timesteps[0] ?? 0 };
 }

@@ -124,6 +124,11 @@ export function positionsOf(shape: ModelConfig): number {
   return shape.latent.reduce((product, extent, axis) => product * (extent / (shape.patch[axis] ?? 1)), 1);
 }
 
+/** Returns a llama's usual ffn: 8/3 · dim, rounded up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
+export function llamaFfn(dim: number): number {
+  return 256 * Math.ceil((8 * dim) / 3 / 256);
+}
+
 type KeyOf<Shape> = Shape extends unknown ? keyof Shape : never;
 
 interface ModelPart {

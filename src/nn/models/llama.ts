@@ -1,4 +1,4 @@
-import { type LlamaConfig, llamaSchema } from '../../config/settings/model';
+import { type LlamaConfig, llamaFfn, llamaSchema } from '../../config/settings/model';
 import type * as tf from '../../core/tf';
 import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
@@ -71,9 +71,4 @@ export class LlamaModel extends Module {
 /** Makes a Llama with the seed's initial values, which are equal on all ranks. Throws: CONFIG if sizes contradict each other. */
 export function llama({ seed = 0, ...shape }: LlamaOptions): Llama {
   return new Llama(checkedShape('llama', llamaSchema, shape)).manualSeed(seed);
-}
-
-/** Returns 8/3 · dim, rounded up to a multiple of 256. Source: Touvron et al. 2023; Meta's llama code. */
-function llamaFfn(dim: number): number {
-  return 256 * Math.ceil((8 * dim) / 3 / 256);
 }
