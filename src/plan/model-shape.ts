@@ -205,10 +205,12 @@ const USUAL_ASPECT = 128;
 /** Returns a decoder of usual proportions: 12 layers·dim² parameters, and an embedding of 50,304 tokens. */
 function usualShape(params: number, input: ModelShapeInput): ModelShape {
   const vocab = input.vocab ?? 50_304;
-  let dim = 128;
   const paramsAt = (width: number): number =>
     12 * Math.max(1, Math.round(width / USUAL_ASPECT)) * width ** 2 + vocab * width;
-  while (paramsAt(dim + 128) <= params) dim += 128;
+  // The largest multiple of 128 whose model has at most `params`, in steps that are halved: `params` may be any number.
+  let [dim, step] = [128, 128];
+  while (paramsAt(dim + step) <= params) step *= 2;
+  for (; step >= 128; step /= 2) if (paramsAt(dim + step) <= params) dim += step;
   const layers = input.layers ?? Math.max(1, Math.round((params - vocab * dim) / (12 * dim ** 2)));
   const shape = KINDS.gpt({ ...input, vocab }, { layers, dim });
   const name = input.name ?? `${(params / 1e9).toPrecision(3)}B parameters`;
