@@ -1,6 +1,7 @@
 import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { checkLocated, presetNamed, readNamed } from '../config/named-config';
+import { requireKnownOptions } from '../config/option-names';
 import { MODEL_NAMES } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -50,8 +51,10 @@ export type PlannedInput = Planned & ConfigReading;
 export function plannedInput(
   input: PlanInput,
   where: PlanPlace = {},
-  { calibration }: PlanOptions = {},
+  options: PlanOptions = {},
 ): PlannedInput {
+  requireKnownOptions('plan(input, place, { … })', options, ['calibration']);
+  const { calibration } = options;
   const asked = inputOf(input);
   const place = placeOf(where);
   const measured = calibration && parseCalibration(calibration);
@@ -84,12 +87,24 @@ export function inputOf(input: unknown): object {
   );
 }
 
-/** Replaces the input's keys by the place's; keys within `parallel` and `batch` are replaced one by one. */
-export function withPlace<Input extends object>(input: Input, place: Place): Input & Place {
+/**
+ * Replaces the input's keys by the place's, except those that the place has without a value; keys within `parallel` and `batch`
+ * are replaced one by one.
+ */
+export function withPlace<Input extends object, P extends object>(input: Input, place: P): Input & P {
   const written = input as Readonly<Record<string, unknown>>; // an object has keys
+  const given: Readonly<Record<string, unknown>> = keysWithValues(place);
   const both = (key: 'parallel' | 'batch'): object =>
-    isObject(written[key]) && isObject(place[key]) ? { [key]: { ...written[key], ...place[key] } } : {};
-  return { ...input, ...place, ...both('parallel'), ...both('batch') };
+    isObject(written[key]) && isObject(given[key])
+      ? { [key]: { ...written[key], ...keysWithValues(given[key]) } }
+      : {};
+  return { ...input, ...given, ...both('parallel'), ...both('batch') } as Input & P; // all their keys
+}
+
+function keysWithValues(object: object): object & Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(object).filter(([, value]) => value !== undefined && value !== null),
+  );
 }
 
 /**
@@ -139,7 +154,7 @@ function calibrated(request: object, calibration: HardwareCalibration | undefine
   return calibration === undefined ? request : withCalibration(request, calibration);
 }
 
-function isObject(value: unknown): value is object {
+export function isObject(value: unknown): value is object {
   return typeof value === 'object' && value !== null;
 }
 

@@ -5,8 +5,8 @@ import { parseTrainConfig, type TrainConfigInput } from '../config/train-config'
 import { type Layout, RECOMPUTE, STACKS } from './layout';
 import { filledIn } from './layout-of';
 import { askedByConfig, isTrainConfig } from './layout-of-config';
-import { parseWith } from './parse-request';
-import { planInputNamed } from './plan-input';
+import { ourKey, parseWith } from './parse-request';
+import { inputOf, isObject, planInputNamed, withPlace } from './plan-input';
 import { hardwareSchema, planRequestSchema } from './request';
 
 const positive = z.number().positive();
@@ -54,31 +54,44 @@ export const recommendSchema = planRequestSchema
 /** The input of `recommend`: a model, a kind of GPU and their number, the global batch, and restrictions of the search. */
 export type RecommendInput = z.input<typeof recommendSchema>;
 
+export type RecommendRequest = z.output<typeof recommendSchema>;
+
 /** Options of a search: `on` one kind of GPU or several, and keys that replace those of the input. */
 export type RecommendPlace = Partial<RecommendInput> & { readonly on?: RecommendInput['hardware'] };
 
+/** Returns a plan request without the keys whose values a search finds, such as `parallel` and the microbatch. */
+export function searchedKeys(request: object): object {
+  const isFound = (key: string): boolean =>
+    ourKey(key) in planRequestSchema.shape && !(ourKey(key) in recommendSchema.shape);
+  const asked = Object.fromEntries(Object.entries(request).filter(([key]) => !isFound(key)));
+  if (!isObject(asked.batch)) return asked;
+  const batch = Object.entries(asked.batch).filter(([key]) => ourKey(key) !== 'micro');
+  return { ...asked, batch: Object.fromEntries(batch) };
+}
+
 /**
  * Returns the request of a config, a request or the name of either, see `planInputNamed`. From a config it reads the model,
- * types, the optimizer and, if given, the batch; the search finds the rest. Throws: CONFIG as `plan` does.
+ * types, the optimizer and, if given, the batch; the search finds the rest, also if a file has it. Throws: CONFIG as `plan` does.
  */
 export function recommendAsked(
   input: RecommendInput | TrainConfigInput | string,
   { on, ...place }: RecommendPlace = {},
 ): object {
-  const asked: object = typeof input === 'string' ? planInputNamed(input) : input;
-  const where = on === undefined ? place : { ...place, hardware: on };
-  if (!isTrainConfig(asked)) return { ...asked, ...where };
+  const asked: object = typeof input === 'string' ? inputNamed(input) : inputOf(input);
+  const where = withPlace(place, { hardware: on });
+  if (!isTrainConfig(asked)) return withPlace(asked, where);
   const given = place.gpus === undefined ? {} : { gpus: place.gpus };
   const ofConfig = askedByConfig(parseTrainConfig(asked), asked, given);
   const { model, precision, attention, optimizerStates, global, gpus } = ofConfig;
   const hasBatch = 'batch' in asked || 'accumulation' in asked;
-  return {
-    ...{ model, precision, attention, optimizerStates, gpus },
-    ...(hasBatch ? { batch: { global } } : {}),
-    ...where,
-  };
+  const read = { model, precision, attention, optimizerStates, gpus };
+  return withPlace({ ...read, ...(hasBatch ? { batch: { global } } : {}) }, where);
 }
-export type RecommendRequest = z.output<typeof recommendSchema>;
+
+function inputNamed(name: string): object {
+  const input = planInputNamed(name);
+  return isTrainConfig(input) ? input : searchedKeys(input);
+}
 
 /** Checks a request. Throws: CONFIG with every key that is wrong, and the nearest known key. */
 export function parseRecommend(input: unknown): RecommendRequest {

@@ -37,6 +37,8 @@ export interface RecommendOptions {
 export function recommend(input: unknown, options: RecommendOptions): Recommendation {
   const request = parseRecommend(input);
   const { top = 10, prices = PRICES } = options;
+  if (!Number.isInteger(top) || top < 1)
+    throw new ConfigError(`recommend: top is ${top}; give an integer of at least 1`);
   const bases = searchBases(request);
   const measure = MEASURES[request.by](prices);
   const families = new Map<string, Family>();

@@ -174,9 +174,14 @@ test('options beside a batch replace the values of every line; options without e
   });
   assert.equal(placed.stdout, written.stdout);
   assert.notEqual(placed.stdout, bare.stdout);
-  const { status, stderr } = await shardlab(['plan', '--batch', batch, '--tokens', '1e9'], { cwd: folder });
-  assert.equal(status, 2);
-  assert.match(stderr, /--tokens and --batch/);
+  for (const [option, value] of [
+    ['--tokens', '1e9'],
+    ['--prices', 'prices.json'],
+  ] as const) {
+    const { status, stderr } = await shardlab(['plan', '--batch', batch, option, value], { cwd: folder });
+    assert.equal(status, 2);
+    assert.match(stderr, new RegExp(`${option} and --batch`));
+  }
 });
 
 test('a line of a batch names a setting that its layout does not have', async () => {

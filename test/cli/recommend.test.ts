@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
 import { shardlab } from './run-command';
 
@@ -61,5 +64,33 @@ test('the error of bad input names the nearest valid value or what is missing', 
     const { status, stderr } = await shardlab(['recommend', ...argv]);
     assert.equal(status, 2, argv.join(' '));
     assert.match(stderr, said);
+  }
+});
+
+test("a plan request's sequence length, batch, precision and GPU are those of the search, options replace them", async () => {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-recommend-'));
+  try {
+    const request = {
+      model: 'gpt2',
+      hardware: 'H100-80G',
+      seq: 512,
+      batch: { global: 64, micro: 2 },
+      precision: 'fp16',
+    };
+    writeFileSync(join(folder, 'request.json'), JSON.stringify({ ...request, parallel: { tp: 2 } }));
+    const best = async (...more: string[]) => {
+      const argv = ['recommend', '--model', 'request.json', '--gpus', '8', '--top', '1', '--json', ...more];
+      return JSON.parse((await shardlab(argv, { cwd: folder })).stdout).ranked[0];
+    };
+    const own = await best();
+    assert.deepEqual(
+      [own.layout.hardware, own.layout.precision, own.layout.batch.global],
+      ['H100-80G', 'fp16', 64],
+    );
+    const long = await best('--seq', '1024', '--hardware', 'A100-80G');
+    assert.equal(long.layout.hardware, 'A100-80G');
+    assert.ok(long.iteration_ms > own.iteration_ms);
+  } finally {
+    rmSync(folder, { recursive: true });
   }
 });

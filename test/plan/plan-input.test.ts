@@ -7,6 +7,7 @@ import { PRESETS } from '../../src/config/named-config';
 import { MODEL_NAMES } from '../../src/config/settings/model';
 import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';
+import { shapeOf } from '../../src/plan/model-shape';
 import { type PlanInput, type PlanPlace, plannedInput } from '../../src/plan/plan-input';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => plannedInput(input as PlanInput, place).layout;
@@ -22,10 +23,45 @@ test('hardware and GPUs mean the same in the request and beside it', () => {
   assert.equal(layoutOfInput(request, { like: 'A100-80G', memoryGB: 64 }).hardware.memoryGB, 64);
 });
 
+test('a key without a value in the place leaves the request unchanged', () => {
+  const request = { model: 'llama3-8b', gpus: 16, parallel: { tp: 2 }, batch: { global: 64 } };
+  const place = {
+    on: undefined,
+    gpus: undefined,
+    parallel: { tp: undefined },
+    batch: { micro: 2, global: undefined },
+  };
+  assert.deepEqual(
+    layoutOfInput(request, place as never),
+    layoutOf({ ...request, batch: { global: 64, micro: 2 } }),
+  );
+});
+
 test('a model given only by its parameters can be planned', () => {
   const layout = layoutOfInput({ model: { params: 7.5e9 }, gpus: 64, parallel: { strategy: 'ZERO_1' } });
   assert.equal(layout.model.params, 7.5e9);
   assert.equal(layout.shards, 64);
+});
+
+test('any number of parameters has a usual shape, at once', () => {
+  const shapes = [1e6, 7.5e9, 175e9, 1e99].map((params) => shapeOf({ params }));
+  assert.deepEqual(
+    shapes.slice(0, 3).map(({ layers, dim }) => [layers, dim]),
+    [
+      [1, 128],
+      [34, 4224],
+      [96, 12_288],
+    ],
+  );
+  assert.ok((shapes[3]?.dim ?? 0) > 1e30);
+});
+
+test('the error of a short key does not name a key without a common letter', () => {
+  assert.throws(() => layoutOfInput({ model: 'gpt2', tp: 2 }), /tp: unknown key; here it is parallel\.tp/);
+  assert.throws(
+    () => plannedInput('gpt2', {}, { calibraton: {} } as never),
+    /no argument calibraton; did you mean/,
+  );
 });
 
 test("a model's name, a preset and a file can be planned, and `on` names the hardware", () => {

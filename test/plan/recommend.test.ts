@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { familyOf } from '../../src/plan/families';
 import { recommend } from '../../src/plan/recommend';
-import { parseRecommend, recommendAsked } from '../../src/plan/recommend-request';
+import { parseRecommend, recommendAsked, searchedKeys } from '../../src/plan/recommend-request';
 import { toyPredict } from './toy-predict';
 
 const options = { predict: toyPredict };
@@ -115,4 +115,36 @@ test('a config, a name and a request give the same question', () => {
   assert.deepEqual([optimizerStates?.kind, batch.global, precision, gpus], ['sgd', undefined, 'bf16', 16]);
   const written = { model: 'gpt2', batch: 2, accumulation: 3 } as const;
   assert.equal(parseRecommend(recommendAsked(written, place)).batch.global, 2 * 3 * 16);
+});
+
+test('a key without a value leaves the request unchanged', () => {
+  const request = { model: 'gpt2', gpus: 16, seq: 512, batch: { global: 64 } };
+  const place = { on: undefined, gpus: undefined, seq: undefined, batch: { global: undefined } };
+  assert.deepEqual(parseRecommend(recommendAsked(request, place as never)), parseRecommend(request));
+});
+
+test('of a plan request a search takes everything except what it finds, in any spelling', () => {
+  const request = {
+    model: 'gpt2',
+    seq_len: 512,
+    precision: 'fp16',
+    parallel: { tp: 2 },
+    batch: { global: 64, micro: 2 },
+    virtual_stages: 2,
+  };
+  const searched = searchedKeys(request);
+  assert.deepEqual(searched, { model: 'gpt2', seq_len: 512, precision: 'fp16', batch: { global: 64 } });
+  assert.throws(
+    () => parseRecommend(searchedKeys({ ...request, precison: 'fp16' })),
+    /did you mean "precision"/,
+  );
+});
+
+test('an input that is no request, and a number of layouts below 1, are refused', () => {
+  assert.throws(() => recommendAsked(undefined as never), /a plan needs a TrainConfig/);
+  for (const top of [0, 2.5, 'x' as never])
+    assert.throws(
+      () => recommend({ model: 'gpt2' }, { ...options, top }),
+      /top is .*; give an integer of at least 1/,
+    );
 });

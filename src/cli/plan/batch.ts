@@ -5,7 +5,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
 import type { HardwareCalibration } from '../../plan/hardware-calibration';
 import { withoutNotes } from '../../plan/parse-request';
-import { type Place, type PlannedInput, plannedRequest } from '../../plan/plan-input';
+import { type Place, type PlannedInput, plannedRequest, withPlace } from '../../plan/plan-input';
 import type { Io } from '../io';
 import { type PlanAnswer, type PlanFailure, planAnswer, readingAnswer } from './answer';
 
@@ -75,7 +75,7 @@ function answerLine(
     const request = jsonOf(line);
     id = idOf(request);
     const { request: asked, ignored } = withoutNotes(request);
-    const answer = answerOf(id ?? undefined, plannedRequest({ ...asked, ...place }, calibration));
+    const answer = answerOf(id ?? undefined, plannedRequest(withPlace(asked, place), calibration));
     return ignored.length === 0 ? answer : { ...answer, ignored };
   } catch (error) {
     // After a defect of shardlab in one line, the other lines are still answered.

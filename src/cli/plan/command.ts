@@ -3,7 +3,7 @@ import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
-import { type Place, type PlanInput, planInputNamed } from '../../plan/plan-input';
+import { type PlanInput, planInputNamed } from '../../plan/plan-input';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
@@ -42,7 +42,8 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
-    const place = placeOf(options);
+    const { hardware, gpus, gpusPerNode, nic: nicGbit } = options;
+    const place = { hardware, gpus, gpusPerNode, nicGbit };
     if (options.batch !== undefined) {
       checkBatch(options.batch, configs, options);
       return runBatch({ file: options.batch, place, calibration }, io, output);
@@ -73,12 +74,17 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
 }
 
 /** Throws: CONFIG for options that have no meaning with --batch. */
-function checkBatch(file: string, configs: readonly string[], { tokens, set }: PlanCommandOptions): void {
+function checkBatch(
+  file: string,
+  configs: readonly string[],
+  { tokens, prices, set }: PlanCommandOptions,
+): void {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
-  if (tokens !== undefined)
+  const costs = Object.entries({ tokens, prices }).find(([, value]) => value !== undefined)?.[0];
+  if (costs !== undefined)
     throw new ConfigError(
-      '--tokens and --batch: a line gives the time of one iteration; leave one of them out',
+      `--${costs} and --batch: a line gives the time of one iteration; leave one of them out`,
     );
   if (set.length > 0)
     throw new ConfigError('--set and --batch: each line has its own settings; leave one of them out');
@@ -91,15 +97,6 @@ async function runBatch(options: BatchOptions, io: Io, output: Output): Promise<
     `shardlab: ${numFailed} of ${numFailed + numPlanned} lines could not be planned; the answer to each line says why`,
   );
   return 1;
-}
-
-function placeOf({ hardware, gpus, gpusPerNode, nic }: PlanCommandOptions): Place {
-  return {
-    ...(hardware === undefined ? {} : { hardware }),
-    ...(gpus === undefined ? {} : { gpus }),
-    ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
-    ...(nic === undefined ? {} : { nicGbit: nic }),
-  };
 }
 
 /** Adds the config's name to errors, because there may be several configs. */

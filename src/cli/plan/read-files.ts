@@ -8,13 +8,13 @@ import { readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
 import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PriceTable, priceTable } from '../../plan/prices';
-import type { RecommendInput } from '../../plan/recommend-request';
+import { type RecommendInput, searchedKeys } from '../../plan/recommend-request';
 
 /**
- * Reads the model for `recommend`: a published model or a preset by name, a number of parameters, or a file with a model's
+ * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, or a file with a model's
  * shape, a plan request or a TrainConfig. Throws: CONFIG.
  */
-export function readModel(name: string, cwd: string): TrainConfigInput | Pick<RecommendInput, 'model'> {
+export function readModel(name: string, cwd: string): TrainConfigInput | RecommendInput {
   if (Number(name) > 0) return { model: { params: Number(name) } };
   const preset = presetNamed(name);
   if (preset !== undefined || !existsSync(resolve(cwd, name))) return preset ?? { model: name };
@@ -23,7 +23,7 @@ export function readModel(name: string, cwd: string): TrainConfigInput | Pick<Re
   // The search checks its input.
   if (typeof input !== 'object' || input === null || !('model' in input))
     return { model: input as RecommendInput['model'] };
-  if (!isTrainConfig(input)) return { model: input.model as RecommendInput['model'] };
+  if (!isTrainConfig(input)) return searchedKeys(input) as RecommendInput;
   checkLocated(text);
   return input as TrainConfigInput; // it passed the check
 }

@@ -13,7 +13,7 @@ import { readModel, readPrices } from '../plan/read-files';
 
 interface RecommendCommandOptions {
   readonly model: string;
-  readonly hardware: readonly string[];
+  readonly hardware?: readonly string[];
   readonly gpus: number;
   readonly seq?: number;
   readonly globalBatch?: number;
@@ -37,7 +37,10 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       '--model <name>',
       'a published model, a number of parameters (7.5e9), or a file with its shape, a plan request or a TrainConfig',
     )
-    .option('--hardware <name...>', 'one kind of GPU, or several to choose from', ['A100-80G'])
+    .option(
+      '--hardware <name...>',
+      "one kind of GPU, or several to choose from (default: the file's, else A100-80G)",
+    )
     .requiredOption('--gpus <n>', 'number of GPUs; with --by cost, fewer are tried too', wholeNumber(1))
     .option('--seq <n>', 'tokens per sequence', wholeNumber(1))
     .option('--global-batch <n>', 'sequences per iteration (default: about 4 million tokens)', wholeNumber(1))
@@ -61,17 +64,12 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
-    const { hardware, globalBatch } = options;
+    const { hardware, gpus, seq, gpusPerNode, by, precision, compile } = options;
     const asked = recommendAsked(readModel(options.model, io.cwd), {
-      on: hardware.length === 1 ? hardware[0] : [...hardware],
-      gpus: options.gpus,
-      seq: options.seq,
-      ...(globalBatch === undefined ? {} : { batch: { global: globalBatch } }),
-      gpusPerNode: options.gpusPerNode,
+      ...{ gpus, seq, gpusPerNode, by, precision, compile },
+      on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
+      batch: { global: options.globalBatch },
       nicGbit: options.nic,
-      by: options.by,
-      ...(options.precision === undefined ? {} : { precision: options.precision }),
-      compile: options.compile === true,
     });
     const found = recommend(asked, { predict, prices, top: options.top });
     output.answer(asJson(found, prices), () => asText(found));
