@@ -38,7 +38,7 @@ export interface Turn {
   isOf(layout: Layout): boolean;
 }
 
-/** Returns the named knobs with their values. Throws: CONFIG for a knob that does not exist. */
+/** Returns the named knobs with their values. Throws: CONFIG for a knob that does not exist, and for values without a list. */
 export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
@@ -46,6 +46,11 @@ export function turnsOf(
     const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
     if (knob === undefined) {
       throw new ConfigError(`there is no knob '${name}'; there are: ${Object.keys(KNOBS).join(', ')}`);
+    }
+    if (!Array.isArray(tried)) {
+      throw new ConfigError(
+        `${name} is ${JSON.stringify(tried)}; give a list of the values to try, as [1, 2]`,
+      );
     }
     return {
       label: knob.label,

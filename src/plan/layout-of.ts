@@ -95,7 +95,7 @@ function modelAsked({ model = {}, seq }: Asked): ModelShape {
 }
 
 /** Returns the hardware with the request's figures. Throws: CONFIG for an unknown name. */
-function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
+export function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
   return hardwareOf(like, {
     ...(figures as HardwareOverrides), // a checked request has no undefined figures

@@ -93,6 +93,36 @@ test('the error of an unknown knob names the existing knobs', () => {
   });
 });
 
+test('values of a knob that are not a list, and a comparison that does not exist, are refused', () => {
+  for (const tried of [4, undefined]) {
+    assert.throws(() => whatIf(LLAMA, { tp: tried } as object), { code: 'CONFIG', message: /give a list/ });
+  }
+  assert.throws(() => comparePlans({ one: plan(LLAMA) }, 'memry' as 'memory'), {
+    code: 'CONFIG',
+    message: /'memry'; there are 'time' and 'memory'/,
+  });
+});
+
+test('if no value of a knob is legal, the error says why', () => {
+  assert.throws(() => whatIf(LLAMA, { tp: [3, 5] }), {
+    code: 'CONFIG',
+    message: /no value is legal; tp 3: gpus \(16\) must be a multiple of tp\(3\)/,
+  });
+});
+
+test('an option of scaling that does not exist is refused, and so is an unknown quantity or count', () => {
+  for (const [options, message] of [
+    [{ countdIn: 'nodes' }, /no argument countdIn; did you mean countedIn/],
+    [{ countedIn: 'node' }, /countedIn is 'node'; give 'GPUs' or 'nodes'/],
+    [{ quantity: 'speed' }, /quantity is 'speed'; give 'efficiency'/],
+  ] as const) {
+    assert.throws(() => scaling({ a: LLAMA }, { counts: [8], ...options } as never), {
+      code: 'CONFIG',
+      message,
+    });
+  }
+});
+
 test('a request that is wrong at every value is an error, not an empty figure', () => {
   assert.throws(() => whatIf({ ...LLAMA, model: 'lama' }, { tp: [1] }), { code: 'CONFIG' });
 });

@@ -18,11 +18,13 @@ const NOTE_ROOM = 90;
 
 type Plans = Readonly<Record<string, Planned>>;
 
-/** Draws plans side by side, under their names. Throws: CONFIG without plans. */
+/** Draws plans side by side, under their names. Throws: CONFIG without plans, or for a comparison that does not exist. */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
-  return what === 'time' ? timesOf(plans, first) : memoryOf(plans, first);
+  if (what === 'time') return timesOf(plans, first);
+  if (what === 'memory') return memoryOf(plans, first);
+  throw new ConfigError(`cannot compare plans by '${String(what)}'; there are 'time' and 'memory'`);
 }
 
 function timesOf(plans: Plans, first: Planned): Figure {

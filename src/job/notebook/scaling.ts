@@ -1,3 +1,5 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { safe } from '../../figures/grammar/ink';
@@ -27,13 +29,30 @@ export interface ScalingOptions extends Pick<ScalingView, 'documented' | 'measur
   readonly batch?: { readonly perGpu: number } | { readonly global: number };
 }
 
+const OPTIONS = {
+  counts: true,
+  countedIn: true,
+  quantity: true,
+  batch: true,
+  documented: true,
+  measured: true,
+  measuredWhat: true,
+} as const satisfies Readonly<Record<keyof ScalingOptions, true>>;
+
 /**
  * Plans at growing numbers of GPUs or nodes, one line per request. Efficiency is tokens per second per GPU relative to the first
  * count, and its band shows a slower and a faster network; the band of tokens per second shows the interval of the time.
- * Throws: CONFIG if a request is not legal at a count.
+ * Throws: CONFIG if a request is not legal at a count, and for an option that does not exist.
  */
 export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
+  requireKnownOptions('scaling(requests, { … })', options, Object.keys(OPTIONS));
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
+  if (countedIn !== 'GPUs' && countedIn !== 'nodes')
+    throw new ConfigError(`scaling: countedIn is '${String(countedIn)}'; give 'GPUs' or 'nodes'`);
+  if (quantity !== 'efficiency' && quantity !== 'tokensPerSecond')
+    throw new ConfigError(
+      `scaling: quantity is '${String(quantity)}'; give 'efficiency' or 'tokensPerSecond'`,
+    );
   const plans = Object.entries(requests).map(([name, request]) => ({
     name,
     plans: options.counts.map((count) => ({ count, planned: planAt(request, count, options) })),

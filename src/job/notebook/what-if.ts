@@ -24,15 +24,19 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   const { layout } = base;
   // A config's batch is per rank. The global batch is fixed, so that changes of other settings do not change it.
   const held = isTrainConfig(asked) ? withPlace(at, { batch: { global: layout.globalBatch } }) : at;
-  const refused: string[] = [];
+  const refused: { readonly value: string; readonly why: string }[] = [];
   const turned = turnsOf(knobs).map(({ label, turns }) => ({
     knob: label,
     settings: turns.flatMap((turn) => {
       const planned = tried(asked, withPlace(held, turn.place));
-      if (planned === null) refused.push(`${label} ${turn.value}`);
-      return planned === null ? [] : [settingOf(turn, planned, base)];
+      if ('seconds' in planned) return [settingOf(turn, planned, base)];
+      refused.push({ value: `${label} ${turn.value}`, why: planned.message });
+      return [];
     }),
   }));
+  const [first] = refused;
+  if (first !== undefined && turned.every(({ settings }) => settings.length === 0))
+    throw new ConfigError(`whatIf: no value is legal; ${first.value}: ${first.why}`);
   const isScaled = turned.some(({ settings }) => settings.some((one) => one.isScaled));
   const tokens = tokensPerStep(layout).toLocaleString('en-US');
   const work = isScaled ? ` Times are for ${tokens} tokens.` : '';
@@ -46,16 +50,16 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
   const noted = withAssumed(figure, base.assumed);
   warnOf([base]);
   return sessionGuesses().reveal(
-    refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused)}.`),
+    refused.length === 0 ? noted : noted.withNote(`Not legal: ${listed(refused.map(({ value }) => value))}.`),
   );
 }
 
-/** Plans with changed settings; returns null if they are not legal. */
-function tried(input: PlanInput, place: PlanPlace): Plan | null {
+/** Plans with changed settings; returns the error if they are not legal. */
+function tried(input: PlanInput, place: PlanPlace): Plan | ConfigError {
   try {
     return plan(input, place);
   } catch (error) {
-    if (error instanceof ConfigError) return null;
+    if (error instanceof ConfigError) return error;
     throw error;
   }
 }

@@ -1,8 +1,12 @@
+import { z } from 'zod';
 import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
+import { requireKnownOptions } from '../../config/option-names';
 import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { type HardwareOverrides, hardwareOf } from '../hardware';
+import { hardwareAsked } from '../layout-of';
+import { parseWith } from '../parse-request';
+import { hardwareSchema } from '../request';
 import { DryRun } from './dry-run-result';
 import { gpuCosts } from './gpu-costs';
 import { type DryRunCosts, runRank, type StepOptions } from './rank-run';
@@ -17,8 +21,22 @@ export interface DryRunOptions extends StepOptions {
    * A kind of GPU by name ('A100-80G'), or a kind that it is `like` with other figures. Times are then those of this library's
    * kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
    */
-  readonly hardware?: string | (HardwareOverrides & { readonly like: string });
+  readonly hardware?: z.output<typeof hardwareSchema>;
 }
+
+const OPTIONS = {
+  world: true,
+  costs: true,
+  steps: true,
+  blas: true,
+  memoryLimit: true,
+  curve: true,
+  events: true,
+  warn: true,
+  rank: true,
+  ranks: true,
+  hardware: true,
+} as const satisfies Readonly<Record<keyof DryRunOptions, true>>;
 
 const MOST_RANKS = 64;
 
@@ -33,11 +51,14 @@ const MOST_RANKS = 64;
 export function dryRun(input: TrainConfigInput | string, options: DryRunOptions): DryRun {
   if (typeof options !== 'object' || options === null)
     throw new ConfigError('dryRun needs a number of ranks: dryRun(config, { world: 8 })');
+  requireKnownOptions('dryRun(config, { … })', options, Object.keys(OPTIONS));
   const config = configNamed(input);
   const full = parseTrainConfig(config);
-  const { world, steps = 2, warn } = options;
+  const { world, steps = 2, memoryLimit = 1, warn } = options;
   if (!Number.isInteger(steps) || steps < 1)
     throw new ConfigError(`dryRun: steps is ${steps}; give an integer of at least 1`);
+  if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
+    throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, as 24e9`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const runs = ranksOf(options).map((rank) => runRank({ ...options, config: full, rank, costs: costsOf() }));
@@ -48,8 +69,7 @@ function costsOfRank({ hardware, costs }: DryRunOptions): () => DryRunCosts {
   if (hardware === undefined) return () => costs ?? {};
   if (costs !== undefined)
     throw new ConfigError('dryRun: hardware and costs both define times; leave one of them out');
-  const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
-  const gpus = hardwareOf(like, figures);
+  const gpus = hardwareAsked(parseWith(z.object({ hardware: hardwareSchema }), { hardware }));
   return () => gpuCosts(gpus);
 }
 
