@@ -16,7 +16,7 @@ export function setOption(): Option {
     '--set <key=value>',
     'changes a setting, such as parallel.strategy=ZERO_2; may be repeated',
   )
-    .default([])
+    .default([], 'none')
     .argParser((text, earlier: readonly string[]) => [...earlier, text]);
 }
 

@@ -52,6 +52,12 @@ test('an address that answers is reported with its time; an address that does no
   assert.match(closed.stdout, /ECONNREFUSED[\s\S]*→ does a program listen/);
 });
 
+test('a measurement beside an address is bad usage', async () => {
+  const { status, stderr } = await shardlab(['doctor', '--reach', 'localhost:80', '--calibrate']);
+  assert.equal(status, 2);
+  assert.match(stderr, /--reach and --calibrate/);
+});
+
 test('an address without a port is bad input', async () => {
   const { status, stderr } = await shardlab(['doctor', '--reach', 'localhost']);
   assert.equal(status, 2);

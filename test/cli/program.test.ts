@@ -10,6 +10,7 @@ const COMMANDS = [
   'bench gpt',
   'bench collectives',
   'bench kernel',
+  'bench settings',
   'bench plan',
   'bench predictions',
   'plan',
@@ -24,6 +25,11 @@ test('every subcommand has a help, which exits with status 0', async () => {
     assert.equal(status, 0, name);
     assert.match(stdout, new RegExp(`^Usage: shardlab ${name}`));
     assert.match(stdout, /--json/);
+    assert.doesNotMatch(
+      stdout,
+      /^ +-\S+( <\S+>)? +(\(default: .*)?$/m,
+      `${name}: an option without a description`,
+    );
   }
 });
 

@@ -34,8 +34,8 @@ test('impossible numbers of ranks are bad usage', async () => {
   assert.match(stderr, /at most 64/);
 });
 
-test('strategy none on two ranks is bad input', async () => {
-  const { status, stderr } = await shardlab(['bench', 'gpt', '--strategy', 'none']);
+test('strategy none on two ranks is bad input, before a peer runs', async () => {
+  const { status, stderr } = await shardlab(['bench', 'gpt', '--strategy', 'none', '--peer', '/no/python']);
   assert.equal(status, 2);
   assert.match(stderr, /add --world 1/);
 });

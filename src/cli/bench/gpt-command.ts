@@ -21,14 +21,14 @@ const STRATEGIES = {
 
 /** The sizes of the work, with the peer's defaults. */
 const SIZES = {
-  world: 2,
-  steps: 10,
-  batch: 8,
-  seq: 128,
-  dim: 256,
-  heads: 8,
-  layers: 4,
-  vocab: 8192,
+  world: { usual: 2, says: 'ranks' },
+  steps: { usual: 10, says: 'steps, of which the first two do not count in the speed' },
+  batch: { usual: 8, says: 'sequences per rank and step' },
+  seq: { usual: 128, says: 'tokens per sequence' },
+  dim: { usual: 256, says: 'width of the residual stream' },
+  heads: { usual: 8, says: 'attention heads' },
+  layers: { usual: 4, says: 'blocks' },
+  vocab: { usual: 8192, says: 'tokens in the vocabulary' },
 } as const;
 
 /** The peer's precisions; its bf16 gathers bfloat16 parameters and reduces float32 gradients. */
@@ -97,12 +97,14 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
-  for (const [name, size] of Object.entries(SIZES)) command.option(`--${name} <n>`, '', wholeNumber(1), size);
+  for (const [name, { usual, says }] of Object.entries(SIZES))
+    command.option(`--${name} <n>`, says, wholeNumber(1), usual);
   perform<GptOptions>(command, async (_, options, output) => {
+    const config = configOf(options);
     const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
     const peer = options.peer === undefined ? undefined : await runPeer(options.peer, options, init, io);
     const { world, blas, strategy, precision } = options;
-    const run = await trainHeadless({ config: configOf(options), ranks: world, blas, init }, io);
+    const run = await trainHeadless({ config, ranks: world, blas, init }, io);
     const speed = speedReport(run, strategy);
     const own = { ...speed, precision, blas: run.blas, processor: processorName() };
     const report = peer === undefined ? own : compare(own, peer, init !== undefined);

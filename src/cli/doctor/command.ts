@@ -34,6 +34,7 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
   perform<DoctorOptions>(command, async (_, options, output) => {
     const { reach } = options;
     if (options.calibrate === true) {
+      if (reach !== undefined) throw new ConfigError('--reach and --calibrate: each runs alone; give one');
       await calibrate(options, io, output);
       return 0;
     }

@@ -21,7 +21,7 @@ interface Place {
 
 /** `shardlab install` and `shardlab uninstall`. */
 export function addInstall(program: Command, perform: Perform, io: Io): void {
-  const install = withPlace(program.command('install').description('install the Jupyter kernelspec'));
+  const install = withPlace(program.command('install').description('installs the Jupyter kernelspec'));
   perform<Place>(install, async (_, place, output) => {
     const data = await dataFolder(place, io);
     checkBuilt();
@@ -29,7 +29,7 @@ export function addInstall(program: Command, perform: Perform, io: Io): void {
     output.answer({ installed: folder }, () => `installed ${folder}`);
     return 0;
   });
-  const uninstall = withPlace(program.command('uninstall').description('remove the Jupyter kernelspec'));
+  const uninstall = withPlace(program.command('uninstall').description('removes the Jupyter kernelspec'));
   perform<Place>(uninstall, async (_, place, output) => {
     const data = await dataFolder(place, io);
     const folder = kernelspecFolder(data);

@@ -4,6 +4,7 @@ import { configNamed, PRESETS } from '../../config/named-config';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
+import { counted } from '../../figures/format';
 import { blasOption, setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
@@ -64,7 +65,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
 function asText(report: RunReport): string {
   const { losses } = report;
   return [
-    `${report.strategy} on ${report.world} ranks, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
+    `${report.strategy} on ${counted(report.world, 'rank')}, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
     ...(losses.length === 0 ? ['no step is left to train'] : trainedText(report)),
   ].join('\n');
 }
