@@ -14,10 +14,8 @@ export function fitsPattern(name: string, pattern: string): boolean {
  * Throws: CONFIG if no name matches; the error names the most similar module.
  */
 export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
-  const modules = model.modules();
-  const found = modules.filter((module) => fitsPattern(localName(model, module.path), pattern));
+  const { found, names } = matchOf(model, pattern);
   if (found.length > 0) return found;
-  const names = modules.map((module) => localName(model, module.path));
   throw unmatched(pattern, setting, names);
 }
 
@@ -29,11 +27,8 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
   const named = [...model.namedParameters()];
   const direct = named.filter(([name]) => fitsPattern(name, pattern)).map(([, parameter]) => parameter);
   if (direct.length > 0) return direct;
-  const names = model.modules().map((module) => localName(model, module.path));
-  const within = model
-    .modules()
-    .filter((module) => fitsPattern(localName(model, module.path), pattern))
-    .flatMap((module) => module.parameters());
+  const { found, names } = matchOf(model, pattern);
+  const within = found.flatMap((module) => module.parameters());
   if (within.length > 0) return [...new Set(within)];
   throw unmatched(pattern, setting, [...names, ...named.map(([name]) => name)]);
 }
@@ -53,8 +48,11 @@ export function freeze(model: Module, patterns: readonly string[]): void {
   }
 }
 
-function localName(model: Module, path: string): string {
-  return model.path === '' ? path : path.slice(model.path.length + 1);
+/** Returns the names of a model's modules within the model, and the modules whose names match a pattern. */
+function matchOf(model: Module, pattern: string) {
+  const modules = model.modules();
+  const names = modules.map(({ path }) => (model.path === '' ? path : path.slice(model.path.length + 1)));
+  return { names, found: modules.filter((_, i) => fitsPattern(names[i] ?? '', pattern)) };
 }
 
 function unmatched(pattern: string, setting: string, names: readonly string[]): ConfigError {

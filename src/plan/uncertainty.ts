@@ -1,3 +1,4 @@
+import { CALIBRATION } from './calibration';
 import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import {
@@ -22,16 +23,16 @@ type CauseDoubt = readonly [relative: number, assumption: string];
 export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
   products: [
     0.07,
-    "matmuls reach 0.95 of the GPU's best matmul rate, less for small inner sizes and partly filled waves",
+    `matmuls reach ${CALIBRATION.gemmEfficiency.toFixed(2)} of the GPU's best matmul rate, less for small inner sizes and partly filled waves`,
   ],
   attention: [0.15, 'the attention kernel reaches the rate that its paper states'],
   elementwise: [
     0.25,
-    "element-wise kernels read and write as in the framework's code, at 0.88 of the memory bandwidth",
+    `element-wise kernels read and write as in the framework's code, at ${CALIBRATION.memoryEfficiency} of the memory bandwidth`,
   ],
   loss: [0.3, 'bytes per logit that the loss moves'],
   optimizer: [0.25, 'bytes per parameter that the optimizer moves'],
-  launch: [0.3, 'the CPU launches a kernel in 30 µs'],
+  launch: [0.3, `the CPU launches a kernel in ${Math.round(CALIBRATION.launchSeconds * 1e6)} µs`],
 };
 
 /** Relative error of collectives between nodes. */
@@ -81,8 +82,8 @@ function doubtsOf(layout: Layout, { computeByCause, exposedComm, bubble }: TimeP
       seconds: exposedComm,
       relative: nodes ? NETWORK_SPREAD : 0.2,
       assumption: nodes
-        ? "collectives between nodes reach 0.85 of the network cards' bandwidth, and overlap with compute as the schedule allows"
-        : "collectives within a node reach 0.7 of the links' bandwidth",
+        ? `collectives between nodes reach ${CALIBRATION.nicEfficiency} of the network cards' bandwidth, and overlap with compute as the schedule allows`
+        : `collectives within a node reach ${CALIBRATION.linkEfficiency} of the links' bandwidth`,
     },
     {
       seconds: bubble,

@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import { type Accuracy, accuracyOf, type MeasuredRun } from '../../plan/accuracy';
-import { createFigure, type Figure, titleOf } from '../figure';
+import { createFigure, type Figure, quantity, titleOf } from '../figure';
 import { counted } from '../format';
 import { log10, logRange, logTicks, titled } from '../grammar/axes';
 import { safe, soft, strong } from '../grammar/ink';
@@ -47,11 +47,6 @@ export function accuracyFigure(
   const across = logRange(runs.map(({ measured }) => measured));
   const { mean, worst, pairsRanked } = own.accuracy;
   const reach = log10(Math.max(LEAST_REACH, (1 + worst) * 1.15));
-  const quantity = (share: number, says: (share: string) => string) => ({
-    value: share * 100,
-    unit: '%',
-    says,
-  });
   return createFigure({
     title: findingOf(models),
     subtitle,
@@ -62,15 +57,18 @@ export function accuracyFigure(
     table: tableOf(runs),
     quantities: {
       meanError: quantity(
-        mean,
+        mean * 100,
+        '%',
         (share) => `on runs that it has not seen the planner is off by ${share} on average`,
       ),
       worstError: quantity(
-        worst,
+        worst * 100,
+        '%',
         (share) => `on the worst run that it has not seen the planner is off by ${share}`,
       ),
       pairsRanked: quantity(
-        pairsRanked,
+        pairsRanked * 100,
+        '%',
         (share) => `the planner orders ${share} of the pairs of unseen runs right`,
       ),
     },
