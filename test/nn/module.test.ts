@@ -202,7 +202,7 @@ test("layers start like torch's: Linear uniform within 1/sqrt(inputs), Embedding
 
 test("a layer's size must be a whole number from 1", () => {
   assert.throws(() => new Linear(7, 0), /nn\.Linear: outputs is 0; give a whole number/);
-  assert.throws(() => new LayerNorm(1.5), /nn\.LayerNorm: dim is 1\.5/);
+  assert.throws(() => new LayerNorm(1.5), /nn\.LayerNorm: normalizedShape\[0\] is 1\.5; give a whole number/);
 });
 
 test('values are loaded by exact name and shape, and the error names all that do not fit', () => {
