@@ -71,14 +71,14 @@ export class KeptResults {
     return this.#isValueRead;
   }
 
-  /** Ends the first forward: releases the tensors that no operation will read. `value` is the forward's result. */
-  settle(value: tf.Tensor): void {
+  /** Ends the first forward: releases the tensors that no operation will read. `values` are the forward's results. */
+  settle(values: readonly tf.Tensor[]): void {
     this.#endWatch();
     const needed = this.#reads.needed();
     for (const { outputs, buffers } of this.#kept) {
       if (buffers.some((buffer) => needed.has(buffer))) continue;
       tf.dispose(outputs.splice(0));
-      this.#isValueRead = needed.has(value.dataId);
+      this.#isValueRead = values.every(({ dataId }) => needed.has(dataId));
     }
   }
 

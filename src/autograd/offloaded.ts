@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { tensorsIn } from '../core/tensor-tree';
 import type * as tf from '../core/tf';
 import { HostStash } from './host-stash';
 import { currentRecording, type RecordedNode, Recording } from './recording';
@@ -10,26 +11,27 @@ import { backward } from './tape';
  * backward. Outside of `gradients`, it only runs forward. Source: FairScale's and torch's offload_wrapper (save_on_cpu).
  * Throws: ENGINE inside tf.grads.
  */
-export function runOffloaded(
+export function runOffloaded<Inputs extends readonly unknown[], Result>(
   engine: Engine,
   module: string,
-  forward: Forward,
-  inputs: readonly tf.Tensor[],
-): tf.Tensor {
+  forward: Forward<Inputs, Result>,
+  inputs: Inputs,
+): Result {
   const outer = currentRecording(`The offloaded module '${module}'`);
   if (outer === null || outer.sieve !== null) return forward(...inputs);
   const tape = new Recording(engine, outer, outer.owners, null);
-  const value = recordForward(tape, forward, inputs);
-  if (!tape.flows(value)) {
+  const result = recordForward(tape, forward, inputs);
+  const outputs = tensorsIn(result).filter((value) => tape.flows(value));
+  if (outputs.length === 0) {
     tape.release();
-    return value;
+    return result;
   }
   const stash = new HostStash(engine);
   outer.addUnit({
-    id: value.id,
+    id: outputs[0]?.id ?? 0,
     kernelName: `offloaded ${module}`,
     inputs: {},
-    outputs: [value],
+    outputs,
     saved: [],
     inner: tape,
     release() {
@@ -42,7 +44,7 @@ export function runOffloaded(
     },
   });
   stash.put(savedIn(tape));
-  return value;
+  return result;
 }
 
 /** Returns the lists of saved tensors of all operations, including operations inside units. */

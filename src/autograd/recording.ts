@@ -27,6 +27,12 @@ const SAVED_FOR_SHAPE: ReadonlySet<string> = new Set([
 /** Gradients by tensor id; code that removes a gradient from the map owns it. */
 export type Gradients = Map<number, tf.Tensor>;
 
+/** Returns the gradients of outputs by id. tfjs's types do not say that an output without a gradient has null. */
+export function seedsOf(outputs: readonly tf.Tensor[], dys: readonly (tf.Tensor | null)[]): Gradients {
+  const pairs = outputs.map((output, i) => [output.id, dys[i] ?? null] as const);
+  return new Map(pairs.filter((pair): pair is [number, tf.Tensor] => pair[1] !== null));
+}
+
 /** A recorded operation. A whole unit or region is one operation too; `release` frees its tensors without its backward. */
 export interface RecordedNode extends TapeNode {
   release?(): void;
@@ -131,9 +137,9 @@ export class Recording extends Array<RecordedNode> {
   }
 
   /** Adds the notes of a unit inside, when its forward has ended; both recordings have a sieve. */
-  absorb(unit: Recording, value: tf.Tensor): void {
-    if (unit.flows(value)) this.#flowing.add(value.id);
-    if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, value);
+  absorb(unit: Recording, values: readonly tf.Tensor[]): void {
+    for (const value of values) if (unit.flows(value)) this.#flowing.add(value.id);
+    if (unit.sieve !== null) this.sieve?.surroundings.absorb(unit.sieve.surroundings, values);
     unit.release();
   }
 
@@ -234,6 +240,12 @@ export class Recording extends Array<RecordedNode> {
     }
     return false;
   }
+}
+
+/** Whether the running code is part of a second forward, in the backward of a checkpointed region. */
+export function isReplaying(): boolean {
+  const { activeTape } = tfjsState();
+  return activeTape instanceof Recording && activeTape.isReplayed;
 }
 
 /** Returns the active recording; null if no gradient is needed. Throws: ENGINE inside tf.grads and similar functions. */

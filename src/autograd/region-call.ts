@@ -1,9 +1,10 @@
+import type { Draws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
-import type * as tf from '../core/tf';
+import { tensorsIn } from '../core/tensor-tree';
 import type { Recording } from './recording';
 import type { Meter } from './sieve';
-import { ownResult, record } from './tape';
+import { ownResults, record } from './tape';
 
 /** A part of a model whose forward runs again in backward, so that its operations need not save tensors. */
 export interface Region {
@@ -19,7 +20,10 @@ export interface Region {
   readonly around?: (recompute: () => void) => void;
 }
 
-export type Forward = (...inputs: tf.Tensor[]) => tf.Tensor;
+/** A part of a model; its inputs and its result are tensors, or arrays and plain objects of tensors. */
+export type Forward<Inputs extends readonly unknown[] = unknown[], Result = unknown> = (
+  ...inputs: Inputs
+) => Result;
 
 /** One call of a region. */
 export interface RegionCall {
@@ -27,18 +31,20 @@ export interface RegionCall {
   readonly region: Region;
   readonly outer: Recording;
   readonly forward: Forward;
-  readonly inputs: readonly tf.Tensor[];
+  readonly inputs: readonly unknown[];
   /** The tag of tensors that the second forward and backward make. */
   readonly tag: Tag;
+  /** The draws when the first forward began; the second forward draws the same random numbers. */
+  readonly draws: Draws;
 }
 
 /** Runs forward on a tape. `leaves` are the inputs that need gradients; default: those through which gradients flow. */
-export function recordForward(
+export function recordForward<Inputs extends readonly unknown[], Result>(
   tape: Recording,
-  forward: Forward,
-  inputs: readonly tf.Tensor[],
-  leaves = inputs.filter((input) => tape.parent?.flows(input)),
-): tf.Tensor {
+  forward: Forward<Inputs, Result>,
+  inputs: Inputs,
+  leaves = tensorsIn(inputs).filter((input) => tape.parent?.flows(input)),
+): Result {
   for (const leaf of leaves) tape.addLeaf(leaf);
-  return record(tape, () => ownResult(tape, forward(...inputs)));
+  return record(tape, () => ownResults(tape, forward(...inputs)));
 }

@@ -1,9 +1,11 @@
+import { currentDraws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
+import { tensorsIn } from '../core/tensor-tree';
 import type * as tf from '../core/tf';
 import { KeptResults } from './kept-results';
-import { currentRecording, type RecordedNode, Recording } from './recording';
+import { currentRecording, type RecordedNode, Recording, seedsOf } from './recording';
 import { type Forward, type Region, type RegionCall, recordForward } from './region-call';
-import { HeldInputs, SecondForward } from './second-forward';
+import { HeldInputs, resultOf, SecondForward } from './second-forward';
 import { Sieve } from './sieve';
 
 /**
@@ -18,12 +20,12 @@ import { Sieve } from './sieve';
  * runs its hooks again with the phase 'recompute'. A region inside a region has no effect in the outer region's first
  * forward. Throws: ENGINE inside tf.grads; in backward, if the second forward differs from the first.
  */
-export function runRegion(
+export function runRegion<Inputs extends readonly unknown[], Result>(
   engine: Engine,
   region: Region,
-  forward: Forward,
-  inputs: readonly tf.Tensor[],
-): tf.Tensor {
+  forward: Forward<Inputs, Result>,
+  inputs: Inputs,
+): Result {
   const outer = currentRecording(`The checkpointed region '${region.module}'`);
   if (outer === null || outer.sieve !== null) return forward(...inputs);
   const tag = { ...engine.currentTag, cause: 'temp', module: region.module } as const;
@@ -31,15 +33,19 @@ export function runRegion(
   const sieve = new Sieve(results, region.meter ?? null);
   const tape = new Recording(engine, outer, outer.owners, null, sieve);
   if (results !== null) tape.unfinished.add(results);
+  const draws = { ...currentDraws() };
   try {
-    const value = recordForward(tape, forward, inputs);
-    results?.settle(value);
-    if (tape.flows(value)) {
-      outer.addUnit(regionNode({ engine, region, outer, forward, inputs, tag }, tape, sieve, value));
+    const result = recordForward(tape, forward, inputs);
+    const values = tensorsIn(result);
+    results?.settle(values);
+    if (values.some((value) => tape.flows(value))) {
+      const again = forward as unknown as Forward; // it is called with the same kinds of inputs
+      const call = { engine, region, outer, forward: again, inputs, tag, draws };
+      outer.addUnit(regionNode(call, tape, sieve, values));
       // The node owns the stored tensors now.
       tape.unfinished.clear();
     }
-    return value;
+    return result;
   } finally {
     tape.release();
   }
@@ -49,28 +55,25 @@ function regionNode(
   call: RegionCall,
   tape: Recording,
   { surroundings, results }: Sieve,
-  value: tf.Tensor,
+  values: readonly tf.Tensor[],
 ): RecordedNode {
   const { engine, region, outer, inputs } = call;
   const held = new HeldInputs(call, results);
   tape.unfinished.add(held);
   held.hold(surroundings);
-  const flowing = inputs.filter((input) => outer.flows(input)).map(({ id }) => id);
-  const first = {
-    sources: [...flowing, ...tape.captured.keys()],
-    shape: value.shape,
-    sumOfSquares: engine.sumOfSquares(value),
-  };
+  const flowing = tensorsIn(inputs).filter((input) => outer.flows(input));
+  const sources = [...flowing.map(({ id }) => id), ...tape.captured.keys()];
+  const first = { sources, results: values.map((value) => resultOf(engine, tape, value)) };
   const second = new SecondForward(call, held, first);
+  const outputs = values.filter((value) => tape.flows(value));
   return {
-    id: value.id,
+    id: outputs[0]?.id ?? 0,
     kernelName: `region ${region.module}`,
     inputs: {},
-    outputs: [value],
+    outputs,
     saved: [],
     release: () => second.release(),
-    resume: ([dy], gradients) => {
-      if (dy) second.resume(dy, gradients);
-    },
+    // tfjs's types do not say that an output without a gradient has null.
+    resume: (dys, gradients) => second.resume(seedsOf(outputs, dys), gradients),
   };
 }

@@ -1,10 +1,13 @@
-import { interceptKernels, untracked } from '../backend/tfjs-state';
+import { drawingAgain } from '../backend/current-engine';
+import type { Engine } from '../backend/engine';
+import { interceptKernels, tfjsState, untracked } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import { mapTensors, tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import { HostStash } from './host-stash';
 import type { KeptResults } from './kept-results';
 import { type Gradients, Recording } from './recording';
-import { type RegionCall, recordForward } from './region-call';
+import { type Forward, type RegionCall, recordForward } from './region-call';
 import type { Surroundings } from './sieve';
 import { backward } from './tape';
 
@@ -31,7 +34,7 @@ export class HeldInputs {
   /** Stores the tensors, at the end of the first forward. */
   hold(surroundings: Surroundings): void {
     const { engine, region, outer, inputs } = this.#call;
-    for (const input of inputs) {
+    for (const input of tensorsIn(inputs)) {
       if (this.#ids.includes(input.id) || outer.parameterNow(input.id) !== undefined) continue;
       this.#ids.push(input.id);
       this.#views.push(untracked(() => tf.keep(tf.clone(input))));
@@ -66,13 +69,27 @@ export class HeldInputs {
   }
 }
 
+/** Facts about one tensor of a forward's result. */
+interface Result {
+  readonly id: number;
+  readonly shape: readonly number[];
+  /** 0 unless the tensor is float32. */
+  readonly sumOfSquares: number;
+  /** Whether a gradient flows through it. */
+  readonly flows: boolean;
+}
+
 /** Facts about a region's first forward. */
 export interface FirstForward {
   /** Ids of the tensors with respect to which gradients are computed. */
   readonly sources: readonly number[];
-  /** The shape of the result. */
-  readonly shape: readonly number[];
-  readonly sumOfSquares: number;
+  readonly results: readonly Result[];
+}
+
+/** Returns the facts about a tensor of a forward's result. */
+export function resultOf(engine: Engine, tape: Recording, value: tf.Tensor): Result {
+  const sumOfSquares = value.dtype === 'float32' ? engine.sumOfSquares(value) : 0;
+  return { id: value.id, shape: value.shape, sumOfSquares, flows: tape.flows(value) };
 }
 
 /** A region's second forward, and backward through it; both run only once. See [Note: checkpointed regions]. */
@@ -89,8 +106,8 @@ export class SecondForward {
     this.#first = first;
   }
 
-  /** Runs forward again, then backward, and adds the region's gradients to `gradients`; takes ownership of `dy`. */
-  resume(dy: tf.Tensor, gradients: Gradients): void {
+  /** Runs forward again, then backward, and adds the region's gradients to `gradients`; takes ownership of `seeds`. */
+  resume(seeds: Gradients, gradients: Gradients): void {
     const { engine, outer, region, tag } = this.#call;
     const tape = new Recording(engine, outer, outer.owners, null, 'replay');
     this.#tape = tape;
@@ -99,7 +116,7 @@ export class SecondForward {
       const timed = region.around ?? ((work: () => void) => work());
       this.#held.fetch();
       const now = this.#names();
-      timed(() => inner.set(this.#forward(tape, now), dy));
+      timed(() => move(seeds, inner, this.#forward(tape, now)));
       move(gradients, inner, [...now]);
       backward(engine, tape, inner);
       return now;
@@ -118,29 +135,43 @@ export class SecondForward {
   /** Returns the current ids of the sources, by their ids in the first forward. */
   #names(): Map<number, number> {
     const { outer, inputs } = this.#call;
-    const given = new Map(inputs.map((input) => [input.id, this.#held.now(input)]));
+    const given = new Map(tensorsIn(inputs).map((input) => [input.id, this.#held.now(input)]));
     return new Map(
       this.#first.sources.map((id) => [id, (given.get(id) ?? outer.parameterNow(id))?.id ?? id]),
     );
   }
 
-  /** Runs forward on `tape`; returns the id of its result. */
-  #forward(tape: Recording, names: ReadonlyMap<number, number>): number {
-    const { forward, inputs } = this.#call;
-    const given = inputs.map((input) => this.#held.now(input));
-    const leaves = given.filter((_, i) => names.has(inputs[i]?.id ?? -1));
-    const value = this.#explained(() => recordForward(tape, forward, given, leaves));
+  /** Runs forward on `tape`; returns the ids of its results, as pairs of the first and the second forward's. */
+  #forward(tape: Recording, names: ReadonlyMap<number, number>): [number, number][] {
+    const { forward, inputs, draws, engine } = this.#call;
+    const given = inputs.map((tree) => mapTensors(tree, (input) => this.#held.now(input)));
+    const leaves = tensorsIn(inputs).filter(({ id }) => names.has(id));
+    const current = leaves.map((input) => this.#held.now(input));
+    const passedOn = new Set<tf.Tensor>();
+    const run: Forward = (...tensors) => {
+      const result = forward(...tensors);
+      const scope = tfjsState().activeScope.id;
+      for (const value of tensorsIn(result)) if (value.kept || value.scopeId !== scope) passedOn.add(value);
+      return result;
+    };
+    const result = this.#explained(() => drawingAgain(draws, () => recordForward(tape, run, given, current)));
+    const values = tensorsIn(result);
+    const made = values.filter((value) => !passedOn.has(value));
     const known = new Set(names.values());
     const isKnown = [...tape.captured.keys()].every((id) => known.has(id));
-    this.#requireEqual(value, isKnown && tape.flows(value));
-    // The operations have saved the tensors that they need.
-    value.dispose();
+    this.#requireEqual(
+      values.map((value) => resultOf(engine, tape, value)),
+      isKnown,
+      made,
+    );
+    // The operations have saved the tensors that they need. A value that forward did not make is not disposed.
+    tf.dispose(made);
     this.#held.dispose();
-    return value.id;
+    return this.#first.results.map(({ id }, i) => [id, values[i]?.id ?? id]);
   }
 
   /** Runs `work`; if model code throws, the new error says that this was the second forward. */
-  #explained(work: () => tf.Tensor): tf.Tensor {
+  #explained(work: () => unknown): unknown {
     const { results } = this.#held;
     if (results !== null) this.#restore = interceptKernels(results.giveBack);
     try {
@@ -160,24 +191,35 @@ export class SecondForward {
     }
   }
 
-  #requireEqual(value: tf.Tensor, dependsOnTheSame: boolean): void {
-    const { shape, sumOfSquares } = this.#first;
-    const sum = this.#call.engine.sumOfSquares(value);
+  #requireEqual(results: readonly Result[], isKnown: boolean, made: readonly tf.Tensor[]): void {
     const isRead = this.#held.results?.isValueRead ?? true;
-    // The first result may be NaN if it was part of an enclosing region's second forward.
-    const isSame = !isRead || Number.isNaN(sumOfSquares) || sum === sumOfSquares;
-    const isEqual = value.shape.join() === shape.join() && isSame;
-    if (isEqual && dependsOnTheSame) return;
-    value.dispose();
+    const first = this.#first.results;
+    const other = first.findIndex((result, i) => !isSame(result, results[i], isRead));
+    const dependsOnTheSame = isKnown && first.every(({ flows }, i) => flows === results[i]?.flows);
+    if (other < 0 && first.length === results.length && dependsOnTheSame) return;
+    tf.dispose([...made]);
     throw new ShardlabError(
       'ENGINE',
       `The second forward of the checkpointed module '${this.#call.region.module}' ` +
         (dependsOnTheSame
-          ? `gave [${value.shape}] with the sum of squares ${sum}, the first forward [${shape}] with ${sumOfSquares}. `
+          ? `gave ${listed(results)}, the first forward ${listed(first)}. `
           : 'read other tensors than the first forward. ') +
         'A checkpointed module must compute the same both times: give its random operations a seed, and let it change no state.',
     );
   }
+}
+
+/** Whether a result of the second forward equals that of the first. `isRead`: whether its values were computed. */
+function isSame(first: Result, second: Result | undefined, isRead: boolean): boolean {
+  // The first result may be NaN if it was part of an enclosing region's second forward.
+  const isEqual = !isRead || Number.isNaN(first.sumOfSquares) || first.sumOfSquares === second?.sumOfSquares;
+  return isEqual && first.shape.join() === second?.shape.join();
+}
+
+function listed(results: readonly Result[]): string {
+  return results
+    .map(({ shape, sumOfSquares }) => `[${shape}] with the sum of squares ${sumOfSquares}`)
+    .join(' and ');
 }
 
 /** Moves gradients from one map to another; `names` are pairs of the old and the new id. */

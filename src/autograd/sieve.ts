@@ -32,9 +32,9 @@ export class Surroundings {
     for (const output of outputs) this.#made.add(output.id);
   }
 
-  /** Adds the tensors that a part read; `output` is the part's result. */
-  absorb(part: Surroundings, output: tf.Tensor): void {
-    this.note([...part.#read.values()], [output]);
+  /** Adds the tensors that a part read; `outputs` are the part's results. */
+  absorb(part: Surroundings, outputs: readonly tf.Tensor[]): void {
+    this.note([...part.#read.values()], outputs);
   }
 
   /** Returns the tensors that were read and that the tidy scopes from index `depth` on would dispose. */

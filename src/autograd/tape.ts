@@ -2,11 +2,12 @@ import type { Engine } from '../backend/engine';
 import { isFusedKernel, markConsumable, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
+import { mapTensors } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
 /** Runs `work` with `tape` as tfjs's tape; disposes tensors unless `work` returns them or an operation saved them. */
-export function record<T extends tf.TensorContainer>(tape: Recording, work: () => T): T {
+export function record<T>(tape: Recording, work: () => T): T {
   const state = tfjsState();
   const { activeTape, gradientDepth, kernelDepth } = state;
   state.activeTape = tape;
@@ -15,7 +16,7 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   tape.scopeDepth = state.scopeStack.length;
   tape.parent?.unfinished.add(tape);
   try {
-    return tf.tidy(work);
+    return tidy(work);
   } catch (error) {
     tape.release();
     throw error;
@@ -24,9 +25,16 @@ export function record<T extends tf.TensorContainer>(tape: Recording, work: () =
   }
 }
 
-/** Returns a forward's result; if that is one of its inputs, returns a clone, because its gradient differs from the input's. */
-export function ownResult(tape: Recording, result: tf.Tensor): tf.Tensor {
-  return tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result;
+/** Does the same as tf.tidy, which finds the tensors of any result; its types do not say so. */
+export function tidy<T>(work: () => T): T {
+  return tf.tidy(work as () => tf.TensorContainer) as T;
+}
+
+/** Returns a forward's results; a result that is an input is cloned, because its gradient differs from the input's. */
+export function ownResults<T>(tape: Recording, results: T): T {
+  return mapTensors(results, (result) =>
+    tape.flows(result) && tape.isLeaf(result) ? tf.clone(result) : result,
+  );
 }
 
 /**

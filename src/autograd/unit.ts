@@ -1,12 +1,15 @@
+import { beginPass } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
-import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
-import { currentRecording, type Gradients, type RecordedNode, Recording } from './recording';
-import { backward, isSoleOwner, ownResult, record } from './tape';
+import { currentRecording, type Gradients, type RecordedNode, Recording, seedsOf } from './recording';
+import type { Forward } from './region-call';
+import { dependsOnNothing, oneTensor, ranBefore, requireFunction, requireTensors, scalar } from './results';
+import { backward, isSoleOwner, ownResults, record, tidy } from './tape';
 
 /** 'forward': the first forward; 'recompute': the second forward of a checkpointed region, directly before its backward. */
 export type ForwardPhase = 'forward' | 'recompute';
@@ -69,6 +72,7 @@ export function gradients(
   trained?: (parts: TrainedParts) => void,
 ): Pass {
   requireFunction(root);
+  beginPass();
   const tape = new Recording(engine, null, new Map(), null);
   const release = (): void => tape.release();
   const forget = engine.onRecover(release);
@@ -76,7 +80,9 @@ export function gradients(
     forget();
     release();
   };
-  const loss = orElse(drop, () => scalar(record(tape, () => ownResult(tape, oneTensor(root(), 'The loss')))));
+  const loss = orElse(drop, () =>
+    scalar(record(tape, () => ownResults(tape, oneTensor(root(), 'The loss')))),
+  );
   let isDone = false;
   return {
     loss,
@@ -105,32 +111,32 @@ export function gradients(
  * Runs a unit's hooks and its forward, which has its own recording. Outside of `gradients`, no backward follows.
  * Throws: ENGINE inside tf.grads and similar functions, because their tape refers to parameters that the unit frees.
  */
-export function runUnit(
+export function runUnit<Inputs extends readonly unknown[], Result>(
   engine: Engine,
   unit: Unit,
-  forward: (...inputs: tf.Tensor[]) => tf.Tensor,
-  inputs: readonly tf.Tensor[],
-): tf.Tensor {
+  forward: Forward<Inputs, Result>,
+  inputs: Inputs,
+): Result {
   const { hooks, module, declared } = unit;
   const outer = currentRecording(`Unit '${module}'`);
   const phase = outer?.isReplayed === true ? 'recompute' : 'forward';
   untracked(() => hooks.preForward(phase));
-  const run = (): tf.Tensor =>
-    oneTensor(forward(...inputs), `The forward of ${module === '' ? 'the model' : `'${module}'`}`);
-  const value = engine.tagged({ cause: 'temp', module, declared }, () => {
-    return outer === null ? tf.tidy(run) : recordUnit(engine, unit, outer, run, inputs);
+  const run = (): Result =>
+    requireTensors(forward(...inputs), `The forward of ${module === '' ? 'the model' : `'${module}'`}`);
+  const result = engine.tagged({ cause: 'temp', module, declared }, () => {
+    return outer === null ? tidy(run) : recordUnit(engine, unit, outer, run, tensorsIn(inputs));
   });
   untracked(() => hooks.postForward(phase));
-  return value;
+  return result;
 }
 
-function recordUnit(
+function recordUnit<Result>(
   engine: Engine,
   unit: Unit,
   outer: Recording,
-  run: () => tf.Tensor,
+  run: () => Result,
   inputs: readonly tf.Tensor[],
-): tf.Tensor {
+): Result {
   const parameters = new ParameterSet(unit.parameters);
   const tape = new Recording(engine, outer, outer.owners, parameters, outer.sieve?.within() ?? 'keep');
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) {
@@ -138,19 +144,21 @@ function recordUnit(
     outer.owners.set(tensor.id, unit.module);
   }
   for (const input of inputs) if (outer.flows(input)) tape.addLeaf(input);
-  const value = record(tape, () => ownResult(tape, run()));
+  const result = record(tape, () => ownResults(tape, run()));
+  const values = tensorsIn(result);
   if (outer.sieve !== null) {
-    outer.absorb(tape, value);
-    return value;
+    outer.absorb(tape, values);
+    return result;
   }
-  if (!tape.flows(value)) {
+  const flowing = values.filter((value) => tape.flows(value));
+  if (flowing.length === 0) {
     tape.release();
-    return value;
+    return result;
   }
   const sources = [...inputs.filter((input) => outer.flows(input)), ...tape.captured.values()];
-  outer.addUnit(unitNode(engine, unit, tape, parameters, value, sources));
-  asRing(engine, value, unit.module);
-  return value;
+  outer.addUnit(unitNode(engine, unit, tape, parameters, flowing, sources));
+  for (const value of values) asRing(engine, value, unit.module);
+  return result;
 }
 
 function unitNode(
@@ -158,18 +166,18 @@ function unitNode(
   unit: Unit,
   tape: Recording,
   parameters: ParameterSet,
-  value: tf.Tensor,
+  outputs: tf.Tensor[],
   sources: readonly tf.Tensor[],
 ): RecordedNode {
   const named = new Map(sources.map((source) => [String(source.id), source]));
   return {
-    id: value.id,
+    id: outputs[0]?.id ?? 0,
     kernelName: `unit ${unit.module}`,
     inputs: Object.fromEntries(named),
-    outputs: [value],
+    outputs,
     saved: [],
-    gradient: ([dy]) => {
-      const found = backwardUnit(engine, unit, tape, parameters, value, dy);
+    gradient: (dys) => {
+      const found = backwardUnit(engine, unit, tape, parameters, seedsOf(outputs, dys));
       return Object.fromEntries([...found].map(([id, gradient]) => [String(id), () => gradient]));
     },
     inner: tape,
@@ -183,8 +191,7 @@ function backwardUnit(
   unit: Unit,
   tape: Recording,
   parameters: ParameterSet,
-  value: tf.Tensor,
-  dy: tf.Tensor | undefined,
+  seeds: Gradients,
 ): Gradients {
   const { hooks, module, declared } = unit;
   untracked(() => hooks.preBackward());
@@ -192,8 +199,7 @@ function backwardUnit(
   // A checkpointed region inside the unit runs its second forward on the parameters' current tensors.
   for (const tensor of unit.parameters().slice(0, unit.numTrained)) tape.addLeaf(tensor);
   return engine.tagged({ cause: 'temp', module, declared }, () => {
-    // The outer tape does not need `dy` any more, so the first operations here may overwrite `dy`, and it is freed early.
-    const seeds: Gradients = dy === undefined ? new Map() : new Map([[value.id, dy]]);
+    // The outer tape does not need the seeds any more, so the first operations here may overwrite them, and they are freed early.
     const found = backward(engine, tape, seeds);
     const own = parameters.pick(found).map((gradient) => gradient && handedOver(engine, gradient, module));
     for (const id of parameters.ids) found.delete(id);
@@ -241,37 +247,6 @@ function handedOver(engine: Engine, gradient: tf.Tensor, module: string): tf.Ten
   return copy;
 }
 
-/** Throws: CONFIG if `root` is not a function, for example a loss that was computed before the recording. */
-function requireFunction(root: unknown): void {
-  if (typeof root === 'function') return;
-  throw new ConfigError(
-    `gradients takes a function, which it runs and records, not ${classOf(root)}; write gradients(() => model.apply(…))`,
-  );
-}
-
-/** Returns the value if it is a single tensor. Throws: SHAPE for no value, a promise, or several tensors. */
-function oneTensor(value: unknown, what: string): tf.Tensor {
-  if (value instanceof tf.Tensor) return value;
-  const why =
-    value === undefined
-      ? 'undefined: is a return missing?'
-      : value instanceof Promise
-        ? 'a promise: a recorded function cannot be async.'
-        : `${classOf(value)}, through which no gradient flows.`;
-  throw new ShardlabError(
-    'SHAPE',
-    `${what} is ${why} Return one tensor of tf operations (for several, use tf.concat or tf.stack).`,
-  );
-}
-
-function scalar(loss: tf.Tensor): tf.Tensor {
-  if (loss.size === 1 && loss.dtype === 'float32') return loss;
-  throw new ShardlabError(
-    'SHAPE',
-    `The loss is ${loss.dtype} [${loss.shape}]; gradients need a float32 scalar, such as a mean.`,
-  );
-}
-
 function orElse<T>(undo: () => void, work: () => T): T {
   try {
     return work();
@@ -279,20 +254,4 @@ function orElse<T>(undo: () => void, work: () => T): T {
     undo();
     throw error;
   }
-}
-
-/** Source: torch's 'element 0 of tensors does not require grad and does not have a grad_fn'. */
-function dependsOnNothing(): ShardlabError {
-  return new ShardlabError(
-    'CONFIG',
-    'the loss depends on no trainable parameter: either forward used none, or all parameters that it used are frozen, or the code read a value with dataSync and made a new tensor from it; compute the loss from model.apply(…) inside gradients(() => loss)',
-  );
-}
-
-/** Source: torch's 'Trying to backward through the graph a second time'. */
-function ranBefore(): ShardlabError {
-  return new ShardlabError(
-    'CONFIG',
-    'backward or dispose has already run for this forward and has released its tensors; run gradients(() => loss) again, or add losses up and run one backward',
-  );
 }

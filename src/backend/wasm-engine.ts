@@ -7,6 +7,7 @@ import type { Bytes } from '../core/units';
 import { type BlasAbsent, type BlasInfo, type BlasOptions, findBlas, loadKoffi } from './blas';
 import { BufferTable } from './buffer-table';
 import { registerConvolutionGradients } from './convolution-gradients';
+import { markEngine } from './current-engine';
 import type { Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
 import { type HeapDamage, HeapHealth } from './heap-health';
@@ -94,6 +95,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     this.#context = context;
     this.blas = blas;
     this.host = host ?? new WasmHostMemory(context, (tensor) => this.#touch(tensor));
+    markEngine(context.backend, this);
   }
 
   get damage(): HeapDamage | undefined {

@@ -8,6 +8,7 @@ export const MEMORY_CAUSES = [
   'grad.shard',
   'grad.full',
   'optimizer',
+  'buffer',
   'activation',
   'batch',
   'comm',

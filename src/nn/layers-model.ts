@@ -90,20 +90,14 @@ class LayerModule extends Module {
     this.#call = layer.call.bind(layer);
     layer.call = (inputs, given) => {
       this.#arguments = given;
-      return this.apply(...(Array.isArray(inputs) ? inputs : [inputs]));
+      const self: LayerModule = this; // the type `this` hides the type of forward
+      return self.apply(...(Array.isArray(inputs) ? inputs : [inputs]));
     };
     if (layer instanceof tf.LayersModel) refuseOwnTraining(layer);
   }
 
-  forward(...inputs: tf.Tensor[]): tf.Tensor {
-    const output = this.#call(inputs, this.#arguments);
-    const outputs = Array.isArray(output) ? output : [output];
-    const [only] = outputs;
-    if (only !== undefined && outputs.length === 1) return only;
-    throw new ConfigError(
-      `${this.#layer.name} has ${outputs.length} outputs, but a unit has one; shard the layers inside it, or let a model ` +
-        'with one output (a loss) be around it',
-    );
+  forward(...inputs: tf.Tensor[]): tf.Tensor | tf.Tensor[] {
+    return this.#call(inputs, this.#arguments);
   }
 
   /** Makes a parameter of a variable's values; then the layer reads the parameter, and the module disposes it. */
@@ -149,5 +143,6 @@ function refuseOwnTraining(model: tf.LayersModel): void {
   model.fitDataset = refuse('fitDataset', train);
   model.trainOnBatch = refuse('trainOnBatch', train);
   model.evaluate = refuse('evaluate', 'compute the loss from model.apply(x)');
-  model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor); // one output: forward checked it
+  // Of a tensor, a model returns tensors, not symbols of tensors.
+  model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor | tf.Tensor[]);
 }

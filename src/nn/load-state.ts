@@ -14,12 +14,12 @@ export type StateEntry = { readonly shape: readonly number[] } & (
 export type StateDict = ReadonlyMap<string, StateEntry> & { readonly unread?: ReadonlyMap<string, string> };
 
 /**
- * Loads values into a model's parameters; names and shapes must match exactly. A deferred parameter only stores its new
+ * Loads values into a model's parameters and persistent buffers; names and shapes must match exactly. A deferred parameter only stores its new
  * source, so `state` must stay readable and unchanged until the model is sharded or used.
  * Throws: SHAPE; the error names all parameters that are missing, unknown or have another shape.
  */
 export function loadState(engine: Engine, model: Module, state: StateDict): void {
-  const parameters = model.namedParameters();
+  const parameters = model.namedState();
   const wrong = [...state.keys()]
     .filter((name) => !parameters.has(name))
     .map((name) => `${name} is unknown to the model`);
@@ -45,7 +45,7 @@ export function loadState(engine: Engine, model: Module, state: StateDict): void
 function writeAll(engine: Engine, target: tf.Tensor, source: ValueSource): void {
   const values = new Float32Array(target.size);
   source.fill(0, values);
-  const tensor = tf.tensor(values, target.shape, 'float32');
+  const tensor = tf.tensor(values, target.shape, target.dtype);
   engine.copyInto(target, 0, tensor);
   tensor.dispose();
 }

@@ -1,5 +1,6 @@
 import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
+import type { DType } from '../core/dtypes';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
@@ -92,6 +93,8 @@ export interface ParameterUser {
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
+  /** float32 for a parameter that trains. */
+  readonly dtype: DType;
   /** The unit whose backward gets the gradient; null: the parameter is in no unit, and `grad` has this rank's gradient. */
   unit: string | null = null;
   /** Whether the last forward used it only so that its unit's collectives run; a zero gradient then counts as missing. */
@@ -111,6 +114,7 @@ export class Parameter implements Leaf {
     requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;
     this.size = tensor.size;
+    this.dtype = tensor instanceof tf.Tensor ? (tensor.dtype as DType) : 'float32'; // there are no other types
     if (tensor instanceof tf.Tensor) this.replace(tf.keep(tensor));
     this.#state = new WholeParameter(this);
   }

@@ -1,4 +1,5 @@
 import { ConfigError } from '../core/errors';
+import { isPlain } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import { asModule, isLayer } from './layers-model';
 import { Module } from './module';
@@ -20,7 +21,7 @@ export function withParameters(value: unknown, what: string): Module {
 
 /** Throws: CONFIG if modules or parameters are in a field's array, set, map or object; the error names the field. */
 function requireSeen(model: Module, what: string): void {
-  const seen = new Set<unknown>([...model.modules(), ...model.parameters()]);
+  const seen = new Set<unknown>([...model.modules(), ...model.parameters(), ...model.buffers()]);
   for (const module of model.modules()) {
     for (const [field, value] of Object.entries(module)) {
       const foreign = foreignTo(value);
@@ -51,10 +52,8 @@ function foreignTo(value: unknown): string | null {
 
 /** Returns the contents of an array, a set, a map or an object without a class. */
 function partsOf(value: unknown): readonly unknown[] {
-  if (typeof value !== 'object' || value === null) return [];
   if (Array.isArray(value) || value instanceof Set || value instanceof Map) return [...value.values()];
-  const prototype: unknown = Object.getPrototypeOf(value);
-  return prototype === Object.prototype || prototype === null ? Object.values(value) : [];
+  return isPlain(value) ? Object.values(value) : [];
 }
 
 function isPart(value: unknown): value is Module | Parameter {

@@ -64,6 +64,7 @@ function inUnits(model: Module, settings: ParallelSettings, context: ShardContex
     abandon: () => abandonUnits(model),
     dispose() {
       for (const unit of units) unit.dispose();
+      for (const buffer of model.buffers()) buffer.free();
     },
   };
 }

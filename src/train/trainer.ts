@@ -1,4 +1,5 @@
 import { gradients } from '../autograd/unit';
+import { currentDraws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
@@ -175,6 +176,7 @@ export class Trainer {
   ): { readonly loss: number; readonly count: number } {
     const task = this.#task;
     const { engine, group } = this.#options;
+    Object.assign(currentDraws(), { rank: group.rank, pass: index });
     const batch = watch.span('data', () => task.batch(group.rank, index));
     try {
       const pass = watch.sum('forward', () => gradients(engine, () => task.lossOf(batch)));

@@ -146,8 +146,8 @@ describe('errors and early ends of checkpointed regions', () => {
 
   test('outside gradients regions run as inference; inside tf.grads the error says what to do', () => {
     leavesNothing(() => {
-      const region = (y: tf.Tensor): tf.Tensor => runRegion(engine, { module: 'r' }, () => tf.square(y), [y]);
-      const offloaded = (y: tf.Tensor): tf.Tensor => runOffloaded(engine, 'o', () => tf.square(y), [y]);
+      const region = (y: tf.Tensor): tf.Tensor => runRegion(engine, { module: 'r' }, tf.square, [y]);
+      const offloaded = (y: tf.Tensor): tf.Tensor => runOffloaded(engine, 'o', tf.square, [y]);
       for (const run of [region, offloaded]) {
         run(x).dispose();
         assert.throws(

@@ -4,6 +4,7 @@ import { inspect } from 'node:util';
 import type { Engine } from '../../src/backend/engine';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
+import type { Next } from '../../src/nn/callable';
 import { ModuleDict, ModuleList, Sequential } from '../../src/nn/containers';
 import { Embedding } from '../../src/nn/embedding';
 import { constant } from '../../src/nn/init';
@@ -94,7 +95,7 @@ test('names with a dot, empty names and used names are refused', () => {
 test('wrappers run from the last to the first, and a wrapper with a key only once', () => {
   const model = new Linear(2, 2);
   const order: string[] = [];
-  const note = (name: string) => (inputs: tf.Tensor[], next: (...x: tf.Tensor[]) => tf.Tensor) => {
+  const note = (name: string) => (inputs: unknown[], next: Next) => {
     order.push(name);
     return next(...inputs);
   };
@@ -257,11 +258,13 @@ test('a parameter takes only a float tensor that no other parameter has', () => 
   assert.throws(() => new Parameter(values), /this tensor \[3\] is another parameter's/);
 });
 
-test('a GPT without targets, or with one-dimensional ids, is an error that shows the right shapes', () => {
+test('a GPT gives logits without targets, and an error that shows the right shapes for other ids', () => {
   const model = gpt({ layers: 1, dim: 4, heads: 1, vocab: 5, seq: 4 });
   const ids = tf.zeros([4], 'int32');
   assert.throws(() => model.apply(ids, ids), /GPT takes ids \[B, T\].* given ids int32 \[4\]/);
-  assert.throws(() => model.apply(tf.reshape(ids, [1, 4])), /targets undefined/);
+  assert.throws(() => model.apply(tf.zeros([1, 4])), /given ids float32 \[1,4\]; a tensor becomes int32 by/);
+  assert.throws(() => model.apply('text' as never), /given ids text/);
+  assert.deepEqual(model.apply(tf.reshape(ids, [1, 4])).shape, [1, 4, 5]);
 });
 
 test('ModuleList, Sequential and freeze refuse values that are not lists of the right type', () => {

@@ -1,5 +1,6 @@
 import { gradients } from '../../src/autograd/unit';
 import { parseTrainConfig } from '../../src/config/train-config';
+import { tensorsIn } from '../../src/core/tensor-tree';
 import * as tf from '../../src/core/tf';
 import { moe } from '../../src/nn/models/gpt';
 import { readState } from '../../src/nn/state-values';
@@ -47,7 +48,8 @@ function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]
   const routed = new Array<number>(5).fill(0);
   [...(model.blocks.at(0)?.moe.experts ?? [])].forEach((expert, i) => {
     expert.wrap((inputs, next) => {
-      if (losses.length === 0) routed[i] = inputs[0]?.shape[0] ?? 0;
+      const [rows] = tensorsIn(inputs);
+      if (losses.length === 0) routed[i] = rows?.shape[0] ?? 0;
       return next(...inputs);
     });
   });

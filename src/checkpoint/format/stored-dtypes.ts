@@ -1,10 +1,11 @@
+import { ShardlabError } from '../../core/errors';
 import { roundValues } from '../../core/rounding';
 
-/** Supported types of values in safetensors files. Source: safetensors' Dtype. */
-export const STORED_DTYPES = ['F32', 'I32', 'BF16', 'F16'] as const;
+/** Supported types of values in safetensors files; I64 is only read. Source: safetensors' Dtype. */
+export const STORED_DTYPES = ['F32', 'I32', 'I64', 'BF16', 'F16'] as const;
 export type StoredDType = (typeof STORED_DTYPES)[number];
 
-const ITEM_BYTES = { F32: 4, I32: 4, BF16: 2, F16: 2 } as const;
+const ITEM_BYTES = { F32: 4, I32: 4, I64: 8, BF16: 2, F16: 2 } as const;
 
 /** Returns the size of one stored element in bytes. */
 export function storedBytes(dtype: StoredDType): number {
@@ -19,6 +20,7 @@ export function isStoredDType(dtype: string): dtype is StoredDType {
 /** Converts values to stored bytes, little-endian; for 16-bit types, rounds to nearest, ties to even. */
 export function encodeValues(values: Float32Array | Int32Array, dtype: StoredDType): Uint8Array {
   if (dtype === 'I32') return bytesOf(values instanceof Int32Array ? values : Int32Array.from(values));
+  if (dtype === 'I64') throw new ShardlabError('INTERNAL', 'values are not stored as I64');
   if (dtype === 'F32') return bytesOf(values instanceof Float32Array ? values : Float32Array.from(values));
   const rounded = Float32Array.from(values);
   roundValues(rounded, dtype === 'BF16' ? 'bfloat16' : 'float16');
@@ -31,6 +33,7 @@ export function decodeValues(bytes: Uint8Array, dtype: StoredDType): Float32Arra
   const aligned = new Uint8Array(bytes);
   if (dtype === 'F32') return new Float32Array(aligned.buffer);
   if (dtype === 'I32') return new Int32Array(aligned.buffer);
+  if (dtype === 'I64') return Int32Array.from(new BigInt64Array(aligned.buffer), Number);
   const halves = new Uint16Array(aligned.buffer);
   const widen = dtype === 'BF16' ? (bits: number) => bits << 16 : fromFloat16;
   const words = new Uint32Array(halves.length);

@@ -13,7 +13,7 @@ import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
 import { agree, type Outcome } from '../state/agreement';
 import { buffersOf, heldRanges } from '../state/placement';
-import { VALUES } from '../state/state-access';
+import { asStored, VALUES } from '../state/state-access';
 import { accessOf, type TrainingState } from '../state/training-state';
 import { type Catalog, openCatalog } from './catalog';
 import { type FitFacts, requireFit } from './fit';
@@ -87,7 +87,7 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   const folder = folderToRead(fs, source);
   const saved = savedState(folder);
   const { optimizer } = state;
-  const named = [...state.model.namedParameters()];
+  const named = [...state.model.namedState()];
   const model = opened(openCatalog(folder, 'model'));
   const shapes = named.map(([name, { shape }]) => [name, shape] as const);
   requireFit(`${folder} does not fit the model`, new Map(shapes), model.arrays, factsOf(model));
@@ -125,18 +125,18 @@ function take(state: TrainingState, { folder, saved, model, moments, reader }: F
 /** Loads this rank's elements, parameter by parameter. */
 function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
   const access = accessOf(state);
-  const named = [...state.model.namedParameters()];
+  const named = [...state.model.namedState()];
   const parameters = named.map(([, parameter]) => parameter);
   for (const { parameter, ...range } of heldRanges(parameters)) {
     const found = named[parameter];
     if (found === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
-    const [name, { requiresGrad }] = found;
+    const [name, { requiresGrad, dtype }] = found;
     const states = requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
     for (const kind of [VALUES, ...states]) {
       const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
       if (array === undefined) continue;
       reader.read(array, range, (values, start) => {
-        access.write({ parameter, state: kind }, { start, length: values.length }, values);
+        access.write({ parameter, state: kind }, { start, length: values.length }, asStored(dtype, values));
       });
     }
   }

@@ -8,11 +8,11 @@ import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
-import { VALUES } from '../state/state-access';
+import { asNumbers, asStored, VALUES } from '../state/state-access';
 import { accessOf } from '../state/training-state';
 import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
-/** A model's parameters by full name. */
+/** A model's parameters and persistent buffers by full name. */
 export type ModelStateDict = ReadonlyMap<string, DictArray>;
 
 /** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are also names. */
@@ -90,7 +90,7 @@ export class StateDicts {
     return result.finally(restore) as T;
   }
 
-  /** Returns the model's parameters. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING if some rank does not call it. */
+  /** Returns the model's parameters and persistent buffers. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING if some rank does not call it. */
   stateDict(model: Module): ModelStateDict {
     const name = 'FSDP.stateDict()';
     this.#callTogether(name, model);
@@ -102,15 +102,16 @@ export class StateDicts {
    * that do not fit.
    */
   loadStateDict(model: Module, dict: ModelStateDict): void {
-    const named = [...model.namedParameters()];
+    const named = [...model.namedState()];
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer: null });
     const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
     requireFit('the state dict does not fit the model', wanted, dict);
     const writes = heldPart(named, dict, 'the state dict');
     for (const { parameter, slice } of writes) {
-      access.write({ parameter, state: VALUES }, rangeOf(slice), slice.values);
+      const dtype = named[parameter]?.[1].dtype ?? 'float32';
+      access.write({ parameter, state: VALUES }, rangeOf(slice), asStored(dtype, slice.values));
     }
-    for (const buffer of buffersOf(model.parameters())) buffer.updated();
+    for (const buffer of buffersOf(named.map(([, parameter]) => parameter))) buffer.updated();
   }
 
   /**
@@ -156,7 +157,7 @@ export class StateDicts {
 
   /** Writes the result of `optimStateDictToLoad` into the optimizer. Source: Optimizer.load_state_dict. */
   loadOptimState(model: Module, optimizer: Optimizer, local: LocalOptimState): void {
-    const places = new Map([...model.namedParameters().keys()].map((name, place) => [name, place]));
+    const places = new Map([...model.namedState().keys()].map((name, place) => [name, place]));
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer });
     for (const { parameter, state, slice } of local.states) {
       access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
@@ -181,17 +182,20 @@ export class StateDicts {
   #arrays(name: string, model: Module, optimizer: Optimizer | null, state: string): Map<string, DictArray> {
     const { engine, group } = this.#ranks;
     const { type, options } = this.#types.get(model) ?? { type: 'FULL_STATE_DICT', options: {} };
-    const named = [...model.namedParameters()];
+    const named = [...model.namedState()];
     const parameters = named.map(([, parameter]) => parameter);
     const access = accessOf({ engine, model, optimizer });
     const held = heldRanges(parameters);
     const placement = type === 'FULL_STATE_DICT' ? sharePlacement(this.#ranks, held, named.length) : null;
     const arrays = new Map<string, DictArray>();
-    named.forEach(([key, { shape, size, requiresGrad }], parameter) => {
+    named.forEach(([key, { shape, size, requiresGrad, dtype }], parameter) => {
       if (optimizer !== null && !requiresGrad) return;
       const own = held
         .filter((range) => range.parameter === parameter)
-        .map((range) => ({ start: range.start, values: access.read({ parameter, state }, range) }));
+        .map((range) => ({
+          start: range.start,
+          values: asNumbers(dtype, access.read({ parameter, state }, range)),
+        }));
       if (placement === null) {
         arrays.set(key, { shape, slices: own });
         return;

@@ -8,6 +8,7 @@ import type { FileSystem } from '../format/file-system';
 import { processMark } from '../format/process-mark';
 import { storedBytes } from '../format/stored-dtypes';
 import { agree, exchange, type Outcome } from '../state/agreement';
+import { integersIn } from '../state/state-access';
 import { accessOf, type TrainingState } from '../state/training-state';
 import { leaveSave, type SaveSpec } from './commit';
 import type { SaveIdentity } from './part-writer';
@@ -182,7 +183,8 @@ export class Checkpointer {
       for (let done = 0; done < length; done += most) {
         const range = { start: start + done, length: Math.min(most, length - done) };
         // `read` returns a new copy, whose buffer can be transferred to another thread.
-        const values = access.read(array, range) as Float32Array<ArrayBuffer>;
+        const read = access.read(array, range) as Float32Array<ArrayBuffer>;
+        const values = dtype === 'I32' ? integersIn(read) : read;
         const place = { at: at + done, position: position + storedBytes(dtype) * done };
         await sink.write({ file, tensor, dtype, ...place, values });
       }

@@ -21,7 +21,7 @@ export interface Chunk {
   readonly dtype: StoredDType;
   readonly at: number;
   readonly position: Bytes;
-  readonly values: Float32Array;
+  readonly values: Float32Array | Int32Array;
 }
 
 /** Identifies a save, its ranks, and this rank. */

@@ -22,7 +22,7 @@ export interface SaveOptions {
   /** Maximum bytes of a file of whole tensors. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes;
   /** Type of the stored parameters. Values are rounded to 16-bit types, so loaded values differ. Default F32. */
-  readonly dtype?: Exclude<StoredDType, 'I32'>;
+  readonly dtype?: Exclude<StoredDType, 'I32' | 'I64'>;
   /** Plain JSON that rank 0 stores with the states. */
   readonly trainer?: Json;
 }
@@ -73,7 +73,7 @@ export function checkStateDictType(type: string): void {
 /** Plans which rank writes which elements into which file. All ranks call it. */
 export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   const { group } = state;
-  const named = state.model.namedParameters();
+  const named = state.model.namedState();
   const parameters = [...named.values()];
   // If values differ between ranks, the first rank's values are saved. Source: FSDP saves ignored parameters of rank 0.
   const held = heldRanges(parameters).filter(
@@ -131,8 +131,9 @@ export function describeSave(
 }
 
 function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: SaveOptions): SavedArray[] {
-  return [...model.namedParameters()].flatMap(([name, { shape, requiresGrad }], parameter) => {
-    const values = { kind: 'model', name, parameter, state: VALUES, dtype, shape } as const;
+  return [...model.namedState()].flatMap(([name, { shape, requiresGrad, dtype: own }], parameter) => {
+    const stored = own === 'int32' ? 'I32' : dtype;
+    const values = { kind: 'model', name, parameter, state: VALUES, dtype: stored, shape } as const;
     const states = requiresGrad ? (optimizer?.stateNames ?? []) : [];
     return [
       values,

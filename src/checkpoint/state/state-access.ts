@@ -1,4 +1,5 @@
 import type { Engine } from '../../backend/engine';
+import type { DType } from '../../core/dtypes';
 import { ShardlabError } from '../../core/errors';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';
@@ -24,7 +25,7 @@ export interface StateName {
   readonly state: string;
 }
 
-/** Reads and writes this rank's elements. Ranges are ranges of the whole flattened parameter. */
+/** Reads and writes this rank's elements; for an int32 tensor, floats carry the bits of integers. Ranges are ranges of the whole flattened parameter. */
 export interface StateAccess {
   read(name: StateName, range: Range): Float32Array;
   /** Writes elements; does not notify buffers of the change. */
@@ -69,6 +70,21 @@ export function stateAccess(
       }
     },
   };
+}
+
+/** Returns numbers as a StateAccess writes them: for an int32 tensor, the floats that have the bits of the integers. */
+export function asStored(dtype: DType, numbers: Float32Array): Float32Array {
+  return dtype === 'int32' ? new Float32Array(Int32Array.from(numbers).buffer) : numbers;
+}
+
+/** Returns the numbers of values that a StateAccess has read. */
+export function asNumbers(dtype: DType, values: Float32Array): Float32Array {
+  return dtype === 'int32' ? Float32Array.from(integersIn(values)) : values;
+}
+
+/** Returns the integers whose bits a StateAccess has read from an int32 tensor. */
+export function integersIn(values: Float32Array): Int32Array<ArrayBuffer> {
+  return new Int32Array(values.slice().buffer);
 }
 
 /** Returns the index of the first element whose bits differ; a NaN equals a NaN of the same bits. */

@@ -13,7 +13,7 @@ export interface TrainingState {
   readonly optimizer: Optimizer | null;
 }
 
-/** Returns access to this rank's elements, with parameters in the model's order. */
+/** Returns access to this rank's elements, with parameters and buffers in the model's order. */
 export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
-  return stateAccess(engine, { parameters: model.parameters(), optimizer });
+  return stateAccess(engine, { parameters: [...model.namedState().values()], optimizer });
 }

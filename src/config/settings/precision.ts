@@ -47,7 +47,7 @@ export const MIXED_PRECISION = {
     warns: ({ config }: Facts<Read>): string | null => {
       const { bufferDtype = null } = config.mixedPrecision ?? {};
       if (bufferDtype === null || bufferDtype === 'float32') return null;
-      return `${bufferDtype} has no effect: modules here have no buffers`;
+      return `${bufferDtype} has no effect: the model has no buffers`;
     },
     planned: { refused: 'is not read: models are planned without buffers' },
   },

@@ -34,6 +34,7 @@ export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
   'param.shard': { color: '#2362AC' },
   optimizer: { color: '#3E9C6B' },
   'grad.shard': { color: '#B3401A' },
+  buffer: { color: '#7B5EA7' },
   batch: { color: '#59636E', pattern: hatch('-', WHITE) },
   activation: { color: '#C774AE', pattern: { ...hatch('.', WHITE, 7), solidity: 0.12 } },
   'grad.full': { color: '#F5A985', pattern: hatch('\\') },
@@ -47,6 +48,7 @@ export const STACK_ORDER: readonly MemoryCause[] = [
   'param.shard',
   'optimizer',
   'grad.shard',
+  'buffer',
   'batch',
   'activation',
   'grad.full',
@@ -56,7 +58,7 @@ export const STACK_ORDER: readonly MemoryCause[] = [
 ];
 
 /** Fills on which text is white; on all other fills it is nearly black. */
-const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79']);
+const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79', '#7B5EA7']);
 
 /** Returns the colour of text on a fill. */
 export function inkOn(fill: Fill): string {

@@ -84,6 +84,7 @@ const DDP_CALL: Call<'ddp', DdpOptions> = {
   own: {
     firstBucketBytes: true,
     policy: true,
+    broadcastBuffers: true,
     deviceIds: { noEffect: 'every rank has one engine' },
     outputDevice: { noEffect: 'every rank has one engine' },
     findUnusedParameters: {

@@ -5,6 +5,7 @@
 
 export { attention, CausalSelfAttention } from '../../nn/attention';
 export { Block, MoeBlock } from '../../nn/block';
+export { Buffer } from '../../nn/buffer';
 export { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
 export { DitBlock } from '../../nn/dit-block';
 export { Embedding } from '../../nn/embedding';

@@ -51,7 +51,7 @@ function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
 }
 
 function placed({ model, optimizer }: Trainer): PlacedState {
-  return { parameters: model.parameters(), optimizer };
+  return { parameters: [...model.namedState().values()], optimizer };
 }
 
 /** Reports progress after every twentieth of the work, and at its end. */

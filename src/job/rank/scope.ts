@@ -1,4 +1,5 @@
 import { gradients, type Pass } from '../../autograd/unit';
+import { currentDraws } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
 import * as tf from '../../core/tf';
@@ -37,6 +38,7 @@ export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankChec
 export function createRankScope(parts: RankParts): RankScope {
   const { world, engine, observer, warn } = parts;
   const { group } = world;
+  currentDraws().rank = group.rank;
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
     ...rankBasics(parts, mesh),

@@ -3,6 +3,9 @@ import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
+/** A transformer of videos. */
+type Expert = Module & { forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor };
+
 /** The number of timesteps from a clean video to pure noise. Source: Wan2.2's num_train_timesteps. */
 export const NUM_TIMESTEPS = 1000;
 
@@ -11,7 +14,7 @@ export const NUM_TIMESTEPS = 1000;
  * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's mixture of experts over timesteps.
  */
-export class DitExperts<M extends Module = Module> extends Module {
+export class DitExperts<M extends Expert = Expert> extends Module {
   readonly shape: DitConfig;
   readonly high_noise_model: M;
   readonly low_noise_model: M;
@@ -38,7 +41,7 @@ export class DitExperts<M extends Module = Module> extends Module {
     const told = this.#told;
     this.#told = null;
     const expert = told === null ? this.#expertOfAll(timesteps.dataSync()) : this.expertOf(told);
-    return expert.apply(latents, timesteps, text);
+    return (expert as Expert).apply(latents, timesteps, text);
   }
 
   #expertOfAll(timesteps: ArrayLike<number>): M {

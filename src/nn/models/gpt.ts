@@ -1,6 +1,6 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
 import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
-import { ShardlabError } from '../../core/errors';
+import { classOf, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Block, MoeBlock } from '../block';
 import { applyInTurn, ModuleList } from '../containers';
@@ -31,7 +31,7 @@ export interface GptShape {
 /**
  * A language model: token and position embeddings, blocks, a norm, and an output head, which is the token embedding
  * (tied) or a separate layer ('lm_head').
- * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
+ * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Radford et al. 2019; initial values normal with std 0.02, LayerNorm 1 and 0.
  */
 abstract class LanguageModel<B extends Module> extends Module {
@@ -56,14 +56,14 @@ abstract class LanguageModel<B extends Module> extends Module {
     if (tied) this.sharesParameter(this.wte.weight);
   }
 
-  forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+  forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens(this.constructor.name, ids, targets);
     const [, seq = 0] = ids.shape;
     this.#requirePositions(seq);
     const { weight } = this.wpe;
     const positions = seq === this.shape.seq ? weight.tensor : tf.slice(weight.tensor, 0, seq);
     const x = applyInTurn(this.blocks, tf.add(this.wte.apply(ids), positions));
-    return tokenLoss(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight);
+    return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight);
   }
 
   #requirePositions(seq: number): void {
@@ -84,7 +84,7 @@ export interface GptOptions extends GptShape {
   readonly seed?: number;
 }
 
-/** A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32, targets [B·T] int32 → scalar loss. */
+/** A pre-norm GPT with learned positions and tanh-GELU. Shapes: ids [B, T] int32 → logits; with targets [B·T] int32 → scalar loss. */
 export class GPT extends LanguageModel<Block> {
   constructor(shape: GptShape) {
     super(shape, () => new Block(shape));
@@ -122,7 +122,8 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
     this.#keys = keys;
   }
 
-  override forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+  override forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
+    requireTokens(this.constructor.name, ids, targets);
     this.#keys.read(ids);
     return super.forward(ids, targets);
   }
@@ -135,24 +136,35 @@ export function moe({ seed = 0, ...shape }: MoeOptions): MoeGPT {
   return new MoeGPT(checkedShape('moe', moeSchema, shape)).manualSeed(seed);
 }
 
-/** Returns the mean cross-entropy; the head is a layer or the token embedding. Shapes: x [B, T, d], targets [B·T]. */
-export function tokenLoss(x: tf.Tensor, targets: tf.Tensor, head: Module | Parameter): tf.Tensor {
+/**
+ * Returns a language model's logits, or the mean cross-entropy if there are targets; the head is a layer or the token
+ * embedding. Shapes: x [B, T, d] → [B, T, vocab]; targets [B·T] → scalar.
+ */
+export function headOutput(
+  x: tf.Tensor,
+  targets: tf.Tensor | undefined,
+  head: Linear<false> | Parameter,
+): tf.Tensor {
   const rows = tf.reshape(x, [-1, x.shape.at(-1) ?? 1]);
   const logits = head instanceof Parameter ? tf.matMul(rows, head.tensor, false, true) : head.apply(rows);
-  return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+  if (targets !== undefined) return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
+  return tf.reshape(logits, [...x.shape.slice(0, -1), logits.shape[1] ?? 1]);
 }
 
-/** Throws: SHAPE unless the values are a batch of tokens and its targets. `model` is the model's name, such as 'GPT'. */
+/** Throws: SHAPE unless the values are a batch of tokens and its targets, if any. `model` is the model's name, such as 'GPT'. */
 export function requireTokens(model: string, ids: unknown, targets: unknown): void {
-  if (ids instanceof tf.Tensor && ids.rank === 2 && targets instanceof tf.Tensor && targets.size === ids.size)
-    return;
+  const isBatch = ids instanceof tf.Tensor && ids.rank === 2 && ids.dtype === 'int32';
+  const fits =
+    targets instanceof tf.Tensor && isBatch && targets.size === ids.size && targets.dtype === 'int32';
+  if (isBatch && (targets === undefined || fits)) return;
   throw new ShardlabError(
     'SHAPE',
-    `${model} takes ids [B, T] and targets [B·T], both int32 tensors, and gives the mean loss; it was given ids ` +
-      `${described(ids)} and targets ${described(targets)}.`,
+    `${model} takes ids [B, T] int32 and gives logits [B, T, vocab]; with targets [B·T] int32 it gives the mean loss. It was ` +
+      `given ids ${described(ids)}${targets === undefined ? '' : ` and targets ${described(targets)}`}; a tensor becomes int32 ` +
+      "by tf.tensor(values, shape, 'int32') or tf.cast(tensor, 'int32').",
   );
 }
 
 function described(value: unknown): string {
-  return value instanceof tf.Tensor ? `${value.dtype} [${value.shape}]` : typeof value;
+  return value instanceof tf.Tensor ? `${value.dtype} [${value.shape}]` : classOf(value);
 }

@@ -8,15 +8,15 @@ import { Module } from '../module';
 import { RMSNorm } from '../norms';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
-import { requireTokens, tokenLoss } from './gpt';
+import { headOutput, requireTokens } from './gpt';
 
 /** The sizes of a Llama, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
 
 /**
- * A Llama that computes its loss. Parameter names are those of Hugging Face's LlamaForCausalLM
+ * A Llama that computes logits, or its loss. Parameter names are those of Hugging Face's LlamaForCausalLM
  * ('model.layers.0.self_attn.q_proj.weight'); initial values too: normal with std 0.02, norms 1, biases 0.
- * Shapes: ids [B, T] int32, targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
+ * Shapes: ids [B, T] int32 → logits [B, T, vocab]; with targets [B·T] int32 → mean cross-entropy over all tokens (scalar).
  * Source: Touvron et al. 2023; Hugging Face's LlamaForCausalLM (Qwen2ForCausalLM with qkvBias).
  */
 export class Llama extends Module {
@@ -38,9 +38,9 @@ export class Llama extends Module {
     return this.model.layers;
   }
 
-  forward(ids: tf.Tensor, targets: tf.Tensor): tf.Tensor {
+  forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens('Llama', ids, targets);
-    return tokenLoss(this.model.apply(ids), targets, this.lm_head ?? this.model.embed_tokens.weight);
+    return headOutput(this.model.apply(ids), targets, this.lm_head ?? this.model.embed_tokens.weight);
   }
 }
 

@@ -2,9 +2,11 @@ import type { UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
+import type { ProcessGroup } from '../../dist/types';
 import { wholeTensor } from '../../nn/first-values';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
@@ -20,6 +22,8 @@ export interface DdpOptions extends Partial<BucketSizes> {
   readonly policy?: WrapPolicy;
   /** The dtypes of forward, backward and sent gradients; parameters and optimizer states are always float32. */
   readonly precision?: MixedPrecision | undefined;
+  /** Copies rank 0's buffers to all ranks before each forward that follows a reduction. Default true. */
+  readonly broadcastBuffers?: boolean | undefined;
   /** Sends gradients only of embedding rows and experts that a rank used. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
 }
@@ -31,10 +35,13 @@ export interface DdpOptions extends Partial<BucketSizes> {
 export class DDP {
   readonly module: Module;
   readonly #engine: Engine;
+  readonly #group: ProcessGroup;
   readonly #precision: MixedPrecision;
   readonly #reducer: Reducer;
   /** The rounded parameters of each unit. */
   readonly #copies: RoundedParameters[] = [];
+  readonly #syncsBuffers: boolean;
+  #hasReduced = true;
   /** Optional modules that ran in this pass. */
   readonly #ran = new Set<Module>();
 
@@ -48,6 +55,10 @@ export class DDP {
       const tensor = wholeTensor(engine, parameter);
       if (group.size > 1) group.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
     }
+    this.#group = group;
+    this.#syncsBuffers = options.broadcastBuffers ?? true;
+    roundBuffers(module, this.#precision);
+    broadcastBuffers(module.buffers(), group);
     const { reduceDtype, keepLowPrecisionGrads } = this.#precision;
     this.#reducer = new Reducer({
       engine,
@@ -132,7 +143,14 @@ export class DDP {
   #begin(): void {
     this.#ran.clear();
     for (const copies of this.#copies) copies.leave();
+    this.#syncBuffers();
     this.#reducer.begin();
+  }
+
+  /** Copies buffers, except between the microbatches of one step. Source: torch's require_forward_param_sync. */
+  #syncBuffers(): void {
+    if (this.#syncsBuffers && this.#hasReduced) broadcastBuffers(this.module.buffers(), this.#group);
+    this.#hasReduced = this.#reducer.syncs;
   }
 
   /** Returns the parameters of optional modules that did not run. */

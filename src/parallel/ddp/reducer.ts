@@ -138,6 +138,11 @@ export class Reducer {
     });
   }
 
+  /** Whether the next backward reduces gradients. */
+  get syncs(): boolean {
+    return this.#sync;
+  }
+
   /** Prepares for a forward: waits for an aborted backward's reductions and drops them, but does not free gradients. */
   begin(): void {
     for (const { work } of this.#reducing) settled(work);

@@ -1,9 +1,11 @@
 import type { StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
+import type { Buffer } from '../../nn/buffer';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { requireSelfContained } from '../../nn/self-contained';
+import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { type RankContext, runAsUnit } from '../run-as-unit';
@@ -20,6 +22,7 @@ import {
   type UnitSpec,
 } from './unit-placement';
 import { UnitState } from './unit-state';
+import { unitsOf } from './units-of';
 
 /** The objects that `fullyShard` needs from its rank; it shards over the ranks of the group. */
 export interface ShardContext extends RankContext {
@@ -119,11 +122,13 @@ function makeUnit(
     tables: tables.filter(({ parameter }) => parameters.includes(parameter)),
     syncGroup: syncs ? context.group : null,
   };
+  if (syncs) broadcastBuffers(freeBuffers(module), context.group);
   const unit = parameters.length === 0 ? null : new FsdpUnit(module, parameters, spec);
   const sharded = new ShardedModule(engine, module, unit, prefetchOf(options));
   const { members = [], numTrained = 0 } = unit ?? {};
   const declared = spec.half ?? undefined;
   castBoundaries(engine, module, precision);
+  roundBuffers(module, precision);
   runAsUnit({ engine, observer, module, parameters: members, numTrained, hooks: sharded, declared });
   module.wrap((inputs, next) => {
     sharded.prepare();
@@ -134,6 +139,12 @@ function makeUnit(
 /** Returns the parameters that are in no unit yet. */
 function freeParameters(module: Module): Parameter[] {
   return module.parameters().filter(({ state }) => !(state instanceof UnitState));
+}
+
+/** Returns the buffers that are in no unit yet. */
+function freeBuffers(module: Module): Buffer[] {
+  const taken = new Set(unitsOf(module).flatMap(({ owner }) => owner.buffers()));
+  return module.buffers().filter((buffer) => !taken.has(buffer));
 }
 
 function requireShardable({ name, shape }: Parameter): void {

@@ -1,4 +1,3 @@
-import type * as tf from '../../core/tf';
 import { type Warn, warnOnce } from '../../core/warn';
 import { Module } from '../../nn/module';
 import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
@@ -53,7 +52,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     this.#watchBareCalls(warnOnce(context.warn));
   }
 
-  forward(...inputs: tf.Tensor[]): tf.Tensor {
+  forward(...inputs: Parameters<M['forward']>): ReturnType<M['forward']> {
     const before = this.#isCalling;
     this.#isCalling = true;
     try {

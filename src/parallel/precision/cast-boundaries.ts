@@ -1,5 +1,6 @@
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import { mapTensors } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { halfOf, type MixedPrecision } from './mixed-precision';
@@ -13,8 +14,9 @@ export function castBoundaries(engine: Engine, module: Module, policy: MixedPrec
   const output = halfOf(policy.outputDtype);
   if (input === null && output === null) return;
   module.wrap((inputs, next) => {
-    const y = next(...(input === null ? inputs : inputs.map((x) => rounded(engine, x, input))));
-    return output === null ? y : rounded(engine, y, output);
+    const cast = (tree: unknown, half: HalfDType) => mapTensors(tree, (x) => rounded(engine, x, half));
+    const y = next(...(input === null ? inputs : inputs.map((x) => cast(x, input))));
+    return output === null ? y : cast(y, output);
   });
 }
 

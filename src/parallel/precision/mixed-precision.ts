@@ -24,7 +24,7 @@ export interface MixedPrecision {
   readonly reduceDtype: FloatDType;
   /** The dtype of the root's output; null: the output is not rounded. */
   readonly outputDtype: FloatDType | null;
-  /** Has no effect, because modules here have no buffers. */
+  /** The dtype to which float32 buffers are rounded, now and after each update; null: they are not rounded. */
   readonly bufferDtype: FloatDType | null;
   /** Whether floating point inputs of units are rounded to paramDtype. */
   readonly castForwardInputs: boolean;

@@ -1,7 +1,8 @@
 import { runOffloaded } from '../../autograd/offloaded';
-import type * as tf from '../../core/tf';
+import { tensorsIn } from '../../core/tensor-tree';
 import type { Bytes } from '../../core/units';
-import type { Module, Next } from '../../nn/module';
+import type { Next } from '../../nn/callable';
+import type { Module } from '../../nn/module';
 import { type CheckpointContext, checkpointWrapperOf } from './checkpointed';
 import { chooseLayers, type LayerChoice } from './choose-layers';
 import { LayerMeter } from './layer-meter';
@@ -62,11 +63,11 @@ export class BudgetedLayers implements ActivationCheckpointing {
     const meter = this.#meters[index] as LayerMeter; // each layer has one
     const measured = checkpointWrapperOf(context, layer, { offload, meter: meter.meter });
     const chosen = checkpointWrapperOf(context, layer, { offload });
-    const plain = (inputs: tf.Tensor[], next: Next): tf.Tensor =>
+    const plain = (inputs: unknown[], next: Next): unknown =>
       offload ? runOffloaded(context.engine, layer.path, next, inputs) : next(...inputs);
     layer.wrap((inputs, next) => {
       if (this.#choice !== null) return (this.#checkpointed.has(layer) ? chosen : plain)(inputs, next);
-      meter.noteInputs(inputs);
+      meter.noteInputs(tensorsIn(inputs));
       return measured(inputs, next);
     });
   }

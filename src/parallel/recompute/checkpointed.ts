@@ -4,7 +4,8 @@ import type { Region } from '../../autograd/region-call';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
-import type { Module, Wrapper } from '../../nn/module';
+import type { Wrapper } from '../../nn/callable';
+import type { Module } from '../../nn/module';
 import type { RankContext } from '../run-as-unit';
 
 /** The objects that a checkpointed module needs; the observer gets a span 'recompute' for each second forward. */

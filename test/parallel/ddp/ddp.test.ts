@@ -84,7 +84,7 @@ test('after an interrupted backward the next backward reduces every bucket again
   let fails = true;
   const layer = model.layers.at(0);
   layer?.wrap((inputs, next) => {
-    const y = next(...inputs);
+    const y = next(...inputs) as tf.Tensor;
     // Its gradient fails after the reduction of the next layer's gradients has begun.
     return fails
       ? tf.customGrad((...[z]) => ({

@@ -21,7 +21,7 @@ test('an interrupted first forward does not affect the choice of layers', () => 
     const model = new Chain();
     const context = { engine, observer: SILENT, group: soloGroup(engine) };
     // Each layer saves its input and its result, 3 numbers each; the budget is that of three inputs.
-    for (const layer of model.layers) layer.wrap((inputs, next) => tf.tanh(next(...inputs)));
+    for (const layer of model.layers) layer.wrap((inputs, next) => tf.tanh(next(...inputs) as tf.Tensor));
     const applied = applyActivationCheckpointing(context, model, { budgetBytes: 36 }, false);
     let breaks = isBroken;
     model.last.wrap((inputs, next) => {

@@ -1,0 +1,119 @@
+import { isReplaying } from '../autograd/recording';
+import { isSoleOwner } from '../autograd/tape';
+import { currentEngine } from '../backend/current-engine';
+import { untracked } from '../backend/tfjs-state';
+import type { DType, HalfDType } from '../core/dtypes';
+import { ConfigError, ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
+import { Parameter } from './parameter';
+
+/** Options of a buffer. */
+export interface BufferOptions {
+  /** Whether state dicts and checkpoints have the buffer. Default true. */
+  readonly persistent?: boolean;
+}
+
+/**
+ * A tensor of a module that does not train, such as running statistics. It is whole on every rank, and no gradient flows
+ * into it. A module has it in a field and reads its `tensor` in forward:
+ *
+ * ```ts
+ * class Centered extends nn.Module {
+ *   mean = new nn.Buffer(tf.zeros([13]));
+ *   forward(x: tf.Tensor) {
+ *     if (this.training) this.mean.update((mean) => mean.mul(0.9).add(x.mean(0).mul(0.1)));
+ *     return tf.sub(x, this.mean.tensor);
+ *   }
+ * }
+ * ```
+ *
+ * DDP copies rank 0's buffers to all ranks before each forward; under FSDP, each rank has its own, as in torch.
+ * Source: torch.nn.Buffer. Throws: CONFIG for a persistent buffer that is neither float32 nor int32.
+ */
+export class Buffer extends Parameter {
+  readonly isPersistent: boolean;
+  #half: HalfDType | null = null;
+
+  constructor(tensor: tf.Tensor, { persistent = true }: BufferOptions = {}) {
+    super(tensor, { requiresGrad: false });
+    this.isPersistent = persistent;
+    if (!persistent || tensor.dtype === 'float32' || tensor.dtype === 'int32') return;
+    throw new ConfigError(
+      `nn.Buffer: checkpoints cannot have ${tensor.dtype} [${tensor.shape}]; cast it, as tf.cast(tensor, 'int32'), or give ` +
+        '{ persistent: false }',
+    );
+  }
+
+  /** Replaces the values by those of a tensor, which remains the caller's. Throws: SHAPE for another shape or dtype. */
+  assign(values: tf.Tensor): void {
+    this.update(() => values);
+  }
+
+  /**
+   * Replaces the values by the result of `next`; no gradient flows through `next`. When the module's forward runs again in
+   * backward (activation checkpointing), the call has no effect, because the first forward has already changed the buffer.
+   * Throws: SHAPE if the result has another shape or dtype.
+   */
+  update(next: (now: tf.Tensor) => tf.Tensor): void {
+    if (isReplaying()) return;
+    const before = this.tensor;
+    const after = untracked(() => tf.keep(tf.tidy(() => tf.clone(this.#fitting(next(before))))));
+    this.replace(after);
+    before.dispose();
+    this.#settle();
+  }
+
+  /** Rounds the values to a 16-bit type, now and after each update; the first call decides. Source: FSDP's buffer_dtype. */
+  roundTo(half: HalfDType): void {
+    if (this.#half !== null || this.tensor.dtype !== 'float32') return;
+    this.#half = half;
+    this.#settle();
+  }
+
+  override replace(tensor: tf.Tensor | null): void {
+    super.replace(tensor);
+    tag(this);
+  }
+
+  override place(place: Parameters<Parameter['place']>[0]): void {
+    super.place(place);
+    tag(this);
+  }
+
+  /** Copies the values if another tensor shares their memory, because collectives write into it; then rounds them. */
+  #settle(): void {
+    const engine = currentEngine();
+    const { tensor, module } = this;
+    if (engine === null) return;
+    if (!isSoleOwner(tensor)) {
+      const dtype = tensor.dtype as DType; // the engine has no other dtypes
+      const copy = untracked(() =>
+        tf.keep(engine.allocate(tensor.shape, dtype, { cause: 'buffer', module })),
+      );
+      engine.copyInto(copy, 0, tensor);
+      this.replace(copy);
+      tensor.dispose();
+    }
+    if (this.#half === null) return;
+    engine.round(this.tensor, this.#half);
+    engine.retag(this.tensor, { cause: 'buffer', module, declared: this.#half });
+  }
+
+  #fitting(values: tf.Tensor): tf.Tensor {
+    const { shape, dtype } = this.tensor;
+    if (values.dtype === dtype && values.shape.join() === shape.join()) return values;
+    throw new ShardlabError(
+      'SHAPE',
+      `buffer ${this.name} is ${dtype} [${shape}], but its new values are ${values.dtype} [${values.shape}]`,
+    );
+  }
+}
+
+function tag(buffer: Buffer): void {
+  if (buffer.isWhole) currentEngine()?.retag(buffer.tensor, { cause: 'buffer', module: buffer.module });
+}
+
+/** Whether a tensor of a module is a buffer. */
+export function isBuffer(tensor: Parameter): tensor is Buffer {
+  return tensor instanceof Buffer;
+}

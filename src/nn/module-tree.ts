@@ -1,0 +1,216 @@
+import { ConfigError } from '../core/errors';
+import type * as tf from '../core/tf';
+import { Buffer, type BufferOptions, isBuffer } from './buffer';
+import { Callable } from './callable';
+import { checked, free, INNER, joined, replacedPart, requireOther } from './module-names';
+import { Parameter } from './parameter';
+
+/** The parts of a module by name: its parameters, its buffers and the modules inside it. Only `Module` extends this class. */
+export abstract class ModuleTree extends Callable {
+  /** The module's own parameters and buffers. */
+  readonly #tensors = new Map<string, Parameter>();
+  readonly #children = new Map<string, ModuleTree>();
+  #parent: ModuleTree | null = null;
+  #path = '';
+  #seed: number | null = null;
+
+  /** Full name within the model: 'blocks.0.qkv'; '' for the model itself. */
+  get path(): string {
+    return this.#path;
+  }
+
+  /** The outermost module, which contains this module; the module itself if it is in no other. */
+  get root(): ModuleTree {
+    return this.#parent?.root ?? this;
+  }
+
+  get children(): ReadonlyMap<string, ModuleTree> {
+    return this.#children;
+  }
+
+  /** The module's own parameters, without its children's. */
+  get ownParameters(): ReadonlyMap<string, Parameter> {
+    return new Map([...this.#tensors].filter(([, tensor]) => !isBuffer(tensor)));
+  }
+
+  /** The seed of this module's initial values and random numbers, which also depend on its path. Default 0, on every rank. */
+  get seed(): number {
+    return this.#seed ?? this.#parent?.seed ?? 0;
+  }
+
+  /**
+   * Sets the seed of the initial values of this module and all modules inside it; returns the module. Throws: CONFIG if
+   * the first use or sharding has already made all values. Unlike torch.manual_seed, it is not global.
+   */
+  manualSeed(seed: number): this {
+    if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not an integer`);
+    const parameters = this.parameters();
+    if (parameters.length > 0 && parameters.every(({ source }) => source === null)) {
+      throw new ConfigError(
+        `manualSeed(${seed}) of ${this.constructor.name} has no effect, because all its values are already made; ` +
+          'call it on the new model, before it is used, loaded or sharded',
+      );
+    }
+    this.#seed = seed;
+    this.#placeAll();
+    return this;
+  }
+
+  /** Returns this module and all modules inside it, parents first; a module that is used twice appears once. */
+  modules(): ModuleTree[] {
+    return [...this.#names('').keys()];
+  }
+
+  /** Returns all parameters (also of modules inside) by their names; a tied parameter appears once, under its first name. */
+  namedParameters(): Map<string, Parameter> {
+    return this.#named((tensor): tensor is Parameter => !isBuffer(tensor));
+  }
+
+  /** Returns all buffers (also of modules inside) by their names. */
+  namedBuffers(): Map<string, Buffer> {
+    return this.#named(isBuffer);
+  }
+
+  /** Returns what checkpoints have, by name: all parameters, and the persistent buffers. */
+  namedState(): Map<string, Parameter> {
+    return this.#named((tensor): tensor is Parameter => !isBuffer(tensor) || tensor.isPersistent);
+  }
+
+  /** Returns the buffers of this module and of modules inside it. */
+  buffers(): Buffer[] {
+    return [...this.namedBuffers().values()];
+  }
+
+  /** Returns the parameters of this module and of modules inside it; a tied parameter appears once. */
+  parameters(): Parameter[] {
+    return [...this.namedParameters().values()];
+  }
+
+  /**
+   * Registers a field's new value in place of the old one. Throws: CONFIG if a field that has a parameter or module gets
+   * another kind of value, because that would not train. Source: torch's 'cannot assign as parameter'.
+   */
+  protected override fieldChanged(name: string, value: unknown): void {
+    if (value instanceof ModuleTree && value === this.#children.get(INNER)) return;
+    if (!(value instanceof ModuleTree || value instanceof Parameter || value == null))
+      this.#requireFree(name, value);
+    this.#forget(name, value);
+    if (value instanceof ModuleTree) this.#takeChild(checked(name), value);
+    else if (value instanceof Parameter && !this.#isNamed(value)) this.#takeParameter(checked(name), value);
+  }
+
+  /**
+   * Registers a tensor that does not train, and returns its buffer, which is also in the field `name`. A class may write
+   * `mean = new nn.Buffer(tf.zeros([3]))` instead. Source: torch's register_buffer.
+   */
+  registerBuffer(name: string, tensor: tf.Tensor, options?: BufferOptions): Buffer {
+    const buffer = new Buffer(tensor, options);
+    if (name in this)
+      throw new ConfigError(`registerBuffer: ${this.constructor.name}.${name} exists; use another name`);
+    Reflect.set(this, checked(name), buffer);
+    return buffer;
+  }
+
+  /** Registers a parameter that is not in a field. */
+  protected addParameter(name: string, parameter: Parameter): Parameter {
+    this.#takeParameter(free(name, this.#tensors), parameter);
+    return parameter;
+  }
+
+  /**
+   * Declares that this module's forward reads a parameter of another module, as a tied head does. No policy then puts the
+   * two modules into different units.
+   */
+  protected sharesParameter(parameter: Parameter): void {
+    parameter.usedBy(this);
+  }
+
+  /** Registers a module that is not in a field, such as an item of a list. */
+  protected addChild<M extends ModuleTree>(name: string, child: M): M {
+    this.#takeChild(free(name, this.#children), child);
+    return child;
+  }
+
+  /** Registers the module inside a wrapper; both have the same name. */
+  protected addInner<M extends ModuleTree>(child: M): M {
+    this.#path = child.#path;
+    this.#seed = child.seed;
+    this.#takeChild(INNER, child);
+    return child;
+  }
+
+  /** Replaces a child by another module, under the same name. */
+  protected replaceChild(name: string, child: ModuleTree): void {
+    this.#forget(name, child);
+    this.#takeChild(name, child);
+  }
+
+  /** Whether this is a buffer that `registerBuffer` has already registered, under a name of its own. */
+  #isNamed(tensor: Parameter): boolean {
+    return isBuffer(tensor) && [...this.#tensors.values()].includes(tensor);
+  }
+
+  #requireFree(name: string, value: unknown): void {
+    const tensor = this.#tensors.get(name);
+    if (tensor === undefined && !this.#children.has(name)) return;
+    throw replacedPart(`${this.constructor.name}.${name}`, tensor, value);
+  }
+
+  /** Returns the parameters and buffers for which `includes` is true, by name; a tied one appears once. */
+  #named<P extends Parameter>(includes: (tensor: Parameter) => tensor is P): Map<string, P> {
+    const found = new Map<P, string>();
+    for (const [module, path] of this.#names('')) {
+      for (const [name, tensor] of module.#tensors) {
+        if (includes(tensor) && !found.has(tensor)) found.set(tensor, joined(path, name));
+      }
+    }
+    return new Map([...found].map(([tensor, name]) => [name, tensor]));
+  }
+
+  #takeChild(name: string, child: ModuleTree): void {
+    requireOther(this, name, child, child instanceof ModuleTree ? child.modules() : null);
+    this.#children.set(name, child);
+    child.#parent = this;
+    this.#placeAll();
+  }
+
+  #takeParameter(name: string, parameter: Parameter): void {
+    this.#tensors.set(name, parameter);
+    parameter.usedBy(this);
+    this.#placeAll();
+  }
+
+  /** Removes the value with this name; a new value of the same kind gets its position. */
+  #forget(name: string, next: unknown): void {
+    const child = this.#children.get(name);
+    if (child !== undefined && child.#parent === this) child.#parent = null;
+    if (!(next instanceof ModuleTree)) this.#children.delete(name);
+    const parameter = this.#tensors.get(name);
+    if (!(next instanceof Parameter)) this.#tensors.delete(name);
+    const isStillHeld = [...this.#tensors].some(([other, held]) => held === parameter && other !== name);
+    if (parameter !== next && !isStillHeld) parameter?.noLongerUsedBy(this);
+  }
+
+  /** Returns this module and all inside it, parents first, with their names; a module that is used twice has its first name. */
+  #names(path: string, names = new Map<ModuleTree, string>()): Map<ModuleTree, string> {
+    if (names.has(this)) return names;
+    names.set(this, path);
+    for (const [name, child] of this.#children)
+      child.#names(name === INNER ? path : joined(path, name), names);
+    return names;
+  }
+
+  /** Sets the full names of all modules of the tree, and of their parameters. */
+  #placeAll(): void {
+    const { root } = this;
+    const placed = new Set<Parameter>();
+    for (const [module, path] of root.#names(root.#path)) {
+      module.#path = path;
+      for (const [name, parameter] of module.#tensors) {
+        if (placed.has(parameter)) continue;
+        placed.add(parameter);
+        parameter.place({ name: joined(path, name), module: path, seed: module.seed });
+      }
+    }
+  }
+}

@@ -1,0 +1,18 @@
+import type { ProcessGroup } from '../dist/types';
+import type { Buffer } from '../nn/buffer';
+import type { Module } from '../nn/module';
+import { halfOf, type MixedPrecision } from './precision/mixed-precision';
+
+/** Copies rank 0's buffers to all ranks of a group, in place; masks (bool) are constants and are not sent. */
+export function broadcastBuffers(buffers: readonly Buffer[], group: ProcessGroup): void {
+  if (group.size === 1) return;
+  for (const { tensor, dtype, module } of buffers) {
+    if (dtype !== 'bool') group.broadcast(tensor, 0, { cause: 'buffer', module }).wait();
+  }
+}
+
+/** Rounds the float32 buffers of a module; a buffer that an inner unit has rounded does not change. */
+export function roundBuffers(module: Module, { bufferDtype }: MixedPrecision): void {
+  const half = halfOf(bufferDtype);
+  if (half !== null) for (const buffer of module.buffers()) buffer.roundTo(half);
+}
