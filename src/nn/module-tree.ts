@@ -76,6 +76,16 @@ export abstract class ModuleTree extends Callable {
     return this.#named((tensor): tensor is Parameter => !isBuffer(tensor) || tensor.isPersistent);
   }
 
+  /** Returns what a state dict has, by torch's names: as `namedState`, but a tied parameter appears under all its names. */
+  protected stateNames(path = '', names = new Map<string, Parameter>()): Map<string, Parameter> {
+    for (const [name, tensor] of this.#tensors) {
+      if (!isBuffer(tensor) || tensor.isPersistent) names.set(joined(path, name), tensor);
+    }
+    for (const [name, child] of this.#children)
+      child.stateNames(name === INNER ? path : joined(path, name), names);
+    return names;
+  }
+
   /** Returns the buffers of this module and of modules inside it. */
   buffers(): Buffer[] {
     return [...this.namedBuffers().values()];

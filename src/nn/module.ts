@@ -1,9 +1,11 @@
 import { inspect } from 'node:util';
 import { currentDraws } from '../backend/current-engine';
 import { type Random, seeded } from '../core/random';
+import type * as tf from '../core/tf';
 import { moduleText } from './module-text';
 import { ModuleTree } from './module-tree';
 import { type StateBuffer, stateBuffers } from './parameter';
+import { type LoadedNames, loadStateValues, type StateValues, stateDictOf } from './state-dict';
 
 /**
  * A part of a model: it has named parameters, child modules, and a forward on tfjs tensors. Subclasses define `forward`;
@@ -83,6 +85,23 @@ export abstract class Module extends ModuleTree {
       parameter.free();
     }
     for (const buffer of this.buffers()) buffer.free();
+  }
+
+  /**
+   * Returns copies of all parameters and persistent buffers, by torch's names; a tied parameter has all its names. If the
+   * module is sharded, the values are gathered, so every rank must call it (as torch's FULL_STATE_DICT). The caller disposes
+   * the tensors.
+   */
+  stateDict(): Map<string, tf.Tensor> {
+    return stateDictOf(this.stateNames());
+  }
+
+  /**
+   * Loads values by torch's names, from `stateDict()`, `FSDP.stateDict(model)` (FULL) or a plain object of tensors. Throws:
+   * SHAPE for missing and unexpected names (unless `strict` is false) and for other shapes; then nothing is loaded.
+   */
+  loadStateDict(dict: StateValues, { strict = true }: { readonly strict?: boolean } = {}): LoadedNames {
+    return loadStateValues(this.constructor.name, this.stateNames(), dict, strict);
   }
 
   /** Returns the text that `print`, template strings, consoles and notebooks show. */

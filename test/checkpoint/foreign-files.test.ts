@@ -120,7 +120,7 @@ test('tensors of unsupported types are left out, and named if a model needs them
     'model.safetensors': safetensors({
       w: f32(1, 2),
       mask: { dtype: 'BOOL', shape: [3], bytes: new Uint8Array(3) },
-      count: { dtype: 'I64', shape: [], bytes: new Uint8Array(8) },
+      count: { dtype: 'F64', shape: [], bytes: new Uint8Array(8) },
       wide: { dtype: 'F64', shape: [1], bytes: new Uint8Array(8) },
       small: { dtype: 'F4', shape: [2], bytes: new Uint8Array(1) },
     }),
@@ -144,7 +144,7 @@ test('tensors of unsupported types are left out, and named if a model needs them
   );
   close();
   const index = place('types-index', {
-    'a.safetensors': safetensors({ w: f32(1), n: { dtype: 'I64', shape: [], bytes: new Uint8Array(8) } }),
+    'a.safetensors': safetensors({ w: f32(1), n: { dtype: 'F64', shape: [], bytes: new Uint8Array(8) } }),
     'model.safetensors.index.json': JSON.stringify({
       weight_map: { w: 'a.safetensors', n: 'a.safetensors' },
     }),

@@ -19,7 +19,7 @@ test('settings without an effect are named in a warning with the reason', () => 
   });
   const [buffers, casts, grads, scaler] = found;
   assert.equal(found.length, 4);
-  assert.match(buffers ?? '', /bufferDtype bfloat16 has no effect: modules here have no buffers/);
+  assert.match(buffers ?? '', /bufferDtype bfloat16 has no effect: the model has no buffers/);
   assert.match(grads ?? '', /keepLowPrecisionGrads has no effect: gradients are reduced in float32/);
   assert.match(casts ?? '', /castForwardInputs false has no effect/);
   assert.match(scaler ?? '', /nothing here is float16/);

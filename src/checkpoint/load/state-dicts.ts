@@ -90,6 +90,11 @@ export class StateDicts {
     return result.finally(restore) as T;
   }
 
+  /** Returns the type of the model's dicts. Source: FSDP.get_state_dict_type. */
+  getStateDictType(model: Module): StateDictType {
+    return this.#types.get(model)?.type ?? 'FULL_STATE_DICT';
+  }
+
   /** Returns the model's parameters and persistent buffers. Throws: COLLECTIVE_MISMATCH, COLLECTIVE_MISSING if some rank does not call it. */
   stateDict(model: Module): ModelStateDict {
     const name = 'FSDP.stateDict()';

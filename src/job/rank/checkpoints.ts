@@ -23,6 +23,7 @@ export const StateDictType = strictNames(
 
 const STATE_DICT_METHODS = [
   'stateDictType',
+  'getStateDictType',
   'stateDict',
   'loadStateDict',
   'optimStateDict',

@@ -1,5 +1,5 @@
 import type { Engine } from '../../backend/engine';
-import type { ModelStateDict } from '../../checkpoint/load/state-dicts';
+import type { StateDictType } from '../../checkpoint/save/save-layout';
 import { type Call, checkArguments } from '../../config/call-arguments';
 import type { ActivationCheckpointingConfig } from '../../config/settings/memory';
 import { parseTrainConfig } from '../../config/train-config';
@@ -52,13 +52,8 @@ export interface GroupOption {
   readonly group?: ProcessGroup;
 }
 
-/** FSDP's wrapper, with the methods that torch adds to every wrapped module. */
-export type RankFsdpWrapper<M extends Module> = Fsdp<M> & {
-  /** Same as FSDP.stateDict(model): of the type that FSDP.stateDictType has set, else FULL_STATE_DICT. Every rank calls it. */
-  stateDict(): ModelStateDict;
-  /** Same as FSDP.loadStateDict(model, dict). Throws: SHAPE naming every tensor that does not fit. */
-  loadStateDict(dict: ModelStateDict): void;
-};
+/** FSDP's wrapper. */
+export type RankFsdpWrapper<M extends Module> = Fsdp<M>;
 
 /** FSDP with and without `new`, and torch's static methods. */
 export interface FsdpFunction extends StateDictMethods {
@@ -179,9 +174,12 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
       return given;
     }
     const wrapper = fsdp(module, contextOf(), options);
+    const stateDict = wrapper.stateDict.bind(wrapper);
     return Object.assign(wrapper, {
-      stateDict: () => dicts.stateDict(wrapper),
-      loadStateDict: (dict: ModelStateDict) => dicts.loadStateDict(wrapper, dict),
+      stateDict() {
+        requireFull(dicts.getStateDictType(wrapper));
+        return stateDict();
+      },
     });
   }
   const methods: Omit<FsdpFunction, keyof StateDictMethods> = {
@@ -192,6 +190,14 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
   };
   // If a function returns an object, `new` returns this object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Throws: CONFIG for sharded dicts, whose values are no whole tensors. */
+function requireFull(type: StateDictType): void {
+  if (type === 'FULL_STATE_DICT') return;
+  throw new ConfigError(
+    `model.stateDict() returns whole tensors; for a ${type}, write FSDP.stateDict(model)`,
+  );
 }
 
 /** Returns the module. Throws: CONFIG if it is not a module with parameters, or if a strategy already holds some of them. */

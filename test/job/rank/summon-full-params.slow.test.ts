@@ -32,7 +32,9 @@ test('summonFullParams makes parameters whole under every strategy, and writes t
       const after = values();
       await FSDP.summonFullParams(model, async () => ones(), { writeback: true });
       const written = values().flat();
-      const dict = [...model.stateDict().values()].flatMap(({ slices }) => [...(slices[0]?.values ?? [])]);
+      const tensors = [...model.stateDict().values()];
+      const dict = tensors.flatMap((tensor) => [...tensor.dataSync()]);
+      tf.dispose(tensors);
       const refused = (): unknown =>
         FSDP.summonFullParams(
           model,

@@ -1,0 +1,201 @@
+import { currentEngine } from '../backend/current-engine';
+import type { Engine } from '../backend/engine';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
+import type { ProcessGroup } from '../dist/types';
+import { isBuffer } from './buffer';
+import { valuesOf } from './init';
+import type { Parameter, StateBuffer } from './parameter';
+import { copyElements, floatsOf } from './spans';
+import { readState, writeState } from './state-values';
+
+/** The tag of tensors that the caller owns. */
+const UNTAGGED = { cause: 'temp', module: '' } as const;
+
+/** Whole values of a state dict: a tensor, or an array with its shape. */
+export type StateValue =
+  | tf.Tensor
+  | { readonly shape: readonly number[]; readonly values: Float32Array | Int32Array }
+  | {
+      readonly shape: readonly number[];
+      readonly slices: readonly { readonly start: number; readonly values: Float32Array }[];
+    };
+
+/** Values by torch's names, in a Map or in a plain object. */
+export type StateValues = ReadonlyMap<string, StateValue> | Readonly<Record<string, StateValue>>;
+
+/** The names that a load with `strict: false` left out. Source: torch's load_state_dict. */
+export interface LoadedNames {
+  /** Names of the module that the dict does not have. */
+  readonly missingKeys: readonly string[];
+  /** Names of the dict that the module does not have. */
+  readonly unexpectedKeys: readonly string[];
+}
+
+/** Returns copies of whole tensors by name; all ranks of sharded parameters must call it together. */
+export function stateDictOf(named: ReadonlyMap<string, Parameter>): Map<string, tf.Tensor> {
+  const engine = requireEngine('stateDict()');
+  const wholes = new Map<Parameter, tf.Tensor>();
+  try {
+    for (const parameter of named.values()) {
+      if (wholes.has(parameter)) continue;
+      if (!parameter.isAdopted) wholes.set(parameter, copyOf(engine, parameter.tensor));
+      else for (const [each, tensor] of wholesOf(engine, parameter.state)) wholes.set(each, tensor);
+    }
+  } catch (error) {
+    tf.dispose([...wholes.values()]);
+    throw error;
+  }
+  const dict = [...named].flatMap(([name, parameter]) => {
+    const tensor = wholes.get(parameter);
+    return tensor === undefined ? [] : [[name, tensor] as const];
+  });
+  const used = new Set(dict.map(([, tensor]) => tensor));
+  for (const tensor of wholes.values()) if (!used.has(tensor)) tensor.dispose();
+  return new Map(dict);
+}
+
+/**
+ * Writes a dict's values into parameters and buffers; each rank writes the elements that it holds, without communication.
+ * `model` is the model's class, for messages. Throws: SHAPE naming all names that are missing, unexpected (if `strict`) or
+ * have another shape; then nothing was written.
+ */
+export function loadStateValues(
+  model: string,
+  named: ReadonlyMap<string, Parameter>,
+  given: StateValues,
+  strict: boolean,
+): LoadedNames {
+  const engine = requireEngine('loadStateDict()');
+  const dict = given instanceof Map ? given : new Map(Object.entries(given));
+  const loaded = new Set([...named].filter(([name]) => dict.has(name)).map(([, parameter]) => parameter));
+  const missingKeys = [...named].filter(([, parameter]) => !loaded.has(parameter)).map(([name]) => name);
+  const unexpectedKeys = [...dict.keys()].filter((name) => !named.has(name));
+  const writes = [...dict].flatMap(([name, value]) => {
+    const parameter = named.get(name);
+    return parameter === undefined ? [] : [{ name, parameter, value }];
+  });
+  const misfits = writes.flatMap(({ name, parameter, value }) => misfit(name, parameter, value) ?? []);
+  const wrong = [
+    ...(strict && missingKeys.length > 0 ? [`missing keys: ${quoted(missingKeys)}`] : []),
+    ...(strict && unexpectedKeys.length > 0 ? [`unexpected keys: ${quoted(unexpectedKeys)}`] : []),
+    ...misfits,
+  ];
+  if (wrong.length > 0) {
+    throw new ShardlabError(
+      'SHAPE',
+      `the state dict does not fit ${model}: ${wrong.join('; ')}${misfits.length > 0 ? '' : '. To load only the names that fit, give { strict: false }'}`,
+      { details: { missingKeys, unexpectedKeys } },
+    );
+  }
+  for (const { parameter, value } of writes) write(engine, parameter, numbersOf(value));
+  return { missingKeys, unexpectedKeys };
+}
+
+/** Returns the parameters of a strategy's buffer as whole tensors, gathered from the ranks that hold their parts. */
+function wholesOf(engine: Engine, state: StateBuffer): Map<Parameter, tf.Tensor> {
+  const { shardGroup, module } = state;
+  const parameters = state.slices.map(({ parameter }) => parameter);
+  const wholes = parameters.map(({ shape }) => engine.allocate(shape, 'float32', UNTAGGED));
+  const whole = (i: number): tf.Tensor => wholes[i] as tf.Tensor; // one for each parameter
+  const own = engine.allocate([Math.max(1, state.size)], 'float32', { cause: 'comm', module });
+  try {
+    if (engine.hasValues)
+      floatsOf(engine, { tensor: own, offset: 0 }, state.size).set(readState(engine, state));
+    if (shardGroup === null) {
+      state.slices.forEach(({ offset, length }, i) => {
+        copyElements(engine, { tensor: own, offset }, { tensor: whole(i), offset: 0 }, length);
+      });
+    } else {
+      const input = state.slices.map(({ offset, length }) => ({ tensor: own, offset, length }));
+      const outputs = rangesOf(engine, shardGroup, state).map((ranges) =>
+        present(ranges.map(({ start, length }, i) => ({ tensor: whole(i), offset: start, length }))),
+      );
+      shardGroup.allGatherPieces(present(input), outputs, { cause: 'param', module }).wait();
+    }
+  } catch (error) {
+    tf.dispose(wholes);
+    throw error;
+  } finally {
+    own.dispose();
+  }
+  return new Map(parameters.map((parameter, i) => [parameter, whole(i)]));
+}
+
+/** Returns the pieces that have elements. */
+function present<P extends { readonly length: number }>(pieces: readonly P[]): P[] {
+  return pieces.filter(({ length }) => length > 0);
+}
+
+/** Returns, by rank of the group, the range of each parameter that the rank holds. */
+function rangesOf(engine: Engine, group: ProcessGroup, state: StateBuffer) {
+  const own = state.slices.flatMap(({ start, length }) => [start, length]);
+  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor(own, [own.length], 'int32'));
+  try {
+    const all = group.allGather(tensor, { cause: 'control', module: 'stateDict()' }).wait();
+    const words = [...all.dataSync()];
+    all.dispose();
+    return group.ranks.map((_, rank) =>
+      state.slices.map((_, i) => {
+        const at = own.length * rank + 2 * i;
+        return { start: words[at] ?? 0, length: words[at + 1] ?? 0 };
+      }),
+    );
+  } finally {
+    tensor.dispose();
+  }
+}
+
+function write(engine: Engine, parameter: Parameter, numbers: Float32Array | Int32Array): void {
+  const { state, shape, dtype } = parameter;
+  if (isBuffer(parameter)) {
+    const values = tf.tensor(numbers, [...shape], dtype);
+    parameter.assign(values);
+    values.dispose();
+    return;
+  }
+  const values = numbers instanceof Float32Array ? numbers : Float32Array.from(numbers);
+  if (!parameter.isAdopted && parameter.source !== null) parameter.defer(valuesOf(values.slice()));
+  else if (engine.hasValues) {
+    for (const { parameter: each, offset, start, length } of state.slices) {
+      if (each === parameter) writeState(engine, state, offset, values.subarray(start, start + length));
+    }
+  }
+}
+
+function misfit(name: string, parameter: Parameter, value: StateValue): string | null {
+  if (!Array.isArray(value?.shape)) {
+    return `${name} is ${classOf(value)}; give a tensor, as tf.zeros([${parameter.shape}])`;
+  }
+  if (value.shape.join() !== parameter.shape.join())
+    return `${name} has shape [${value.shape.join(', ')}], the module's is [${parameter.shape.join(', ')}]`;
+  const isPart = 'slices' in value && value.slices[0]?.values.length !== parameter.size;
+  return isPart ? `${name} has only a part of its values; load SHARDED dicts by FSDP.loadStateDict` : null;
+}
+
+function numbersOf(value: StateValue): Float32Array | Int32Array {
+  if (value instanceof tf.Tensor) {
+    const values = value.dataSync();
+    return values instanceof Uint8Array ? Int32Array.from(values) : values;
+  }
+  return 'values' in value ? value.values : (value.slices[0]?.values ?? new Float32Array());
+}
+
+function copyOf(engine: Engine, tensor: tf.Tensor): tf.Tensor {
+  const dtype = tensor.dtype as Parameter['dtype']; // the engine has no other types
+  const copy = engine.allocate(tensor.shape, dtype, UNTAGGED);
+  engine.copyInto(copy, 0, tensor);
+  return copy;
+}
+
+function quoted(names: readonly string[]): string {
+  return names.map((name) => `"${name}"`).join(', ');
+}
+
+function requireEngine(what: string): Engine {
+  const engine = currentEngine();
+  if (engine !== null) return engine;
+  throw new ConfigError(
+    `${what} needs a rank's engine; call it in a %%ranks cell or in job.on('all').run(…)`,
+  );
+}
