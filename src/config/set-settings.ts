@@ -1,7 +1,8 @@
 import { parse } from 'yaml';
 import { ConfigError } from '../core/errors';
+import { ownData } from './settings/data';
 import { modelShape } from './settings/model';
-import { checkTrainConfig } from './train-config';
+import { checkTrainConfig, type TrainConfig } from './train-config';
 
 type Section = Readonly<Record<string, unknown>>;
 
@@ -30,8 +31,13 @@ function within(section: Section, key: string): Section {
   if (typeof written === 'object' && written !== null) return { ...written };
   const checked = checkTrainConfig({ [key]: written });
   if ('issues' in checked || typeof written !== 'string') return {};
-  const full: Section = checked.config;
-  return Object.fromEntries(Object.entries(key === 'model' ? modelShape(checked.config) : (full[key] ?? {})));
+  return Object.fromEntries(Object.entries(longForm(checked.config, key)));
+}
+
+function longForm(config: TrainConfig, key: string): object {
+  if (key === 'model') return modelShape(config);
+  if (key === 'data') return ownData(config.data) ?? {};
+  return Object(Object.entries(config).find(([name]) => name === key)?.[1] ?? {});
 }
 
 function yamlOf(text: string, value: string): unknown {

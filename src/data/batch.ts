@@ -7,11 +7,47 @@ export interface TokenBatch {
   readonly tokens: Int32Array;
 }
 
-/** Deterministic batches: the same rank and index give the same tokens in every run. */
-export interface BatchSource {
+/** Deterministic batches: the same rank and index give the same values in every run. */
+export interface BatchesOf<Batch> {
   readonly name: string;
   /** Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. */
-  batch(rank: number, index: number): TokenBatch;
+  batch(rank: number, index: number): Batch;
+  /** The rows that are never trained on; null or undefined: there are none. */
+  readonly validation?: ValidationBatches<Batch> | null;
+}
+
+/** Batches of tokens. */
+export type BatchSource = BatchesOf<TokenBatch>;
+
+/** Batches that contain each row of a validation part once, over all ranks. */
+export interface ValidationBatches<Batch> {
+  /** Number of rows of all ranks. */
+  readonly numRows: number;
+  /** Number of batches of each rank. */
+  readonly numBatches: number;
+  /** Returns a batch of a rank; `index` counts from 0. */
+  batch(rank: number, index: number): ValidationBatch<Batch>;
+}
+
+/** A batch of a validation part. The last batches may have fewer rows than the others. */
+export interface ValidationBatch<Batch> {
+  readonly batch: Batch;
+  /** Number of its rows that count. 0: the rank has no row left, and the batch is one row that another rank counts. */
+  readonly counted: number;
+}
+
+/** One column of a batch: [rows, …shape] values, row by row. */
+export interface BatchColumn {
+  readonly shape: readonly number[];
+  readonly dtype: 'float32' | 'int32';
+  readonly values: Float32Array | Int32Array;
+}
+
+/** A batch of rows with inputs x and, unless the data has none, targets y. */
+export interface RowBatch {
+  readonly batch: number;
+  readonly x: BatchColumn;
+  readonly y: BatchColumn | null;
 }
 
 /** The shape of a source's batches. */

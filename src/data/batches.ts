@@ -5,23 +5,35 @@ import type { TrainConfig } from '../config/train-config';
 import { ConfigError, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import type { BatchShape, BatchSource } from './batch';
+import { openTokens } from './open-data';
+import type { PreparedData } from './prepared';
 
-/** Makes the batches of a config. */
-export function createBatches(config: Pick<TrainConfig, 'data' | 'batch' | 'seed' | 'model'>): BatchSource {
+/** What a config's batches depend on besides the config. */
+export interface DataPlace {
+  /** Number of data-parallel ranks. */
+  readonly world: number;
+  /** The user's own data; undefined: the config's data are built in. */
+  readonly prepared?: PreparedData | undefined;
+}
+
+/** Makes the batches of a language model's config. Throws: CONFIG for data that do not fit to the model. */
+export function createBatches(
+  config: Pick<TrainConfig, 'data' | 'batch' | 'seed' | 'model'>,
+  { world, prepared }: DataPlace,
+): BatchSource {
+  const { data, batch, seed } = config;
   const model = modelShape(config);
   if (model.kind === 'dit') {
     throw new ConfigError(`data: a dit trains on videos, not on tokens; use syntheticLatents`);
   }
   const { seq, vocab } = model;
-  const shape = { batch: config.batch, seq, vocab };
-  switch (config.data) {
-    case 'synthetic':
-      return syntheticBatches(shape);
-    case 'typescript':
-      return textBatches(typescriptText(), config.seed, shape);
-    default:
-      return config.data satisfies never;
+  if (data === 'synthetic') return syntheticBatches({ batch, seq, vocab });
+  if (data === 'typescript') return textBatches(typescriptText(), seed, { batch, seq, vocab });
+  if (prepared?.kind === 'tokens') return openTokens(prepared, { batch, seq, vocab, world, seed });
+  if (prepared !== undefined) {
+    throw new ConfigError(`data: ${prepared.name} has rows of numbers, but a ${model.kind} trains on text`);
   }
+  throw new ShardlabError('INTERNAL', 'the data was not prepared');
 }
 
 /**

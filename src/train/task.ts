@@ -4,7 +4,7 @@ import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
-import { createBatches } from '../data/batches';
+import { createBatches, type DataPlace } from '../data/batches';
 import { type LatentBatch, type LatentSource, syntheticLatents } from '../data/latents';
 import { DitExperts } from '../nn/models/dit-experts';
 import type { Module } from '../nn/module';
@@ -26,17 +26,20 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   lossOf(batch: B): tf.Tensor;
 }
 
+/** Batches that replace those of a config's data, or the place of the config's data. */
+export type TaskData = BatchSource | DataPlace;
+
 /**
- * Makes the task of a config. `batches` replaces the config's data.
- * Throws: CONFIG for a model without a loss.
+ * Makes the task of a config.
+ * Throws: CONFIG for a model without a loss, and for data that do not fit to the model.
  */
-export function taskOf(engine: Engine, model: Module, config: TrainConfig, batches?: BatchSource): Task {
+export function taskOf(engine: Engine, model: Module, config: TrainConfig, data: TaskData): Task {
   const shape = modelShape(config);
   switch (shape.kind) {
     case 'gpt':
     case 'moe':
     case 'llama':
-      return languageModelTask(engine, model, batches ?? createBatches(config));
+      return languageModelTask(engine, model, 'batch' in data ? data : createBatches(config, data));
     case 'dit':
       return flowMatchingTask(engine, model, shape, syntheticLatents({ ...config, shape }));
     case 't5-encoder':

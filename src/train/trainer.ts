@@ -7,6 +7,7 @@ import type { Observer } from '../core/events';
 import * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import type { BatchSource } from '../data/batch';
+import type { PreparedData } from '../data/prepared';
 import type { ProcessGroup } from '../dist/types';
 import { loadState, type StateDict } from '../nn/load-state';
 import { buildModel } from '../nn/models/build-model';
@@ -35,6 +36,8 @@ export interface TrainerOptions {
   readonly initialState?: StateDict | undefined;
   /** Batches to train on; default: the config's data. */
   readonly batches?: BatchSource | undefined;
+  /** The user's own data that the config names. */
+  readonly data?: PreparedData | undefined;
   /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
   /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
@@ -52,7 +55,8 @@ export function createTrainer(options: TrainerOptions): Trainer {
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const parallel = (options.parallelize ?? parallelize)(model, config, options);
-  return new Trainer(options, task ?? taskOf(engine, model, config, options.batches), parallel);
+  const data = options.batches ?? { world: options.group.size, prepared: options.data };
+  return new Trainer(options, task ?? taskOf(engine, model, config, data), parallel);
 }
 
 /** Trains a config's model on one rank; all ranks of the group step together. */

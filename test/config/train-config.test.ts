@@ -3,7 +3,7 @@ import { test } from 'node:test';
 import { locatedText } from '../../src/config/located-text';
 import { checkLocated, configNamed, PRESETS } from '../../src/config/named-config';
 import { modelShape } from '../../src/config/settings/model';
-import { parseTrainConfig, type TrainConfig } from '../../src/config/train-config';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ConfigError } from '../../src/core/errors';
 
 const parsed = (text: string, file: string): TrainConfig => {
@@ -191,4 +191,33 @@ test('models of every kind have defaults, and their settings are checked by key'
   ];
   for (const [model, said] of cases) assert.match(thrown(() => parseTrainConfig({ model })).message, said);
   assert.match(thrown(() => parseTrainConfig({ model: 'llama-8b' })).message, /did you mean "llama3-8b"\?$/);
+});
+
+test('settings of own data that contradict each other or the model are refused with what to change', () => {
+  const x = new Float32Array(4);
+  const wrong: readonly (readonly [TrainConfigInput, RegExp])[] = [
+    [{ data: {} }, /data: names no data; give one of path/],
+    [{ data: { path: 'a.txt', tokens: new Uint8Array(9) } }, /data: names data twice/],
+    [{ data: { path: 'a.csv', y: 'b' } }, /data\.y: needs x/],
+    [{ data: { path: 'a.csv', x: 'a', y: x } }, /data\.y: must be of the same kind as x/],
+    [{ data: { path: 'a.csv', x: 'a', y: 'b' } }, /data\.x: is for other models: a gpt trains on text/],
+    [{ data: { path: 'pictures', format: 'images' } }, /data\.format: is for other models/],
+    [
+      { data: { path: 'a.txt', eosToken: '</s>' } },
+      /data\.eosToken: <\/s> is a token of a tokenizer; give tokenizer/,
+    ],
+    [
+      { data: { path: 'a.txt', validation: 2 } },
+      /data\.validation: .*got 2; write 0\.1, '\.\/validation\.txt'/,
+    ],
+    [{ data: { path: 'a.txt', shufle: true } as never }, /data\.shufle: unknown key; did you mean "shuffle"/],
+    [
+      { data: { path: 'a.txt', drop_last: true } as never },
+      /data\.drop_last: unknown key; did you mean "dropLast"/,
+    ],
+    [{ data: 7 as never }, /data: .*got 7; write '\.\/my\.txt', or \{ path: '\.\/texts'/],
+  ];
+  for (const [config, message] of wrong) {
+    assert.throws(() => parseTrainConfig({ model: 'tiny', ...config }), { code: 'CONFIG', message });
+  }
 });

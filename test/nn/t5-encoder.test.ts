@@ -44,5 +44,5 @@ test('an encoder alone is refused for training, since it has no loss', () => {
     model: { kind: 't5-encoder', layers: 1, dim: 8, heads: 2, ffn: 8, vocab: 300, seq: 4 },
   });
   const model = buildModel(config);
-  assert.throws(() => taskOf(engine, model, config), /model\.kind: 't5-encoder' has no loss/);
+  assert.throws(() => taskOf(engine, model, config, { world: 1 }), /model\.kind: 't5-encoder' has no loss/);
 });

@@ -50,7 +50,7 @@ function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
   const ranks = run.inTurn ?? 1;
   const model = buildModel(config);
   if (modelShape(config).kind === 'dit') giveValues(model);
-  const own = taskOf(engine, model, config);
+  const own = taskOf(engine, model, config, { world: 1 });
   const trainer = createTrainer({
     ...rank,
     config: { ...config, accumulation: config.accumulation * ranks },

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { modelConflicts } from '../model-conflicts';
-import type { ConfigIssue, Facts, Section, Setting } from '../setting';
+import type { ConfigIssue, Section, Setting } from '../setting';
+import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape, size } from './model';
 import { OPTIMIZER, optimizerSchema, SCHEDULE } from './optimizer';
@@ -10,7 +11,7 @@ import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict }
 /** The part of a config that the rules below read. */
 export interface Read {
   readonly model: ModelSetting;
-  readonly data: string;
+  readonly data: DataSetting;
   readonly clipNorm: number | null;
 }
 
@@ -31,7 +32,9 @@ export const SETTINGS = {
     conflict: (config: Read): readonly ConfigIssue[] => {
       const shape = modelShape(config);
       const found = modelConflicts(shape);
-      if (config.data !== 'typescript' || shape.kind === 'dit' || shape.vocab >= 256) return found;
+      const isBytes = config.data === 'typescript' || ownData(config.data)?.path !== undefined;
+      const hasTokenizer = ownData(config.data)?.tokenizer !== undefined;
+      if (!isBytes || hasTokenizer || shape.kind === 'dit' || shape.vocab >= 256) return found;
       const message = `vocab ${shape.vocab} is too small for text as bytes; give at least 256`;
       return [...found, { path: ['model', 'vocab'], message }];
     },
@@ -74,13 +77,15 @@ export const SETTINGS = {
   },
   activationCheckpointing: ACTIVATION_CHECKPOINTING,
   data: {
-    schema: z.enum(['typescript', 'synthetic']).default('typescript'),
-    says: 'source code as bytes, or random numbers',
-    warns: ({ config }: Facts<Read>): string | null =>
-      modelShape(config).kind === 'dit' && config.data !== 'synthetic'
-        ? `${config.data} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`
-        : null,
+    schema: dataSchema.default('typescript'),
+    says:
+      "'typescript': source code as bytes; 'synthetic': token ids by a formula; the path of your own file or folder of text, JSONL, CSV, " +
+      'Parquet or images; or an object with the keys below',
+    form: "'./my.txt', or { path: './texts', tokenizer: './tokenizer.json', validation: 0.1 }",
+    warns: dataWarning,
+    conflict: dataConflicts,
     planned: { ignored: 'batches have the same shape with any data' },
+    parts: DATA,
   },
   batch: {
     schema: size.default(4),

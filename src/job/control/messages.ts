@@ -3,6 +3,7 @@ import type { MimeBundle } from '../../cell/mime';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
+import type { PreparedData } from '../../data/prepared';
 import type { BenchOp } from '../../dist/bench-collectives';
 import type { StepRecord } from '../../ledger/record';
 import type { ProfileOptions } from '../../train/kernel-profile';
@@ -63,6 +64,7 @@ export type RankWork =
       readonly kind: 'train';
       readonly run: number;
       readonly config: unknown;
+      readonly data: PreparedData | undefined;
       readonly init: string | undefined;
       readonly group: GroupRef;
     }
@@ -70,6 +72,7 @@ export type RankWork =
       readonly kind: 'reshard';
       readonly run: number;
       readonly config: unknown;
+      readonly data: PreparedData | undefined;
       readonly before: GroupRef;
       readonly after: GroupRef;
     }
@@ -89,7 +92,13 @@ export type RankWork =
     }
   | { readonly kind: 'group'; readonly group: GroupRef }
   /** Measures the memory of a config; `run` is a number that only the trial's buffers use. */
-  | { readonly kind: 'probe'; readonly run: number; readonly config: unknown; readonly group: GroupRef }
+  | {
+      readonly kind: 'probe';
+      readonly run: number;
+      readonly config: unknown;
+      readonly data: PreparedData | undefined;
+      readonly group: GroupRef;
+    }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }

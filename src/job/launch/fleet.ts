@@ -32,6 +32,8 @@ export interface Fleet {
   readonly control: ControlServer;
   readonly segment: Segment | undefined;
   readonly folder: string;
+  /** The folder in which relative paths of cells and configs begin. */
+  readonly baseDir: string;
   /** The shaped wire, if there is one. */
   readonly link: Link | undefined;
   /** Receives the ranks' messages; a job sets its own listener. */
@@ -64,7 +66,8 @@ export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
   };
   try {
     segment = createJobSegment(plan.transport);
-    const fleet = { processes, folder, segment, link: plan.link, end, listener: starting as FleetListener };
+    const { link, baseDir } = plan;
+    const fleet = { processes, folder, baseDir, segment, link, end, listener: starting as FleetListener };
     control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
     const controlled = Object.assign(fleet, { control });
     await startProcesses(plan, controlled);

@@ -8,9 +8,8 @@ import type { ProcessGroup } from '../../dist/types';
 import { memoryAtPeak } from '../../ledger/memory';
 import { explainProcess } from '../../ledger/process-memory';
 import type { Recorder } from '../../ledger/recorder';
-import type { StateDict } from '../../nn/load-state';
 import type { StepResult } from '../../train/step-result';
-import type { Trainer } from '../../train/trainer';
+import type { Trainer, TrainerOptions } from '../../train/trainer';
 import type { CourierHandle } from '../control/courier-handle';
 import type { GroupRef, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
@@ -36,6 +35,9 @@ export interface RankTrainingParts {
   readonly recorder: Recorder;
   readonly warn: Warn;
 }
+
+/** What the trainers of a rank differ in. */
+type TrainerParts = Pick<TrainerOptions, 'config' | 'data' | 'group' | 'initialState'>;
 
 /** One rank's part of a run. */
 interface RunOnRank {
@@ -113,11 +115,17 @@ export class RankTraining {
   }
 
   /** Builds a run's model and returns its number of parameters. */
-  async #create({ run, config, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
+  async #create({ run, config, data, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
     const first = init === undefined ? undefined : openFirstState(init);
     try {
       // The launcher has checked the config, and has the same version.
-      const trainer = await this.#build(run, config as TrainConfig, this.#group(group), first?.state);
+      const parts = {
+        config: config as TrainConfig,
+        data,
+        group: this.#group(group),
+        initialState: first?.state,
+      };
+      const trainer = await this.#build(run, parts);
       this.#use(run, { trainer, group: this.#group(group) });
       return trainer.model.numParams();
     } finally {
@@ -146,10 +154,12 @@ export class RankTraining {
     work: TrainingWork & { kind: 'reshard' },
     courier: CourierHandle,
   ): Promise<unknown> {
-    const { run, before, after } = work;
+    const { run, data, before, after } = work;
     const union = this.#group(before.size > after.size ? before : after);
     const isIn = this.#parts.rank < after.size;
-    const trainer = isIn ? await this.#build(run, work.config as TrainConfig, this.#group(after)) : undefined;
+    const trainer = isIn
+      ? await this.#build(run, { config: work.config as TrainConfig, data, group: this.#group(after) })
+      : undefined;
     const old = this.#runs.get(run);
     const moved = this.#within(run, () =>
       reshardOnRank({
@@ -166,8 +176,8 @@ export class RankTraining {
     return moved;
   }
 
-  async #probe({ run, config, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
-    const build = await this.#builder(config as TrainConfig, this.#group(group));
+  async #probe({ run, config, data, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
+    const build = await this.#builder({ config: config as TrainConfig, data, group: this.#group(group) });
     const { engine, recorder } = this.#parts;
     const measured = this.#within(run, () => probeOnRank(engine, recorder, build));
     this.#unfinished = undefined;
@@ -175,21 +185,16 @@ export class RankTraining {
   }
 
   /** Builds a trainer, which is disposed if the work fails before the trainer is in use. */
-  async #build(
-    run: number,
-    config: TrainConfig,
-    group: ProcessGroup,
-    initialState?: StateDict,
-  ): Promise<Trainer> {
-    const build = await this.#builder(config, group, initialState);
+  async #build(run: number, parts: TrainerParts): Promise<Trainer> {
+    const build = await this.#builder(parts);
     return this.#within(run, build);
   }
 
-  async #builder(config: TrainConfig, group: ProcessGroup, initialState?: StateDict): Promise<() => Trainer> {
+  async #builder(parts: TrainerParts): Promise<() => Trainer> {
     // The module is loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
-    const options = { config, engine, group, observer: recorder, initialState, warn };
+    const options = { ...parts, engine, observer: recorder, warn };
     return () => {
       this.#unfinished = engine.allOrNothing(() => createTrainer(options));
       return this.#unfinished;

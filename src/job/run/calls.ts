@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import type { PreparedData } from '../../data/prepared';
 import type { Link } from '../../transport/link';
 import { FoldedLines } from '../control/folded-lines';
 import type { GroupRef, RankWork } from '../control/messages';
@@ -25,6 +26,8 @@ export interface RunHome {
 export interface RunParts extends RunHome {
   readonly calls: RunCalls;
   readonly history: RunHistory;
+  /** The user's own data; undefined: the config's data are built in. */
+  readonly data: PreparedData | undefined;
 }
 
 /** Work of a run. */
@@ -66,9 +69,9 @@ export class RunCalls {
   }
 
   /** Measures a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
-  async probe(config: TrainConfig, group: GroupRef): Promise<ProbeResult[]> {
+  async probe(config: TrainConfig, data: PreparedData | undefined, group: GroupRef): Promise<ProbeResult[]> {
     // The number is negative, so that it is not the number of any run.
-    const work = { kind: 'probe', run: -this.#run, config, group } as const;
+    const work = { kind: 'probe', run: -this.#run, config, data, group } as const;
     return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
   }
 

@@ -15,6 +15,7 @@ import { RankGroups } from '../launch/groups';
 import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
+import { JobData } from './data';
 import { RankSelection } from './rank-selection';
 import { checkWorld } from './reshard';
 import { Run } from './run';
@@ -70,6 +71,7 @@ export class Job {
   readonly #unregister: () => void;
   readonly #groups: RankGroups;
   readonly #runs = new Set<Run>();
+  readonly #data: JobData;
   #numRuns = 0;
   #ended: Promise<void> | undefined;
 
@@ -79,6 +81,7 @@ export class Job {
     this.#supervisor = new Supervisor(fleet);
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
+    this.#data = new JobData(fleet);
     this.#unregister = register(this);
   }
 
@@ -223,6 +226,7 @@ export class Job {
       folder: this.#fleet.folder,
       supervisor: this.#supervisor,
       groups: this.#groups,
+      jobData: this.#data,
       disposed: () => this.#runs.delete(run),
     });
     this.#runs.add(run);

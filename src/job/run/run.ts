@@ -25,6 +25,7 @@ import {
   type RunSaveOptions,
   saveRun,
 } from './checkpoints';
+import { type JobData, withoutValues } from './data';
 import { figureOf, lossFigure, type RunFrames, stepsFrame, viewOfStep } from './figures';
 import { placeText, RunHistory } from './history';
 import { requireModelRoom } from './model-room';
@@ -43,6 +44,7 @@ export interface RunOptions extends RunHome {
   readonly world: number;
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
+  readonly jobData: JobData;
   /** Called when the run is disposed. */
   readonly disposed: () => void;
 }
@@ -65,16 +67,18 @@ export class Run {
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
     const { number: run, init, world, groups } = options;
-    const config = parseTrainConfig(options.config);
+    const parsed = parseTrainConfig(options.config);
+    const data = await options.jobData.prepare(parsed, world);
+    const config = withoutValues(parsed);
     const file = new SpillFile(join(options.folder, `run-${run}-steps`));
     const calls = new RunCalls(options);
-    const parts = { ...options, calls, history: new RunHistory(config, world, file, warnOnStderr) };
+    const parts = { ...options, data, calls, history: new RunHistory(config, world, file, warnOnStderr) };
     const training = new RunTraining(parts);
     warn(configWarnings(options.config, config, world));
     requireModelRoom(config, world);
     const group = await groups.of(world);
     try {
-      const work = { kind: 'train', run, config, init, group } as const;
+      const work = { kind: 'train', run, config, data, init, group } as const;
       const [numParams = 0] = await calls.on<number>(world, work);
       return new Run(parts, training, numParams);
     } catch (error) {

@@ -58,7 +58,7 @@ function runPasses(rank: TestRank<RecomputeArgs>, run: RecomputeRun): RecomputeR
   const hash = createHash('sha256');
   const losses: number[] = [];
   let held = { activationBytes: 0, hostActivationBytes: 0 };
-  const batches = createBatches(config);
+  const batches = createBatches(config, { world: group.size });
   for (let i = 0; i < PASSES; i++) {
     tally.restart();
     const pass = (): void => {

@@ -1,0 +1,181 @@
+import { z } from 'zod';
+import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
+import { type ModelSetting, modelShape, size } from './model';
+
+/** Formats of files of data. */
+export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images'] as const;
+
+export type DataFormat = (typeof DATA_FORMATS)[number];
+
+/** Arrays of numbers that can be data. */
+export type NumberArray =
+  | Float32Array
+  | Float64Array
+  | Int32Array
+  | Int16Array
+  | Int8Array
+  | Uint32Array
+  | Uint16Array
+  | Uint8Array;
+
+const NUMBER_ARRAYS = [
+  Float32Array,
+  Float64Array,
+  Int32Array,
+  Int16Array,
+  Int8Array,
+  Uint32Array,
+  Uint16Array,
+  Uint8Array,
+];
+
+const numbers = z.custom<NumberArray>(
+  (value) => NUMBER_ARRAYS.some((kind) => value instanceof kind),
+  'expected a typed array of numbers',
+);
+
+/** Values of all rows, one row after the other. The first extent of `shape` is the number of rows; default: one number per row. */
+const arraySchema = z.union([numbers, z.strictObject({ values: numbers, shape: z.array(size).min(1) })]);
+
+const columns = z.union([z.string().min(1), z.array(z.string().min(1)).min(1)]);
+
+const path = z.string().min(1);
+
+/** The settings of a user's own data. */
+export const DATA = {
+  path: {
+    schema: z.union([path, z.array(path).min(1)]).optional(),
+    says: "a file, a folder, or a list of them; relative paths begin in the notebook's folder",
+    form: "'./texts', or ['a.txt', 'b.txt']",
+  },
+  format: {
+    schema: z.enum(DATA_FORMATS).optional(),
+    says:
+      "format of the files. Default: by their names: '.jsonl', '.ndjson' and '.json' have one JSON object per line; '.csv' and " +
+      "'.tsv' have a header; '.parquet'; '.png', '.jpg' and '.jpeg' are images; all other files are text",
+  },
+  tokenizer: {
+    schema: path.optional(),
+    says: 'a tokenizer.json of Hugging Face, or its folder. Default: each byte of the text is a token',
+    form: "'./tokenizer.json'",
+    names: { transformers: 'tokenizer_name' },
+  },
+  eosToken: {
+    schema: z.string().min(1).nullable().optional(),
+    says:
+      "token after each document (a text file, or a row of another file). Default: the eos_token of the tokenizer's " +
+      'tokenizer_config.json, or <|endoftext|>, <|end_of_text|> or </s>, if the tokenizer has it. `null`: none. Without a tokenizer, a newline is between documents',
+    form: "'<|endoftext|>', or null for none",
+  },
+  text: {
+    schema: z.string().min(1).default('text'),
+    says: 'column that has the text, in JSONL, CSV and Parquet files',
+    form: "the name of a column, such as 'content'",
+    names: { transformers: 'text_column_name' },
+  },
+  x: {
+    schema: z.union([columns, arraySchema]).optional(),
+    says: 'inputs of rows: a column, a list of columns, or an array of all rows',
+    form: "'pixels', ['age', 'height'], or { values: new Float32Array(700), shape: [100, 7] }",
+  },
+  y: {
+    schema: z.union([columns, arraySchema]).optional(),
+    says: 'targets of rows, as x. A column of words gives the index of each word among all words in sorted order',
+    form: "'label', or new Int32Array(100)",
+  },
+  tokens: {
+    schema: numbers.optional(),
+    says: 'token ids of one long text, in place of files',
+    form: 'new Uint16Array(1000)',
+  },
+  size: {
+    schema: z.tuple([size, size]).optional(),
+    says: 'rows and columns of pixels to which images are scaled. Default: all images must have the same size',
+    form: '[32, 32]',
+  },
+  validation: {
+    schema: z
+      .union([z.number().gt(0).lt(1), path, z.array(path).min(1)])
+      .nullable()
+      .default(null),
+    says:
+      'part that is never trained on: a share, or files of the same format. A share of a text is its end; a share of rows is ' +
+      "chosen by seed, as torch's random_split does",
+    form: "0.1, './validation.txt', or null for none",
+    names: { transformers: 'validation_file', megatron: 'split' },
+  },
+  shuffle: {
+    schema: z.boolean().default(true),
+    says: "whether each epoch has another order of rows, which depends on the seed as in torch's DistributedSampler",
+    names: { torch: 'shuffle' },
+  },
+  dropLast: {
+    schema: z.boolean().default(false),
+    says: 'whether the last rows of an epoch are left out if ranks cannot share them equally. false: some rows are repeated',
+    names: { torch: 'drop_last', transformers: 'dataloader_drop_last' },
+  },
+} as const satisfies Required<Setting<never>>['parts'];
+
+const dataObject = schemaOf(DATA);
+
+/** A user's own data: files, or arrays. */
+export type OwnData = z.output<typeof dataObject>;
+
+export const dataSchema = z.union([
+  z.enum(['typescript', 'synthetic']),
+  // The type lets an editor complete the names above.
+  path as z.ZodType<string & {}, string & {}>,
+  dataObject,
+]);
+
+export type DataSetting = z.output<typeof dataSchema>;
+
+/** Returns the settings of a user's own data; null: the data is built in. */
+export function ownData(data: DataSetting): OwnData | null {
+  if (data === 'typescript' || data === 'synthetic') return null;
+  return typeof data === 'string' ? dataObject.parse({ path: data }) : data;
+}
+
+/** The part of a config that the rules below read. */
+interface Read {
+  readonly model: ModelSetting;
+  readonly data: DataSetting;
+}
+
+/** Returns why the data has no effect with the model; null: it has its effect. */
+export function dataWarning({ config }: Facts<Read>): string | null {
+  if (modelShape(config).kind !== 'dit' || config.data === 'synthetic') return null;
+  const given = typeof config.data === 'string' ? config.data : 'own data';
+  return `${given} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`;
+}
+
+/** Finds settings of the data that contradict each other or the model. */
+export function dataConflicts(config: Read): readonly ConfigIssue[] {
+  const data = ownData(config.data);
+  if (data === null) return [];
+  const { path: files, tokens, x, y, tokenizer, eosToken } = data;
+  const issue = (message: string, ...keys: string[]): ConfigIssue[] => [{ path: ['data', ...keys], message }];
+  const isArray = (value: typeof x): boolean => typeof value === 'object' && !isNames(value);
+  const given = [files !== undefined, tokens !== undefined, isArray(x)].filter(Boolean).length;
+  if (given !== 1) {
+    const found = given === 0 ? 'names no data' : 'names data twice';
+    return issue(
+      `${found}; give one of path: './texts', tokens: an array of token ids, or x and y as arrays`,
+    );
+  }
+  if (y !== undefined && x === undefined) return issue('needs x, the inputs of the same rows', 'y');
+  if (y !== undefined && isArray(x) !== isArray(y)) {
+    return issue('must be of the same kind as x: both name columns, or both are arrays', 'y');
+  }
+  if (typeof eosToken === 'string' && tokenizer === undefined) {
+    return issue(`${eosToken} is a token of a tokenizer; give tokenizer: './tokenizer.json' too`, 'eosToken');
+  }
+  const { kind } = modelShape(config);
+  if (kind === 'dit' || (x === undefined && data.format !== 'images')) return [];
+  return issue(`is for other models: a ${kind} trains on text`, x === undefined ? 'format' : 'x');
+}
+
+/** Whether a setting names columns. */
+export function isNames(value: unknown): value is string | string[] {
+  return typeof value === 'string' || Array.isArray(value);
+}

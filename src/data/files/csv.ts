@@ -1,0 +1,83 @@
+import { extname } from 'node:path';
+import { ConfigError } from '../../core/errors';
+import { type BytesRead, textChunks } from './text-file';
+
+/** A row of a CSV file. */
+export interface CsvRow {
+  /** The line in which the row begins, from 1. */
+  readonly line: number;
+  readonly cells: readonly string[];
+}
+
+/**
+ * Reads a CSV file row by row, or a .tsv file, whose cells are separated by tabs. A cell in quotes may contain separators,
+ * line ends and doubled quotes. Empty lines are skipped. Source: RFC 4180.
+ * Throws: CONFIG naming the line of a quote that has no end.
+ */
+export async function* csvRows(file: string, read: BytesRead): AsyncGenerator<CsvRow> {
+  const parser = new CsvParser(extname(file).toLowerCase() === '.tsv' ? '\t' : ',');
+  for await (const chunk of textChunks(file, read)) yield* parser.rows(chunk);
+  yield* parser.rows('\n');
+  if (!parser.isQuoted) return;
+  throw new ConfigError(
+    `data: ${file}, line ${parser.line}: a quote begins in this row and has no end; close it`,
+    {
+      file,
+      line: parser.line,
+    },
+  );
+}
+
+class CsvParser {
+  readonly #separator: string;
+  #cells: string[] = [];
+  #cell = '';
+  /** In a quoted cell; after a quote in it, which ends the cell unless another quote follows. */
+  isQuoted = false;
+  #isAfterQuote = false;
+  #at = 1;
+  /** The line in which the current row begins. */
+  line = 1;
+
+  constructor(separator: string) {
+    this.#separator = separator;
+  }
+
+  /** Returns the rows that end within the text, which continues the texts before. */
+  *rows(text: string): Generator<CsvRow> {
+    for (const character of text) {
+      if (character === '\n') this.#at++;
+      if (this.isQuoted && !this.#isAfterQuote) {
+        if (character === '"') this.#isAfterQuote = true;
+        else this.#cell += character;
+        continue;
+      }
+      if (this.#isAfterQuote) {
+        this.#isAfterQuote = false;
+        if (character === '"') {
+          this.#cell += character;
+          continue;
+        }
+        this.isQuoted = false;
+      }
+      if (character === '"' && this.#cell === '') this.isQuoted = true;
+      else if (character === this.#separator) this.#endCell();
+      else if (character === '\n') yield* this.#endRow();
+      else this.#cell += character;
+    }
+  }
+
+  #endCell(): void {
+    this.#cells.push(this.#cell);
+    this.#cell = '';
+  }
+
+  *#endRow(): Generator<CsvRow> {
+    if (this.#cell.endsWith('\r')) this.#cell = this.#cell.slice(0, -1);
+    this.#endCell();
+    const [cells, line] = [this.#cells, this.line];
+    this.#cells = [];
+    this.line = this.#at;
+    if (cells.length > 1 || cells[0] !== '') yield { line, cells };
+  }
+}

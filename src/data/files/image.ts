@@ -1,0 +1,80 @@
+import { readFileSync } from 'node:fs';
+import { Resvg } from '@resvg/resvg-js';
+import { ConfigError } from '../../core/errors';
+
+/** Rows and columns of pixels. */
+export type ImageSize = readonly [number, number];
+
+/** Colours of a pixel: red, green, blue. */
+export const CHANNELS = 3;
+
+/**
+ * Returns the size of a PNG or JPEG file from its first part. Throws: CONFIG naming a file that is neither.
+ */
+export function imageSizeOf(file: string, bytes: Buffer): ImageSize {
+  const size = pngSize(bytes) ?? jpegSize(bytes);
+  if (size !== undefined) return size;
+  throw new ConfigError(
+    `data: ${file} is neither a PNG nor a JPEG image; convert it or remove it from the folder`,
+    { file },
+  );
+}
+
+const PNG = Buffer.from([0x89, 0x50, 0x4e, 0x47, 0x0d, 0x0a, 0x1a, 0x0a]);
+
+function pngSize(bytes: Buffer): ImageSize | undefined {
+  if (bytes.length < 24 || !bytes.subarray(0, PNG.length).equals(PNG)) return undefined;
+  return [bytes.readUInt32BE(20), bytes.readUInt32BE(16)];
+}
+
+/** Finds the frame header (SOF) among a JPEG's segments. Source: ITU-T T.81, table B.1. */
+function jpegSize(bytes: Buffer): ImageSize | undefined {
+  if (bytes.length < 4 || bytes.readUInt16BE(0) !== 0xffd8) return undefined;
+  for (let at = 2; at + 9 <= bytes.length; ) {
+    const marker = bytes.readUInt16BE(at);
+    // 0xc4, 0xc8 and 0xcc are tables and a reserved marker.
+    const isFrame = marker >= 0xffc0 && marker <= 0xffcf && ![0xffc4, 0xffc8, 0xffcc].includes(marker);
+    if (isFrame) return [bytes.readUInt16BE(at + 5), bytes.readUInt16BE(at + 7)];
+    at += 2 + bytes.readUInt16BE(at + 2);
+  }
+  return undefined;
+}
+
+const NAME = 'https://image';
+
+/**
+ * Writes an image's values from 0 to 1, channel by channel: [3, rows, columns], as torchvision's ToTensor. A grey image has three
+ * equal channels; transparent parts are white. `size` other than the image's scales the image.
+ * Throws: CONFIG naming a file that cannot be decoded.
+ */
+export function readImage(file: string, [rows, columns]: ImageSize, target: Float32Array): void {
+  const bytes = readFileSync(file);
+  const pixels = pixelsOf(file, bytes, [rows, columns], 'white');
+  const count = rows * columns;
+  // The decoder draws nothing of a damaged image, and reports no error.
+  if (
+    pixels.every((value) => value === 255) &&
+    pixelsOf(file, bytes, [rows, columns]).every((value) => value === 0)
+  ) {
+    throw new ConfigError(`data: ${file} is damaged; save the image again or remove it from the folder`, {
+      file,
+    });
+  }
+  for (let channel = 0; channel < CHANNELS; channel++) {
+    for (let i = 0; i < count; i++) target[channel * count + i] = (pixels[i * 4 + channel] ?? 0) / 255;
+  }
+}
+
+/** Returns red, green, blue and opacity of every pixel. */
+function pixelsOf(file: string, bytes: Buffer, [rows, columns]: ImageSize, background?: string): Buffer {
+  const own = imageSizeOf(file, bytes);
+  const isScaled = own[0] !== rows || own[1] !== columns;
+  const svg =
+    `<svg xmlns="http://www.w3.org/2000/svg" width="${columns}" height="${rows}">` +
+    `<image href="${NAME}" width="${columns}" height="${rows}" preserveAspectRatio="none" ` +
+    `image-rendering="${isScaled ? 'optimizeQuality' : 'optimizeSpeed'}"/></svg>`;
+  const drawing = { font: { loadSystemFonts: false }, logLevel: 'off' } as const;
+  const image = new Resvg(svg, background === undefined ? drawing : { ...drawing, background });
+  image.resolveImage(NAME, bytes);
+  return image.render().pixels;
+}

@@ -1,0 +1,144 @@
+import { statSync } from 'node:fs';
+import { nearest } from '../../config/nearest';
+import { ConfigError } from '../../core/errors';
+import { csvRows } from './csv';
+import { type BytesRead, linesOf } from './text-file';
+
+/** A row of a file, with the values of its columns. */
+export interface FileRecord {
+  /** The row's place for messages: 'data.jsonl, line 7'. */
+  readonly place: string;
+  readonly values: Readonly<Record<string, unknown>>;
+}
+
+/** Formats whose files have rows with columns. */
+export type RecordFormat = 'jsonl' | 'csv' | 'parquet';
+
+/**
+ * Reads the rows of a file; each has a value for all `columns`.
+ * Throws: CONFIG naming file, line or row, and column.
+ */
+export async function* recordsOf(
+  file: string,
+  format: RecordFormat,
+  columns: readonly string[],
+  read: BytesRead,
+): AsyncGenerator<FileRecord> {
+  const records = { jsonl: jsonRecords, csv: csvRecords, parquet: parquetRecords }[format](
+    file,
+    columns,
+    read,
+  );
+  for await (const record of records) {
+    const missing = columns.find((column) => (record.values[column] ?? null) === null);
+    if (missing !== undefined) throw noColumn(record.place, missing, Object.keys(record.values));
+    yield record;
+  }
+}
+
+async function* jsonRecords(file: string, _: readonly string[], read: BytesRead): AsyncGenerator<FileRecord> {
+  for await (const { number, text } of linesOf(file, read)) {
+    if (text.trim() === '') continue;
+    const place = `${file}, line ${number}`;
+    let values: unknown;
+    try {
+      values = JSON.parse(text);
+    } catch (error) {
+      const reason = error instanceof Error ? error.message : String(error);
+      throw new ConfigError(`data: ${place} is not JSON (${reason}); write one JSON object per line`, {
+        file,
+      });
+    }
+    if (typeof values !== 'object' || values === null || Array.isArray(values)) {
+      throw new ConfigError(
+        `data: ${place} is not a JSON object; write one object per line, as {"text": "…"}`,
+        { file },
+      );
+    }
+    yield { place, values: Object.fromEntries(Object.entries(values)) };
+  }
+}
+
+async function* csvRecords(
+  file: string,
+  columns: readonly string[],
+  read: BytesRead,
+): AsyncGenerator<FileRecord> {
+  let header: readonly string[] | undefined;
+  for await (const { line, cells } of csvRows(file, read)) {
+    const place = `${file}, line ${line}`;
+    if (header === undefined) {
+      header = cells;
+      requireColumns(`${place} (the header)`, columns, header);
+      continue;
+    }
+    if (cells.length !== header.length) {
+      throw new ConfigError(
+        `data: ${place} has ${cells.length} cells, but the header has ${header.length} columns; put a cell with a comma into quotes`,
+        { file, line },
+      );
+    }
+    yield { place, values: Object.fromEntries(header.map((name, i) => [name, cells[i]])) };
+  }
+}
+
+async function* parquetRecords(
+  file: string,
+  columns: readonly string[],
+  read: BytesRead,
+): AsyncGenerator<FileRecord> {
+  // These packages are loaded on first use; they are ES modules.
+  const { asyncBufferFromFile, parquetMetadataAsync, parquetReadObjects, parquetSchema } = await import(
+    'hyparquet'
+  );
+  const { compressors } = await import('hyparquet-compressors');
+  const bytes = statSync(file).size;
+  try {
+    const source = await asyncBufferFromFile(file);
+    const metadata = await parquetMetadataAsync(source);
+    requireColumns(
+      file,
+      columns,
+      parquetSchema(metadata).children.map(({ element }) => element.name),
+    );
+    let row = 0;
+    // A row group at a time is in memory.
+    for (const { num_rows } of metadata.row_groups) {
+      const end = row + Number(num_rows);
+      const options = {
+        file: source,
+        metadata,
+        columns: [...columns],
+        rowStart: row,
+        rowEnd: end,
+        compressors,
+      };
+      for (const values of await parquetReadObjects(options))
+        yield { place: `${file}, row ${++row}`, values };
+      read((bytes * Number(num_rows)) / Number(metadata.num_rows));
+    }
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`data: ${file} cannot be read as Parquet (${reason}); write the file again`, {
+      file,
+    });
+  }
+}
+
+function requireColumns(place: string, columns: readonly string[], known: readonly string[]): void {
+  const missing = columns.find((column) => !known.includes(column));
+  if (missing !== undefined) throw noColumn(place, missing, known);
+}
+
+function noColumn(place: string, column: string, known: readonly string[]): ConfigError {
+  const near = nearest(column, known);
+  const choice = known.find((name) => name !== column) ?? 'content';
+  const hint = known.includes(column)
+    ? 'fill in a value or leave the row out'
+    : near === undefined
+      ? `its columns are ${known.join(', ')}; name a column, as data: { path, text: '${choice}' }`
+      : `did you mean '${near}'?`;
+  const found = known.includes(column) ? `no value in column '${column}'` : `no column '${column}'`;
+  return new ConfigError(`data: ${place} has ${found}; ${hint}`, { column });
+}

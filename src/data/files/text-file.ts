@@ -1,0 +1,70 @@
+import { createReadStream } from 'node:fs';
+import { ConfigError } from '../../core/errors';
+
+/** Gets the number of bytes that were read since the last call. */
+export type BytesRead = (bytes: number) => void;
+
+const CHUNK_BYTES = 2 ** 20;
+
+/**
+ * Reads a text piece by piece, so that a large file is never in memory as a whole; a byte order mark is left out.
+ * Throws: CONFIG naming the line of bytes that are not UTF-8.
+ */
+export async function* textChunks(file: string, read: BytesRead): AsyncGenerator<string> {
+  const decoder = new TextDecoder('utf-8', { fatal: true });
+  let line = 1;
+  const decoded = (bytes?: Uint8Array): string => {
+    let text: string;
+    try {
+      text = bytes === undefined ? decoder.decode() : decoder.decode(bytes, { stream: true });
+    } catch {
+      throw notText(file, line, 'bytes that are not UTF-8');
+    }
+    if (text.includes('\0'))
+      throw notText(file, line + countLines(text.slice(0, text.indexOf('\0'))), 'a zero byte');
+    line += countLines(text);
+    return text;
+  };
+  // A stream's chunks are buffers unless it has an encoding.
+  for await (const chunk of createReadStream(file, {
+    highWaterMark: CHUNK_BYTES,
+  }) as AsyncIterable<Uint8Array>) {
+    read(chunk.length);
+    yield decoded(chunk);
+  }
+  yield decoded();
+}
+
+function notText(file: string, line: number, found: string): ConfigError {
+  return new ConfigError(
+    `data: ${file} is not a text: at line ${line} or soon after are ${found}; convert the file to UTF-8, or give the format of other data`,
+    { file, line },
+  );
+}
+
+function countLines(text: string): number {
+  let lines = 0;
+  for (let at = text.indexOf('\n'); at >= 0; at = text.indexOf('\n', at + 1)) lines++;
+  return lines;
+}
+
+/** A line of a text, without its end. */
+export interface Line {
+  /** Counts from 1. */
+  readonly number: number;
+  readonly text: string;
+}
+
+/** Reads a text line by line. Throws: as `textChunks` does. */
+export async function* linesOf(file: string, read: BytesRead): AsyncGenerator<Line> {
+  let [number, rest] = [1, ''];
+  for await (const chunk of textChunks(file, read)) {
+    const [first = '', ...others] = chunk.split('\n');
+    rest += first;
+    for (const text of others) {
+      yield { number: number++, text: rest.endsWith('\r') ? rest.slice(0, -1) : rest };
+      rest = text;
+    }
+  }
+  if (rest !== '') yield { number, text: rest };
+}

@@ -1,0 +1,137 @@
+import { ConfigError } from '../../core/errors';
+import type { ColumnFile } from '../prepared';
+import { NumberFile } from './number-file';
+
+type Values = Readonly<Record<string, unknown>>;
+
+/** The names of one column, whose value may be a list, or of several columns of single numbers. */
+export type ColumnNames = string | readonly string[];
+
+/** A written column. */
+export interface WrittenColumn {
+  readonly column: ColumnFile;
+  /** The words of the column in sorted order; null: its values are numbers. */
+  readonly classes: readonly string[] | null;
+}
+
+/** Where a column is written, and as what. */
+export interface ColumnOptions {
+  readonly names: ColumnNames;
+  readonly path: string;
+  /** Inputs are float32. Targets are int32 if all are whole numbers or words. */
+  readonly isTarget: boolean;
+  /** The classes of another file's words, which this column's words must be among; null: any words. */
+  readonly classes: readonly string[] | null;
+}
+
+/** Writes an input or target of all rows. The caller closes it. */
+export class ColumnWriter {
+  readonly #options: ColumnOptions;
+  readonly #file: NumberFile<Float64Array>;
+  #shape: readonly number[] | undefined;
+  #isWhole = true;
+  /** The words in order of their first row; undefined: values are numbers. */
+  #words: Map<string, number> | undefined;
+  /** The word of each row. */
+  readonly #rows: number[] = [];
+
+  constructor(options: ColumnOptions) {
+    this.#options = options;
+    this.#file = new NumberFile(options.path, Float64Array);
+  }
+
+  /** Writes a row's value. Throws: CONFIG naming the row, the column and a value that does not fit to earlier rows. */
+  write(place: string, row: Values): void {
+    const { names, isTarget } = this.#options;
+    const value = typeof names === 'string' ? row[names] : names.map((name) => row[name]);
+    const isFirst = this.#shape === undefined && this.#words === undefined;
+    if (isFirst && isTarget && isWord(value)) this.#words = new Map();
+    if (this.#words === undefined) this.#writeNumbers(place, value);
+    else this.#writeWord(place, this.#words, value);
+  }
+
+  /** Writes what is known only after the last row. */
+  end(): WrittenColumn {
+    const { isTarget, classes: known } = this.#options;
+    const { path: file } = this.#file;
+    if (this.#words === undefined) {
+      const dtype = isTarget && this.#isWhole ? 'int32' : 'float32';
+      return { column: { file, shape: this.#shape ?? [], dtype }, classes: null };
+    }
+    const words = [...this.#words.keys()];
+    const classes = known ?? [...words].sort();
+    const order = new Map(classes.map((word, index) => [word, index]));
+    const indices = words.map((word) => order.get(word) ?? 0);
+    this.#file.write(this.#rows.map((word) => indices[word] ?? 0));
+    return { column: { file, shape: [], dtype: 'int32' }, classes };
+  }
+
+  close(): void {
+    this.#file.close();
+  }
+
+  #writeNumbers(place: string, value: unknown): void {
+    const { names } = this.#options;
+    const { numbers, shape } = numbersOf(value, (part) => {
+      return new ConfigError(
+        `data: ${place}: ${columnText(names)} has ${shown(part)}, which is not a number; mend the row or name other columns as x and y`,
+      );
+    });
+    this.#shape ??= shape;
+    if (this.#shape.join() !== shape.join()) {
+      throw new ConfigError(
+        `data: ${place}: ${columnText(names)} has shape [${shape.join(', ')}], but earlier rows have [${this.#shape.join(', ')}]; give all rows one shape`,
+      );
+    }
+    this.#isWhole &&= numbers.every((number) => Number.isInteger(number) && Math.abs(number) < 2 ** 31);
+    this.#file.write(numbers);
+  }
+
+  #writeWord(place: string, words: Map<string, number>, value: unknown): void {
+    const { names, classes } = this.#options;
+    const word = String(value);
+    if (classes !== null && !classes.includes(word)) {
+      throw new ConfigError(
+        `data: ${place}: ${columnText(names)} has ${shown(word)}, but the rows to train on have only ${classes.join(', ')}; mend the row`,
+      );
+    }
+    const index = words.get(word) ?? words.size;
+    words.set(word, index);
+    this.#rows.push(index);
+  }
+}
+
+function isWord(value: unknown): boolean {
+  return typeof value === 'string' && (value.trim() === '' || Number.isNaN(Number(value)));
+}
+
+function columnText(names: ColumnNames): string {
+  return typeof names === 'string' ? `column '${names}'` : `columns ${names.join(', ')}`;
+}
+
+function shown(value: unknown): string {
+  return (typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? String(value))).slice(0, 80);
+}
+
+interface Numbers {
+  readonly numbers: readonly number[];
+  readonly shape: readonly number[];
+}
+
+/** Returns a number, or the numbers of nested lists. Throws: the error of `wrong` for anything else. */
+function numbersOf(value: unknown, wrong: (value: unknown) => ConfigError): Numbers {
+  if (Array.isArray(value) || (ArrayBuffer.isView(value) && !(value instanceof DataView))) {
+    const parts = Array.from(value as ArrayLike<unknown>, (part) => numbersOf(part, wrong));
+    const [first] = parts;
+    if (parts.some(({ shape }) => shape.join() !== first?.shape.join())) throw wrong(value);
+    return {
+      numbers: parts.flatMap(({ numbers }) => numbers),
+      shape: [parts.length, ...(first?.shape ?? [])],
+    };
+  }
+  if (isWord(value)) throw wrong(value);
+  const isScalar = ['number', 'bigint', 'boolean', 'string'].includes(typeof value);
+  const number = isScalar ? Number(value) : Number.NaN;
+  if (!Number.isFinite(number)) throw wrong(value);
+  return { numbers: [number], shape: [] };
+}

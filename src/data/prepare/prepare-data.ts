@@ -1,0 +1,40 @@
+import { statSync } from 'node:fs';
+import { isNames, type OwnData } from '../../config/settings/data';
+import { findFiles } from '../files/find-files';
+import type { PreparedData } from '../prepared';
+import { prepareImages } from './image-folder';
+import type { PrepareParts } from './prepare-parts';
+import { prepareArrays, prepareColumns } from './rows';
+import { prepareGivenTokens, prepareTokens } from './token-file';
+
+/** What the preparation needs besides the settings of the data. */
+export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
+  /** Gets the share of the files that was read, from 0 to 1. */
+  readonly progress: (name: string, share: number) => void;
+}
+
+/**
+ * Reads and checks a user's data, and writes the numbers that ranks read. [Note: prepared data]
+ * Throws: CONFIG naming file, line or row, column, and what to change.
+ */
+export async function prepareData(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
+  const { baseDir, seed, fileFor, progress } = options;
+  if (data.tokens !== undefined) return prepareGivenTokens(data, options);
+  if (data.path === undefined) return prepareArrays(data, options);
+  const files = findFiles({ paths: data.path, format: data.format, baseDir });
+  const { validation } = data;
+  const validationFiles = isNames(validation)
+    ? findFiles({ paths: validation, format: data.format ?? files.format, baseDir })
+    : null;
+  const name = [data.path].flat().join(', ');
+  const all = [...files.files, ...(validationFiles?.files ?? [])];
+  const total = all.reduce((sum, file) => sum + statSync(file).size, 0);
+  let done = 0;
+  const read = (bytes: number): void => {
+    done += bytes;
+    progress(name, done / total);
+  };
+  const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
+  if (files.format === 'images') return prepareImages(data, parts);
+  return data.x === undefined ? prepareTokens(data, parts) : prepareColumns(data, parts);
+}

@@ -1,0 +1,133 @@
+import { isNames, type NumberArray, type OwnData } from '../../config/settings/data';
+import { ConfigError } from '../../core/errors';
+import type { FoundFiles } from '../files/find-files';
+import { recordsOf } from '../files/records';
+import type { ColumnFile, ColumnFiles, PreparedRows, RowPart } from '../prepared';
+import { ColumnWriter } from './column-writer';
+import { NumberFile } from './number-file';
+import type { PrepareParts } from './prepare-parts';
+
+/** Turns columns of JSONL, CSV and Parquet files into numbers. Throws: CONFIG naming file, line or row, column and value. */
+export async function prepareColumns(data: OwnData, parts: PrepareParts): Promise<PreparedRows> {
+  const { name, seed, validationFiles } = parts;
+  const train = await writeTable(data, parts, parts.files, null);
+  const { classes } = train;
+  const validation = validationFiles && (await writeTable(data, parts, validationFiles, classes));
+  return rowsOf(data, { name, classes, seed }, train.source, validation?.source ?? null);
+}
+
+/** Stores arrays that the user gave. Throws: CONFIG for values that do not fit to the shape, and for x and y of different lengths. */
+export function prepareArrays(
+  data: OwnData,
+  { fileFor, seed }: Pick<PrepareParts, 'fileFor' | 'seed'>,
+): PreparedRows {
+  const x = writeArray('x', data.x, fileFor);
+  const y = writeArray('y', data.y, fileFor);
+  if (x === null) throw new ConfigError('data: x is missing; give x and y as arrays');
+  if (y !== null && x.numRows !== y.numRows) {
+    throw new ConfigError(`data: x has ${x.numRows} rows, but y has ${y.numRows}; give one target per row`);
+  }
+  const source: ColumnFiles = {
+    kind: 'columns',
+    numRows: x.numRows,
+    x: x.column,
+    y: y?.column ?? null,
+  };
+  return rowsOf(data, { name: `arrays of ${x.numRows} rows`, classes: null, seed }, source, null);
+}
+
+/** Names of the rows, and the seed of their split. */
+type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly seed: number };
+
+/**
+ * Cuts off the rows for validation: the rows of `given`, or a share.
+ * Source: torch.utils.data.random_split with a generator of the same seed, which chooses the same rows.
+ */
+export function rowsOf(
+  { validation: asked, shuffle, dropLast }: OwnData,
+  { name, classes, seed }: RowFacts,
+  source: RowPart['source'],
+  given: RowPart['source'] | null,
+): PreparedRows {
+  const { numRows } = source;
+  const share = typeof asked === 'number' ? Math.floor(numRows * asked) : 0;
+  const orderSeed = share === 0 ? null : seed;
+  const cut = share === 0 ? null : { source, from: numRows - share, count: share, orderSeed };
+  return {
+    kind: 'rows',
+    name,
+    classes,
+    train: { source, from: 0, count: numRows - share, orderSeed },
+    validation: given === null ? cut : { source: given, from: 0, count: given.numRows, orderSeed: null },
+    shuffle,
+    dropLast,
+  };
+}
+
+interface Table {
+  readonly source: ColumnFiles;
+  readonly classes: readonly string[] | null;
+}
+
+/** Writes the columns of files. `classes`: the classes of the rows to train on, if these are the rows for validation. */
+async function writeTable(
+  { x, y }: OwnData,
+  { fileFor, read }: PrepareParts,
+  { files, format }: FoundFiles,
+  classes: readonly string[] | null,
+): Promise<Table> {
+  if (format === 'text' || format === 'images') {
+    throw new ConfigError(
+      `data.x: ${files[0]} has no columns; name JSONL, CSV or Parquet files, or leave x and y out`,
+    );
+  }
+  const writerOf = (names: OwnData['x'], key: 'x' | 'y'): ColumnWriter | null =>
+    isNames(names) ? new ColumnWriter({ names, path: fileFor(key), isTarget: key === 'y', classes }) : null;
+  const writers = { x: writerOf(x, 'x'), y: writerOf(y, 'y') };
+  const names = [x, y].filter(isNames).flat();
+  let numRows = 0;
+  try {
+    for (const file of files) {
+      for await (const { place, values } of recordsOf(file, format, names, read)) {
+        writers.x?.write(place, values);
+        writers.y?.write(place, values);
+        numRows++;
+      }
+    }
+    const [inputs, targets] = [writers.x?.end(), writers.y?.end()];
+    if (inputs === undefined) throw new ConfigError('data: x is missing; name the columns of the inputs');
+    const source = { kind: 'columns', numRows, x: inputs.column, y: targets?.column ?? null } as const;
+    return { source, classes: targets?.classes ?? null };
+  } finally {
+    writers.x?.close();
+    writers.y?.close();
+  }
+}
+
+function writeArray(
+  key: 'x' | 'y',
+  given: OwnData['x'],
+  fileFor: PrepareParts['fileFor'],
+): { readonly column: ColumnFile; readonly numRows: number } | null {
+  if (given === undefined || isNames(given)) return null;
+  const { values, shape } = isNumbers(given) ? { values: given, shape: [given.length] } : given;
+  const [numRows = 0, ...extents] = shape;
+  const size = shape.reduce((product, extent) => product * extent, 1);
+  if (size !== values.length) {
+    throw new ConfigError(
+      `data.${key}: shape [${shape.join(', ')}] has ${size} numbers, but values has ${values.length}; the shape begins with the number of rows`,
+    );
+  }
+  const file = new NumberFile(fileFor(key), Float64Array);
+  try {
+    file.write(values);
+  } finally {
+    file.close();
+  }
+  const isFloat = values instanceof Float32Array || values instanceof Float64Array;
+  return { column: { file: file.path, shape: extents, dtype: isFloat ? 'float32' : 'int32' }, numRows };
+}
+
+function isNumbers(value: object): value is NumberArray {
+  return ArrayBuffer.isView(value);
+}

@@ -1,0 +1,119 @@
+import { existsSync, readFileSync, statSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { ConfigError } from '../../core/errors';
+
+/** Turns texts into token ids. */
+export interface TextEncoder {
+  /** The source of ids for messages. */
+  readonly name: string;
+  /** Number of different tokens. */
+  readonly vocab: number;
+  /** Ids between or after documents. */
+  readonly eos: { readonly id: number; readonly afterLast: boolean } | null;
+  encode(text: string): ArrayLike<number>;
+  /** Returns the text of ids. */
+  decode(ids: readonly number[]): string;
+}
+
+const NEWLINE = 10;
+
+/** Makes each byte of UTF-8 a token; a newline is between two documents. */
+export const BYTES: TextEncoder = {
+  name: 'bytes',
+  vocab: 256,
+  eos: { id: NEWLINE, afterLast: false },
+  encode: (text) => Buffer.from(text),
+  decode: (ids) => Buffer.from(ids).toString(),
+};
+
+/** Tokens that end a document in published tokenizers (GPT-2, Llama 3, Llama 2). */
+const USUAL_EOS = ['<|endoftext|>', '<|end_of_text|>', '</s>'];
+
+export interface TokenizerOptions {
+  /** A tokenizer.json, or its folder. */
+  readonly path: string;
+  /** undefined: the tokenizer's own; null: none. */
+  readonly eosToken: string | null | undefined;
+  readonly baseDir: string;
+}
+
+/**
+ * Reads a tokenizer.json of Hugging Face; special tokens are not added to texts, except `eosToken` after each document.
+ * Throws: CONFIG naming the file that is missing or is not a tokenizer, and an eosToken that the tokenizer does not have.
+ */
+export async function readTokenizer({ path, eosToken, baseDir }: TokenizerOptions): Promise<TextEncoder> {
+  const named = resolve(baseDir, path);
+  const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
+  const file = isFolder ? join(named, 'tokenizer.json') : named;
+  if (!existsSync(file)) {
+    throw new ConfigError(`data.tokenizer: there is no file ${file}; name a tokenizer.json or its folder`, {
+      file,
+    });
+  }
+  const json = readJson(file);
+  const besides = join(dirname(file), 'tokenizer_config.json');
+  const config = existsSync(besides) ? readJson(besides) : {};
+  // The package is loaded on first use.
+  const { Tokenizer } = await import('@huggingface/tokenizers');
+  let tokenizer: InstanceType<typeof Tokenizer>;
+  try {
+    tokenizer = new Tokenizer(json, config);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `data.tokenizer: ${file} is not a tokenizer.json that can be used (${reason}); save it with tokenizer.save('tokenizer.json')`,
+      { file },
+    );
+  }
+  const ids = tokenizer.get_vocab(true);
+  const vocab = [...ids.values()].reduce((most, id) => Math.max(most, id + 1), 0);
+  const eos = eosOf(file, ids, config, eosToken);
+  return {
+    name: `tokenizer ${path}`,
+    vocab,
+    eos: eos === null ? null : { id: eos, afterLast: true },
+    encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
+    decode: (some) => (some.length === 0 ? '' : tokenizer.decode([...some])),
+  };
+}
+
+function eosOf(
+  file: string,
+  ids: ReadonlyMap<string, number>,
+  config: Readonly<Record<string, unknown>>,
+  asked: string | null | undefined,
+): number | null {
+  if (asked === null) return null;
+  if (asked !== undefined) {
+    const id = ids.get(asked);
+    if (id !== undefined) return id;
+    const known = USUAL_EOS.filter((token) => ids.has(token));
+    throw new ConfigError(
+      `data.eosToken: ${file} has no token ${asked}; ${known.length === 0 ? 'name one of its tokens' : `it has ${known.join(', ')}`}, or write null for none`,
+    );
+  }
+  const own = config.eos_token;
+  // tokenizer_config.json has the token, or an object with the token as its content.
+  const written =
+    typeof own === 'object' && own !== null ? (own as { readonly content?: unknown }).content : own;
+  const token = [written, ...USUAL_EOS].find(
+    (name): name is string => typeof name === 'string' && ids.has(name),
+  );
+  return token === undefined ? null : (ids.get(token) ?? null);
+}
+
+function readJson(file: string): Readonly<Record<string, unknown>> {
+  try {
+    const json: unknown = JSON.parse(readFileSync(file, 'utf8'));
+    if (typeof json === 'object' && json !== null) return Object.fromEntries(Object.entries(json));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `data.tokenizer: ${file} is not JSON (${reason}); download or save the file again`,
+      { file },
+    );
+  }
+  throw new ConfigError(`data.tokenizer: ${file} is not a JSON object; download or save the file again`, {
+    file,
+  });
+}
