@@ -31,7 +31,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // Has the same registry; its program is never checked and only keeps the registry's files in memory.
+  // A second service with the same registry; its program is never checked and only keeps the registry's files in memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -139,7 +139,7 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    // Caches which package.json belongs to a file; without it every cell would read all of them again.
+    // This cache stores which package.json belongs to a file; without it every cell would read all package.json files again.
     getModuleResolutionCache: () => packages,
     resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
@@ -147,7 +147,7 @@ function createHost(
   return host;
 }
 
-/** How long a file's modification time is cached, because a program asks for hundreds at once. */
+/** How long a file's modification time is cached; a program asks for the times of hundreds of files at once. */
 const BELIEVED_MS = 1000;
 
 /** Returns a function for versions of files on disk. The user's files may change while a kernel runs; packages do not. */

@@ -3,7 +3,8 @@ const INTERACTIVE = 'application/vnd.plotly.v1+json';
 
 /**
  * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
- * timelines also have their interactive form, because only hovering shows what their spans are; a run makes the others again.
+ * timelines, and bar charts whose bars begin above 0, also have their interactive form, because only hovering shows what their
+ * spans are; a run makes the others again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {
@@ -18,7 +19,7 @@ export function leanNotebook(notebook) {
   return { ...notebook, cells };
 }
 
-/** Whether a figure is a timeline: its bars have their own begin (`base`). */
+/** Whether a figure's bars have their own begin (`base`), as a timeline's do. */
 const isTimeline = ({ data }) => data.some(({ type, base }) => type === 'bar' && Array.isArray(base));
 
 /** Returns a notebook file's text: indented as nbformat does, but with one line per trace of an interactive figure. */

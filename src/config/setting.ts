@@ -54,11 +54,11 @@ interface Row<in Config> {
   readonly form?: string;
   /** Its names in other programs, in their spelling; arguments of calls here are the same names in camelCase. */
   readonly names?: Readonly<Partial<Record<Original, string | readonly string[]>>>;
-  /** The text after its path in the error about a name of another program. */
+  /** If a config has another program's name for the setting, an error names the setting's path; this text follows the path. */
   readonly hint?: string;
   /** Other programs' names for its values, in lower case without '-', '_' and blanks. */
   readonly words?: Readonly<Record<string, string>>;
-  /** Returns why the given setting has no effect, or not the effect of its name; null: no warning. */
+  /** Returns why the setting, if a config has it, has no effect or another effect than its name says; null: no warning. */
   readonly warns?: (facts: Facts<Config>) => string | null;
   /** Returns what contradicts the setting; null: nothing. */
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;

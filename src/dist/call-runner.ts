@@ -84,7 +84,7 @@ export class CallRunner {
   }
 
   /**
-   * Runs a call in a group of one rank. It rounds results to the wire's type, so that one rank rounds as many ranks do.
+   * Runs a call in a group of one rank. It rounds results to the wire's type, so that one rank rounds in the same way as several ranks.
    */
   #runAlone<T>(call: Call, value: T): Work<T> {
     const posted = this.#moment();

@@ -97,7 +97,9 @@ function findingOf(kinds: readonly Kind[]): string {
   }
   const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
   const share = Math.round((most / wire) * 100);
-  return titleOf(`Each rank receives ${inUnit(wire, byteScale(wire))} per step, ${share}% of it ${words}`);
+  return titleOf(
+    `Each rank receives ${inUnit(wire, byteScale(wire))} per step; ${share}% of this is for ${words}`,
+  );
 }
 
 function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
@@ -106,7 +108,7 @@ function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
   const wire = sumOf(kinds, (kind) => kind.wire);
   if (wire === 0) return where;
   const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${hidden} of it while ranks compute.`;
+  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${hidden} of this time while ranks compute.`;
 }
 
 const UPPER = -0.17;
@@ -187,7 +189,7 @@ function endNote(x: number, y: number, text: string) {
 }
 
 function emptyPanel(run: RunView): Panel {
-  const text = run.world === 1 ? 'one rank has nobody to talk to' : 'no collective was recorded';
+  const text = run.world === 1 ? 'a single rank exchanges no bytes' : 'no collective was recorded';
   const place = { ...PAPER, xanchor: 'center', font: { size: 12 } } as const;
   return { x: { visible: false }, y: { visible: false }, annotations: [note(0.45, 0.5, soft(text), place)] };
 }

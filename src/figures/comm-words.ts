@@ -29,7 +29,7 @@ export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
   norm: 'gradient norm',
   loss: 'loss',
   buffer: 'buffers',
-  user: 'your own',
+  user: 'your own calls',
   control: 'control',
 };
 

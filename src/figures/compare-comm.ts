@@ -1,7 +1,7 @@
 import type { CommCause } from '../core/events';
 import type { Bytes } from '../core/units';
 import { createFigure, type Figure, titleOf } from './figure';
-import { byteScale, counted, inUnit, short, timesText } from './format';
+import { byteScale, counted, inUnit, quoted, short, timesText } from './format';
 import { bareRowAxis, rowRange } from './grammar/axes';
 import { bars, endLabel } from './grammar/marks';
 import { COMM_FILL, type Fill, NEUTRAL_FILL } from './grammar/palette';
@@ -132,12 +132,14 @@ function findingOf(cases: Cases<CommCase>): string {
   const unit = perToken ? 'per token' : 'per step';
   const [lowText, highText] = [low, high].map((cost) => inUnit(cost, byteScale(high)));
   if (high === 0) return 'Nothing was received';
-  if (high < low * 1.0005) return titleOf(`All receive alike: ${highText} ${unit}${exact}`);
-  const many = low > 0 ? ` (${timesText(high / low)} as much)` : '';
+  if (high < low * 1.0005) return titleOf(`All runs receive the same: ${highText} ${unit}${exact}`);
+  const [fewer, more] = [quoted(least.name), quoted(most.name)];
+  if (low === 0) return titleOf(`${more} receives ${highText} ${unit}, ${fewer} receives nothing`);
+  const times = `${timesText(high / low)} as much`;
   return titleOf(
-    `${least.name} receives ${lowText} ${unit}, ${most.name} ${highText}${many}`,
-    `${least.name} receives ${lowText} ${unit}, the most is ${highText}${many}`,
-    `Ranks receive ${lowText} to ${highText} ${unit}${many}`,
+    `${more} receives ${highText} ${unit}, ${times} as ${fewer} (${lowText})`,
+    `${more} receives ${highText} ${unit}, ${times} as ${fewer}`,
+    `Runs receive ${lowText} to ${highText} ${unit} (ratio ${timesText(high / low)})`,
   );
 }
 

@@ -3,7 +3,7 @@ import { timeline, waitSeconds } from '../ledger/timeline';
 import { byWaitKind, waitSecondsOf, waitsOf } from '../ledger/waits';
 import { mostlyFor } from './comm-words';
 import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
-import { byteScale, counted, inUnit, type Scaled, short, timeScale } from './format';
+import { byteScale, counted, inUnit, quoted, type Scaled, short, timeScale } from './format';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { fits, textWidth, wrapped, wrappedMarkup } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
@@ -121,7 +121,7 @@ function ends(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread) {
 function clearFinding(cases: Cases<TimelineCase>, of: (one: TimelineCase) => Spread, forWhat: string) {
   const { least, most, low, high, unit } = ends(cases, of);
   if (!areApart(of(least), of(most))) return undefined;
-  const finding = `${least.name} waits ${low} ${unit}${forWhat}, ${most.name} ${high}`;
+  const finding = `${quoted(least.name)} waits ${low} ${unit}${forWhat}, and ${quoted(most.name)} waits ${high} ${unit}`;
   const mostly = forWhat === '' ? mostlyOf(most) : '';
   return titleOf(`${finding}${mostly}`, finding, `The waits${forWhat} last ${low} to ${high} ${unit}`);
 }
@@ -137,7 +137,7 @@ function singleFinding(one: TimelineCase): string {
   const { divisor, unit } = timeScale(step.median);
   const cost = `${short(wait.median / divisor)} of ${short(step.median / divisor)} ${unit}`;
   return titleOf(
-    `${one.name}: ranks wait ${cost}${mostlyOf(one)}`,
+    `${quoted(one.name)}: ranks wait ${cost}${mostlyOf(one)}`,
     `Ranks wait ${cost}${mostlyOf(one)}`,
     `Ranks wait ${cost}`,
   );
@@ -164,8 +164,8 @@ function quantitiesOf(cases: Cases<TimelineCase>): Quantities {
   const instead = `${short(after.median / divisor)} instead of ${short(before.median / divisor)} ${unit}`;
   const says = (share: string): string => {
     if (!isClear) return `no clear difference in ${what}: ${instead}`;
-    if (saved < 0) return `${best.name} has more ${what}: ${instead}`;
-    return `${best.name} removed ${share} of the ${what} (${instead})`;
+    if (saved < 0) return `${quoted(best.name)} has more ${what}: ${instead}`;
+    return `${quoted(best.name)} removed ${share} of the ${what} (${instead})`;
   };
   return { ...wire, hiddenShare: quantity(saved, '%', says) };
 }
@@ -179,7 +179,7 @@ function subtitleOf(runs: Runs, cases: Cases<TimelineCase>, perTokens: boolean):
   const [fewest, most] = [Math.min(...counts), Math.max(...counts)];
   const steps = fewest === most ? counted(most, 'step') : `${fewest}–${most} steps`;
   const per = perTokens ? ` per ${WORK_TOKENS.toLocaleString('en-US')} tokens` : '';
-  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest them.`;
+  const spread = `Medians (quartiles)${per} of ${steps}; drawn: the step and rank nearest to them.`;
   return `${strategies}, ${worlds}${note}${bytesText(cases)}.<br>${spread} Upper lane: main thread. Lower: wire.`;
 }
 
@@ -189,8 +189,8 @@ function bytesText(cases: Cases<TimelineCase>): string {
   const [least, most] = [Math.min(...bytes), Math.max(...bytes)];
   const scale = byteScale(most);
   if (cases.length === 1) return '';
-  if (most - least < 0.5) return `, the same ${inUnit(most, scale)} travel`;
-  return `, ${inUnit(least, scale)} to ${inUnit(most, scale)} travel`;
+  if (most - least < 0.5) return `; in all runs a rank receives ${inUnit(most, scale)}`;
+  return `; a rank receives ${inUnit(least, scale)} to ${inUnit(most, scale)}`;
 }
 
 /** Says how long the run waits, for what, and its step time ÷ the first run's. */

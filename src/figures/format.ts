@@ -54,6 +54,11 @@ export function listed(words: readonly string[]): string {
   return `${words.slice(0, -1).join(', ')} and ${words.at(-1)}`;
 }
 
+/** Puts the name of a run, a plan or a line in quotes, so that it does not read as a word of the sentence. */
+export function quoted(name: string): string {
+  return `"${name}"`;
+}
+
 /** Formats a count with its noun: '1 rank', '4 ranks'. */
 export function counted(count: number, noun: string): string {
   return `${count.toLocaleString('en-US')} ${noun}${count === 1 ? '' : 's'}`;

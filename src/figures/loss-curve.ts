@@ -1,5 +1,5 @@
 import { createFigure, type Figure, titleOf } from './figure';
-import { counted } from './format';
+import { counted, quoted } from './format';
 import { niceTicks, titled } from './grammar/axes';
 import { bold, safe, soft, strong } from './grammar/ink';
 import { endLabels, keyDot, line, lineColor, note, ruleX } from './grammar/marks';
@@ -33,7 +33,7 @@ const LABEL_SIZE = 11;
 const VALUE_ROOM = 84;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Draws the loss over steps: one line per run, with the run's name at its end. */
+/** Draws the loss over steps: one line per run, with the last loss at its end; of several runs, also the run's name. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
@@ -98,16 +98,19 @@ function findingOf(shown: readonly Shown[]): string {
   if (spoiled !== undefined) {
     const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + spoiled.firstStep;
     return titleOf(
-      `The loss of ${spoiled.name} is not finite from step ${at} on`,
-      `A loss is not finite at step ${at}`,
+      ...(spoiled.name === ''
+        ? []
+        : [`The loss of ${quoted(spoiled.name)} is first not finite at step ${at}`]),
+      `The loss is first not finite at step ${at}`,
     );
   }
   if (shown.length > 1) return agreement(shown);
   const [from = 0, ...later] = first.losses;
   const to = later.at(-1);
   if (to === undefined) return `The loss begins at ${from.toFixed(3)}`;
-  const verb = to < from ? 'falls' : to > from ? 'rises' : 'stays';
   const steps = counted(first.losses.length, 'step');
+  if (to === from) return `The loss stays at ${from.toFixed(3)} for ${steps}`;
+  const verb = to < from ? 'falls' : 'rises';
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
 
@@ -125,7 +128,7 @@ function agreement(shown: readonly Shown[]): string {
   const apart = Math.max(...common.map((losses) => Math.max(...losses) - Math.min(...losses)));
   const steps = counted(common.length, 'common step');
   if (apart === 0) return titleOf(`${names} have exactly equal losses over ${steps}`);
-  return titleOf(`${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
+  return titleOf(`The losses of ${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
 }
 
 function subtitleOf(

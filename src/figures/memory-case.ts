@@ -2,7 +2,7 @@ import { ConfigError } from '../core/errors';
 import { memoryOverTime } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { titleOf } from './figure';
-import { byteScale, inUnit, listed, percent, type Scaled } from './format';
+import { byteScale, inUnit, listed, percent, quoted, type Scaled } from './format';
 import { unescaped } from './grammar/ink';
 import { causesIn, peakOf } from './memory-areas';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
@@ -62,20 +62,16 @@ export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   if (cases.length === 1) return spacesFinding(cases[0]);
   const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
   if (most.devicePeak < least.devicePeak * 1.005) {
-    return titleOf(`All peak alike on the device: ${inUnit(most.devicePeak, scale)}`);
+    return titleOf(`All runs have the same peak on the device: ${inUnit(most.devicePeak, scale)}`);
   }
-  const peaks = `${inUnit(least.devicePeak, scale)} instead of ${inUnit(most.devicePeak, scale)}`;
+  const [low, high] = [inUnit(least.devicePeak, scale), inUnit(most.devicePeak, scale)];
+  const lowest = `${quoted(least.name)} peaks at ${low} instead of ${high}`;
+  const both = `The lowest peak is ${low}, the highest is ${high}`;
   const price = timePrice(least, most, isEqualWork(cases.map(({ times }) => times)));
   const moved = least.hostPeak - most.hostPeak;
-  const onHost = `${inUnit(moved, byteScale(moved))} held on the host`;
-  if (moved > 0)
-    return titleOf(`${least.name} peaks at ${peaks}: ${onHost}`, `The peak is ${peaks}: ${onHost}`);
-  return titleOf(
-    `${least.name} peaks at ${peaks}; ${price}`,
-    `${least.name} peaks at ${peaks}`,
-    `The lowest peak is ${peaks}; ${price}`,
-    `The lowest peak is ${peaks}`,
-  );
+  const onHost = `${inUnit(moved, byteScale(moved))} more are on the host`;
+  if (moved > 0) return titleOf(`${lowest}; ${onHost}`, `${both}; ${onHost}`);
+  return titleOf(`${lowest}; ${price}`, lowest, `${both}; ${price}`, both);
 }
 
 /** Compares step times. It claims no difference if there are few steps, or if the times' middle halves overlap. */
@@ -95,12 +91,12 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
     const [top] = [...causesIn(device)].sort((a, b) => byCause[b] - byCause[a]);
     const share = unescaped(percent(top === undefined ? 0 : byCause[top] / devicePeak));
     return titleOf(
-      `Nothing lies on the host; ${peak}, ${share} of it ${top}`,
-      `Nothing lies on the host; ${peak}`,
+      `Nothing is on the host; ${peak}, ${share} of this is ${top}`,
+      `Nothing is on the host; ${peak}`,
     );
   }
   return titleOf(
-    `${inUnit(hostPeak, scale)} on the host (${listed(causesIn(host))}); ${peak}`,
-    `${inUnit(hostPeak, scale)} lie on the host; ${peak}`,
+    `${inUnit(hostPeak, scale)} are on the host (${listed(causesIn(host))}); ${peak}`,
+    `${inUnit(hostPeak, scale)} are on the host; ${peak}`,
   );
 }

@@ -4,7 +4,7 @@ import { logicalAtPeak, memoryAtPeak, totalBytes } from '../ledger/memory';
 import { modelStatesOf } from '../ledger/model-states';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { createFigure, type Figure, type Quantities, quantity, titleOf } from './figure';
-import { byteScale, counted, inUnit, type Scaled, short, timesText } from './format';
+import { byteScale, counted, inUnit, quoted, type Scaled, short, timesText } from './format';
 import { STACK_ORDER } from './grammar/palette';
 import { CAUSE_STYLE, plotStacks, type StackPanel, type StackRow } from './grammar/stacks';
 import { higherPeak, type RunView, recordsOfStep } from './run-view';
@@ -12,6 +12,7 @@ import { type Cases, casesOf, extremes, missedFinding, type Runs, valuesOf } fro
 import { sumOf } from './spread';
 import { createTable, type Table } from './table';
 
+const HATCHED = 'Hatched: whole parameters and gradients, and memory that is freed within the step.';
 const NOTE_ROOM = 54;
 
 /**
@@ -35,7 +36,7 @@ export function compareMemory(runs: Runs): Figure {
     ),
     table: tableOf(cases),
     quantities: comparisonQuantities(cases),
-  });
+  }).withNote(HATCHED);
 }
 
 /** One run's bars: what was predicted, what was measured, and the peak. */
@@ -130,10 +131,11 @@ function holders(cases: Cases<ComparedCase>) {
 export function comparisonQuantities(cases: Cases<ComparedCase>): Quantities {
   const { most, least, states, peak } = holders(cases);
   const stateText = (times: string): string =>
-    `${most.name} holds ${times} the model states of ${least.name}`;
-  const peakText = (times: string): string => `the peak of ${most.name} is ${times} that of ${least.name}`;
+    `${quoted(most.name)} holds ${times} the model states of ${quoted(least.name)}`;
+  const peakText = (times: string): string =>
+    `the peak of ${quoted(most.name)} is ${times} that of ${quoted(least.name)}`;
   const perCase = cases.map(({ name, states: held }) => {
-    const says = (mb: string): string => `under ${name} a rank holds ${mb} of model states`;
+    const says = (mb: string): string => `with ${quoted(name)} a rank holds ${mb} of model states`;
     return [name, quantity(totalBytes(held) / 1e6, 'MB', says)];
   });
   return {
@@ -151,17 +153,17 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   const held = inUnit(totalBytes(most.states), scale);
   const exact = cases.some(({ residual }) => residual === 0) ? ', exactly as predicted' : '';
   const all = `holds ${held} of model states${exact}`;
-  if (cases.length === 1) return titleOf(`${most.name} ${all}`, `A rank ${all}`);
+  if (cases.length === 1) return titleOf(`${quoted(most.name)} ${all}`, `A rank ${all}`);
   if (states === Number.POSITIVE_INFINITY) {
     return titleOf(
-      `${least.name} holds no state on the device, ${most.name} ${held}; peaks differ by ${timesText(peak)}`,
-      `No state is left on the device; peaks differ by ${timesText(peak)}`,
+      `${quoted(least.name)} holds no state on the device; the peaks differ by ${timesText(peak)}`,
+      `No state is left on the device; the peaks differ by ${timesText(peak)}`,
     );
   }
-  if (states < 1.005) return equalFinding(cases, `All hold ${held} of model states`);
+  if (states < 1.005) return equalFinding(cases, `All runs hold ${held} of model states`);
   return titleOf(
-    `${most.name} holds ${timesText(states)} the states of ${least.name}; its peak is ${timesText(peak)} as high`,
-    `Model states differ by ${timesText(states)}, peaks by ${timesText(peak)}`,
+    `${quoted(most.name)} holds ${timesText(states)} the states of ${quoted(least.name)}; its peak is ${timesText(peak)} as high`,
+    `Model states differ by ${timesText(states)}, and peaks differ by ${timesText(peak)}`,
   );
 }
 
@@ -173,8 +175,8 @@ function equalFinding(cases: Cases<ComparedCase>, all: string): string {
   const peak = totalBytes(least.logicalPeak);
   const size = inUnit(peak, byteScale(peak));
   return titleOf(
-    `${all}; stored in 16 bits, ${least.name} would peak at ${size}`,
-    `${all}; stored in 16 bits, one would peak at ${size}`,
+    `${all}; with 16-bit values the peak of ${quoted(least.name)} would be ${size}`,
+    `${all}; with 16-bit values one peak would be ${size}`,
     all,
   );
 }
@@ -184,10 +186,10 @@ function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   const where = others.length === 0 ? counted(first, 'rank') : `${[first, ...others].join(', ')} ranks`;
   const isPredicted = cases.some(({ predicted }) => predicted !== null);
   const said = isPredicted ? ' Predicted: by a dry run.' : '';
-  const logical = cases.some(isRounded) ? ' Logical: as 16-bit values.' : '';
+  const logical = cases.some(isRounded) ? ' Logical: if stored as 16-bit values.' : '';
   const onHost = Object.values(runs).some(({ records }) => records.some(holdsOnHost));
   const device = onHost ? ' on the device' : '';
-  return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical} Hatched: whole, or freed within the step.`;
+  return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical}`;
 }
 
 /** Whether the peak would be lower at the declared types. */

@@ -1,6 +1,6 @@
 import type { MemoryOverTime } from '../ledger/memory';
 import { createFigure, type Figure, type Quantities, quantity } from './figure';
-import { byteScale, counted, inUnit, type Scaled, timeScale } from './format';
+import { byteScale, counted, inUnit, quoted, type Scaled, timeScale } from './format';
 import { titled } from './grammar/axes';
 import { bold, safe, soft } from './grammar/ink';
 import { note, PAPER, ruleY, swatches } from './grammar/marks';
@@ -45,7 +45,7 @@ export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const where = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
   return multiples(
     [one],
-    `Held bytes. ${where}: device over host, on one scale. Hatched: freed within the step.`,
+    `Held bytes. ${where}: device above host, same scale. Hatched: freed within the step.`,
     true,
   );
 }
@@ -167,13 +167,17 @@ function quantitiesOf(cases: Cases<MemoryCase>): Quantities {
   const reduction = 1 - least.devicePeak / (cases[0].devicePeak || 1);
   const onHost = Math.max(...cases.map(({ hostPeak }) => hostPeak));
   return {
-    peakRatio: quantity(ratio, '×', (times) => `the peak of ${most.name} is ${times} that of ${least.name}`),
+    peakRatio: quantity(
+      ratio,
+      '×',
+      (times) => `the peak of ${quoted(most.name)} is ${times} that of ${quoted(least.name)}`,
+    ),
     peakReduction: quantity(
       reduction * 100,
       '%',
-      (share) => `${least.name} lowers the peak most, by ${share}`,
+      (share) => `${quoted(least.name)} lowers the peak most, by ${share}`,
     ),
-    hostMB: quantity(onHost / 1e6, 'MB', (mb) => `up to ${mb} lie on the host`),
+    hostMB: quantity(onHost / 1e6, 'MB', (mb) => `up to ${mb} are on the host`),
   };
 }
 

@@ -78,8 +78,8 @@ function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string 
   }
   const [finding, shorter] = peakFinding(top.bytes, run.world);
   if (peaks.length === 1) return titleOf(finding, shorter);
-  const alike = most === least ? 'exactly' : 'within 5%';
-  return titleOf(`All ranks peak alike, ${alike}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter);
+  const same = most === least ? 'exactly the same peak' : 'the same peak within 5%';
+  return titleOf(`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter);
 }
 
 function causeColumns(peaks: Cases<RankPeak>, { divisor, unit }: Scaled, top: number) {

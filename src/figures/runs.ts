@@ -1,7 +1,7 @@
 import { ConfigError } from '../core/errors';
 import type { Bytes } from '../core/units';
 import { type Quantity, quantity, titleOf } from './figure';
-import { byteScale, inUnit, listed } from './format';
+import { byteScale, inUnit, listed, quoted } from './format';
 import type { RunView } from './run-view';
 
 /** Runs to compare, by the names that a figure shows. */
@@ -42,8 +42,8 @@ export function missedFinding(
   const most = Math.max(...off.map(({ residual }) => residual ?? 0));
   const missed = inUnit(most, byteScale(most));
   return titleOf(
-    `The dry run misses ${missed} of ${listed(off.map(({ name }) => name))}`,
-    `The dry run misses up to ${missed}`,
+    `The dry run is wrong by ${missed} for ${listed(off.map(({ name }) => quoted(name)))}`,
+    `The dry run is wrong by up to ${missed}`,
   );
 }
 
@@ -53,6 +53,6 @@ export function wireRatio(bytes: readonly Bytes[]): Quantity {
   return quantity(
     least > 0 ? most / least : 1,
     '×',
-    (times) => `the most bytes received are ${times} the fewest`,
+    (times) => `the run that receives most receives ${times} the bytes of the run that receives fewest`,
   );
 }

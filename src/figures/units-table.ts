@@ -75,7 +75,11 @@ function gatherOf(unitBytes: number, numShards: number, link: Link) {
   // The unit's bytes at which latency and transfer are equal.
   const even = formatBytes(Math.ceil(link.latencySeconds * link.bytesPerSecond * numShards));
   const times = `latency ${formatSeconds(latency)} > transfer ${formatSeconds(transfer)}`;
-  return { latency, transfer, hint: `too small for the link: ${times}; even at ${even} on the wire` };
+  return {
+    latency,
+    transfer,
+    hint: `too small for the link: ${times}; the two are equal at ${even} on the wire`,
+  };
 }
 
 function largeHint(share: number): string {

@@ -24,7 +24,7 @@ export interface Loss {
   /** Numbers of the family's candidates, and of those that fit. */
   readonly tried: number;
   readonly fitting: number;
-  /** 'does not fit: 2.1x, 63% optimizer states', '1.3x slower: 41% bubble'. */
+  /** 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble (41% of its time)'. */
   readonly why: string;
   /** The assumption that decides if each time is within the other's interval. */
   readonly undecided?: string | undefined;
@@ -49,7 +49,7 @@ export function lossOf(
     return { ...family, why: 'fits, but takes longer than asked' };
   const undecided = overlaps(best, winner) ? best.prediction.largestAssumption : undefined;
   const ratio = measure.of(best) / measure.of(winner);
-  if (ratio < 1.005) return { ...family, why: 'level with the best', undecided };
+  if (ratio < 1.005) return { ...family, why: 'as good as the best, within 0.5%', undecided };
   const cause = largestCause(best, winner);
   return {
     ...family,
@@ -60,7 +60,7 @@ export function lossOf(
 
 function overfull({ layout, prediction }: Planned): string {
   const ratio = prediction.memory.peakBytes / reservableBytes(layout);
-  return `${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x, ${largestState(prediction.memory)}`;
+  return `needs ${ratio.toFixed(ratio < 1.095 ? 2 : 1)}x the memory, ${largestState(prediction.memory)}`;
 }
 
 function largestState(memory: Planned['prediction']['memory']): string {
@@ -72,7 +72,7 @@ function largestState(memory: Planned['prediction']['memory']): string {
     ['temporaries', memory.temporary],
   ];
   const [name, bytes] = parts.reduce((most, part) => (part[1] > most[1] ? part : most));
-  return `${Math.round((100 * bytes) / memory.peakBytes)}% ${name}`;
+  return `${Math.round((100 * bytes) / memory.peakBytes)}% of it for ${name}`;
 }
 
 /** Returns the part of the time that exceeds the winner's most, as a share of the loser's iteration. */
@@ -89,7 +89,7 @@ function largestCause(loser: Planned, winner: Planned): string | undefined {
     .sort((x, y) => y.extra - x.extra);
   const [first] = parts;
   if (first === undefined || first.extra <= 0) return undefined;
-  return `${Math.round(100 * first.share)}% ${first.word}`;
+  return `more ${first.word} (${Math.round(100 * first.share)}% of its time)`;
 }
 
 function computeWord(loser: Planned, winner: Planned): string {

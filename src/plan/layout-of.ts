@@ -24,7 +24,7 @@ export function askedBy({ parallel, batch, ...request }: PlanRequest): Asked {
   return { ...request, ...parallel, ...batch };
 }
 
-/** Returns the layout and checks it. Throws: CONFIG if degrees, batch or model do not fit together. */
+/** Returns the layout and checks it. Throws: CONFIG if degrees, batch, model, precision and hardware do not fit together. */
 export function layoutAsked(asked: Asked): Layout {
   const layout = filledIn(asked);
   checkDegrees(asked, layout);
@@ -88,13 +88,13 @@ function modelAsked({ model = {}, seq }: Asked): ModelShape {
   const outer = shape.experts * shape.outerParams;
   check(
     shape.params > outer,
-    `model.params (${shape.params}) leaves nothing for layers: embeddings and head of ${shape.layers} x ${shape.dim} have ` +
-      `${outer}; params is the number of parameters, such as 7.5e9; describe a small model by its shape`,
+    `model.params (${shape.params}) leaves nothing for layers: with ${shape.layers} layers of dim ${shape.dim}, embeddings and ` +
+      `head have ${outer} parameters; params is the number of parameters, such as 7.5e9; describe a small model by its shape`,
   );
   return shape;
 }
 
-/** Returns the hardware with the request's figures. Throws: CONFIG for an unknown name. */
+/** Returns the hardware with the request's numbers. Throws: CONFIG for an unknown name. */
 export function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
   const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
   return hardwareOf(like, {
@@ -135,7 +135,10 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
     layers >= pp * virtualStages,
     `pp x virtualStages (${pp} x ${virtualStages}) is more than ${layers} layers`,
   );
-  check(ep === 1, `ep (${ep}) needs a mixture of experts within its layers, which no planned model has yet`);
+  check(
+    ep === 1,
+    `ep (${ep}) needs a model with a mixture of experts in its layers; the planner has no such model yet`,
+  );
 }
 
 /** Source: NVIDIA's data sheets: FP8 tensor cores came with Hopper. */

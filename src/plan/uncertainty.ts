@@ -101,12 +101,12 @@ function pressureOf(layout: Layout, memory: MemoryPrediction): string[] {
     : [];
 }
 
-/** Returns how the layout differs from the runs of the fit: A100, fp16 GPTs, unfused attention, Megatron-LM. */
+/** Returns how the layout differs from the runs of the fit: A100, fp16 GPTs, unfused attention, Megatron. */
 function outsideOf(layout: Layout): string[] {
   const { hardware, model, attention, stack, cp, offload, precision, compile } = layout;
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
-    [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM`],
+    [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM and Megatron-DeepSpeed`],
     [attention !== 'unfused', `attention '${attention}': from its paper, not fitted`],
     [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
     [cp > 1, 'context parallelism: calculated, not fitted'],

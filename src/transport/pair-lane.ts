@@ -23,7 +23,7 @@ const NUM_BUFFERS = 2;
 
 /**
  * Runs send and recv between two ranks. Pieces pass through two slots; the sender counts the pieces that it has written,
- * the receiver those that it has read. A send ends when the receiver has read all, so a mismatch is an error on both
+ * and the receiver counts the pieces that it has read. A send ends when the receiver has read all, so a mismatch is an error on both
  * sides. Both streams use the same slots; the group ensures that only one call at a time uses a direction.
  */
 export class PairLane implements Lane {
@@ -43,18 +43,18 @@ export class PairLane implements Lane {
     const pair = new Pair(this.#group, header, sends);
     pair.enter(call);
     this.arrival = { at: now(), cpu: this.#group.cpu?.() ?? 0 };
-    this.#tellPartner(header.epoch, header.peer + 1);
+    this.#showPartner(header.epoch, header.peer + 1);
     try {
       yield* this.#move(call, pair, sends);
       this.ready = pair.ready;
     } finally {
-      this.#tellPartner(header.epoch, 0);
+      this.#showPartner(header.epoch, 0);
     }
     return [];
   }
 
   /** Shows the other ranks which partner this rank's main thread has: the partner's rank index plus 1, or 0 for none. */
-  #tellPartner(epoch: number, partner: number): void {
+  #showPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
     Atomics.store(words, layout.partner(rank) >> 2, tagged(epoch, partner));
@@ -129,7 +129,10 @@ class Pair {
     return this.#wait(HEAD, HEAD_SLEEPER, () => this.#counter(HEAD) !== this.#tail);
   }
 
-  /** The time at which both sides had arrived and had free links. A side that has begun its next call arrived earlier. */
+  /**
+   * The time at which both sides had arrived and had free links. If a side has already begun its next call, its record no longer
+   * describes this call and is left out.
+   */
   get ready(): Seconds {
     const { number } = this.#header;
     const sides = [this.#record(true), this.#record(false)].filter((record) => record.number === number);

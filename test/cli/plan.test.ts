@@ -53,7 +53,7 @@ test("a plan's text shows the breakdown by cause, the range, assumptions and the
   assert.equal(status, 0);
   assert.match(
     stdout,
-    /^llama3-8b on 64 x H100-80G, .* MFU, .* of 8\d\.\d GB, (fits|does not fit)(, but it may( not)?)?$/m,
+    /^llama3-8b on 64 x H100-80G, .* MFU, .* of 8\d\.\d GB: (fits|does not fit|probably (fits, but may need more|does not fit, but may need less) memory)$/m,
   );
   assert.match(stdout, /^time +products +\d/m);
   assert.match(stdout, /^memory +activations +\d/m);

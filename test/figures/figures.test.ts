@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { existsSync } from 'node:fs';
 import { test } from 'node:test';
 import { metadataOf } from '../../src/cell/excerpt';
-import { DARK, LIGHT } from '../../src/figures/grammar/ink';
+import { DARK, escapeHtml, LIGHT } from '../../src/figures/grammar/ink';
 import { CAUSE_FILL, inkOn, PHASE_FILL } from '../../src/figures/grammar/palette';
 import { ownFonts } from '../../src/figures/static/png';
 import { DISPLAY } from '../../src/figures/table';
@@ -98,7 +98,7 @@ test('no name in a figure is cut off', () => {
 
 test('a picture has its title and description as alternative text', () => {
   const [, figure] = figures[0] ?? assert.fail('no figure');
-  assert.ok(figure.toSvg().includes(`role="img" aria-label="${figure.title}"`));
+  assert.ok(figure.toSvg().includes(`role="img" aria-label="${escapeHtml(figure.title)}"`));
   const { 'image/png': picture } = metadataOf(figure[DISPLAY]());
   assert.ok(String((picture as { alt: string }).alt).startsWith(figure.title)); // a figure's bundle has a picture
   assert.deepEqual(metadataOf({ 'text/plain': '1' }), {});

@@ -97,7 +97,7 @@ test('a figure compares no times after few steps or if the spreads overlap', () 
 test("if runs differ clearly, the title names each run's wait for the wire", () => {
   const runs = { fast: runOf(STEADY, 256, 0.6), slow: runOf(STEADY, 256, 2.4) };
   const figure = compareTimeline(runs);
-  assert.match(figure.title, /^fast waits [\d.]+ ms for the wire, slow [\d.]+$/);
+  assert.match(figure.title, /^"fast" waits [\d.]+ ms for the wire, and "slow" waits [\d.]+ ms$/);
   const [fast, slow] = figure.table.rows.map(({ wireWaitSeconds }) => Number(wireWaitSeconds));
   assert.ok((fast ?? 0) < (slow ?? 0));
 });
@@ -136,7 +136,7 @@ test('plans of unequal work are compared per sequence, so that less work does no
   );
   assert.match(JSON.stringify(figure.layout.annotations), /One sequence of 8,192 tokens/);
   const slower = per(plans.whole) > per(plans.cp) ? 'whole' : 'cp';
-  assert.match(figure.title, new RegExp(`^${slower} takes .* per sequence`));
+  assert.match(figure.title, new RegExp(`^"${slower}" takes .* per sequence`));
 });
 
 test('a what-if that changes the tokens of an iteration shows the time of equally many tokens', () => {
@@ -163,8 +163,8 @@ test('a plan shows its peak in one unit, and says whether the interval crosses t
   assert.doesNotMatch(plan(A100).toText(), /GiB/);
   const of = (low: number, high: number) => ({ value: (low + high) / 2, low, high });
   assert.equal(fitText(true, of(1, 2), 3), 'fits');
-  assert.equal(fitText(true, of(1, 4), 3), 'fits, but it may not');
-  assert.equal(fitText(false, of(2, 6), 3), 'does not fit, but it may');
+  assert.equal(fitText(true, of(1, 4), 3), 'probably fits, but may need more memory');
+  assert.equal(fitText(false, of(2, 6), 3), 'probably does not fit, but may need less memory');
   assert.equal(fitText(false, of(4, 6), 3), 'does not fit');
 });
 

@@ -83,7 +83,7 @@ test('documented numbers are written as in the documents', () => {
 
 test('the title of the claims counts every verdict, and a guess can refer to the counts', () => {
   const { title, quantities } = figures['claims-some'] ?? assert.fail();
-  assert.equal(title, 'Of 11 claims 2 hold, 6 do not, 3 need other hardware');
+  assert.equal(title, 'Of 11 claims, 2 hold, 6 do not, and 3 need other hardware');
   assert.equal(quantities.confirmed?.value, 2);
 });
 
@@ -116,7 +116,7 @@ test('of several lines the title names the one that agrees with the document, el
       documented: [{ count: 128, value, id: 'x' }],
       subtitle: '',
     }).title;
-  assert.equal(at(57), 'The documented 57% at 128 nodes fits small');
+  assert.equal(at(57), 'The documented 57% at 128 nodes fits "small"');
   assert.equal(at(76), 'The documented 76% at 128 nodes is between the predicted 56% and 96%');
   assert.equal(at(30), 'The documented 30% at 128 nodes is outside the predicted 56% and 96%');
 });

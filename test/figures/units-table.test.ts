@@ -21,7 +21,7 @@ test('a unit whose latency is longer than its transfer is marked as too small', 
   assert.equal(root.gatherSeconds, 3 * 100e-6 + (0.75 * 480_000) / 1e9);
   assert.match(
     String(small.hint),
-    /too small for the link: latency 300 µs > transfer 300 µs; even at 400 kB/,
+    /too small for the link: latency 300 µs > transfer 300 µs; the two are equal at 400 kB/,
   );
   assert.equal(large.hint, null);
   assert.match(table.title, /3 units, together 1\.28 MB, link 8 Gbit\/s, 100 µs; 1 with a hint/);

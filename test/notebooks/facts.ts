@@ -33,7 +33,10 @@ const FACTS: readonly Fact[] = [
     notebook: '00-quickstart',
     sentence: 'The two loss curves coincide',
     holds: (_, notebook) =>
-      titled(notebook, /^2 runs (have exactly equal losses|differ by at most \d(\.\d)?e-[67])/) !== undefined,
+      titled(
+        notebook,
+        /^(2 runs have exactly equal losses|The losses of 2 runs differ by at most \d(\.\d)?e-[67])/,
+      ) !== undefined,
   },
   {
     notebook: '00-quickstart',
@@ -63,22 +66,23 @@ const FACTS: readonly Fact[] = [
   {
     notebook: '02-fsdp-knobs',
     sentence: 'The bytes are the same; the title says how long the ranks waited here',
-    holds: (_, notebook) => answers(notebook, /the same [\d.]+ MB travel/),
+    holds: (_, notebook) => answers(notebook, /in all runs a rank receives [\d.]+ MB/),
   },
   {
     notebook: '03-offload-and-checkpoint',
-    sentence: 'The loss does not change by a bit',
+    sentence: 'The losses are equal in every bit',
     holds: (outputs) => outputs.includes('true'),
   },
   {
     notebook: '03-offload-and-checkpoint',
     sentence: "The device's memory falls by exactly 8 N / 2 bytes",
     holds: (_, notebook) => {
-      const rows = titled(notebook, /^device holds .* the states of offload/)?.rows ?? [];
+      const rows = titled(notebook, /^"no offload" holds .* the states of "offload"/)?.rows ?? [];
       const optimizer = (run: string) =>
         rows.find((row) => row.run === run && row.cause === 'optimizer')?.peakBytes;
       return (
-        optimizer('device') === (4 * 1_063_680).toLocaleString('en-US') && optimizer('offload') === undefined
+        optimizer('no offload') === (4 * 1_063_680).toLocaleString('en-US') &&
+        optimizer('offload') === undefined
       );
     },
   },

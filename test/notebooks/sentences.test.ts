@@ -46,7 +46,7 @@ test('a title that contradicts its table is found', () => {
     [FIGURES.loss, (text) => text.replace('to 2.000', 'to 1.000')],
     [FIGURES.bytes, (text) => text.replace(/receives [\d.]+/, 'receives 0.1')],
     [FIGURES.timeline, (text) => text.replace(/Ranks wait [\d.]+/, 'Ranks wait 0.001')],
-    [FIGURES.timelines, (text) => text.replace(/^.*\n/, 'a waits 1.0 ms, b 2.0\n')],
+    [FIGURES.timelines, (text) => text.replace(/^.*\n/, '"a" waits 1.0 ms, and "b" waits 2.0 ms\n')],
     [FIGURES.memory, (text) => text.replace(/; .*\n/, '; a step takes 2.00× as long\n')],
   ];
   for (const [figure, change] of planted) {
@@ -56,9 +56,9 @@ test('a title that contradicts its table is found', () => {
 });
 
 test('a stated fact is found if no output shows it, or if its sentence is gone from the prose', () => {
-  const cell = { cell_type: 'markdown', source: 'The loss does not change by a bit:' } as const;
+  const cell = { cell_type: 'markdown', source: 'The losses are equal in every bit:' } as const;
   const problems = unshownFacts('03-offload-and-checkpoint.ipynb', { cells: [cell] });
   assert.equal(problems.length, 2);
-  assert.match(problems[0] ?? '', /^the outputs do not show "The loss does not change by a bit"/);
+  assert.match(problems[0] ?? '', /^the outputs do not show "The losses are equal in every bit"/);
   assert.match(problems[1] ?? '', /^the prose no longer says/);
 });

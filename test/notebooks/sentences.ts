@@ -92,7 +92,10 @@ const comparedTimelines: Check = (figure) => {
   const fewest = Math.min(...rows.map(({ numSteps }) => number(numSteps)));
   const found: string[] = [];
   if (title.startsWith('Too few') !== fewest < LEAST_STEPS) found.push(...problem(figure, `${fewest} steps`));
-  const named = /^(.+) waits ([\d.]+) (m?s|µs)( for the wire)?, (.+?) ([\d.]+)(, mostly .*)?$/.exec(title);
+  const named =
+    /^"(.+)" waits ([\d.]+) (m?s|µs)( for the wire)?, and "(.+)" waits ([\d.]+) \S+?(, mostly .*)?$/.exec(
+      title,
+    );
   if (named !== null) {
     const [, least, low = '', unit = '', forWire, most, high = ''] = named;
     const column = forWire === undefined ? 'waitSeconds' : 'wireWaitSeconds';
@@ -101,7 +104,10 @@ const comparedTimelines: Check = (figure) => {
     if (!isRounded(low, value(least)) || !isRounded(high, value(most)) || value(least) >= value(most))
       found.push(...problem(figure, `the table has ${value(least)} and ${value(most)} ${unit}`));
   }
-  if (subtitle.includes('the same ') && new Set(rows.map(({ wireBytes }) => wireBytes)).size > 1)
+  if (
+    subtitle.includes('in all runs a rank receives') &&
+    new Set(rows.map(({ wireBytes }) => wireBytes)).size > 1
+  )
     found.push(...problem(figure, 'the runs receive different bytes'));
   for (const row of rows) {
     const [shown, low, high] = [
@@ -158,7 +164,7 @@ const comparedMemory: Check = (figure) => {
   if (rows[0]?.residualBytes === undefined || rows[0].measuredBytes === undefined) return [];
   const off = rows.filter(({ residualBytes }) => residualBytes !== '0' && residualBytes !== '—');
   if (off.length > 0) return problem(figure, `a residual of ${off[0]?.residualBytes} B`);
-  const said = /^(.+) holds ([\d.]+)× the states of (.+?);/.exec(title);
+  const said = /^"(.+)" holds ([\d.]+)× the states of "(.+)";/.exec(title);
   if (said === null) return [];
   const held = (run: string | undefined): number =>
     rows.filter((row) => row.run === run).reduce((sum, row) => sum + number(row.measuredBytes), 0);
@@ -167,32 +173,34 @@ const comparedMemory: Check = (figure) => {
 };
 
 const comparedBytes: Check = (figure) => {
-  const said = /^(.+) receives ([\d.]+) (\w+) per step, (.+) ([\d.]+) \w+ \(/.exec(figure.title);
+  const said = /^"(.+)" receives ([\d.]+) (\w+) per step, ([\d.]+)× as much as "(.+)"/.exec(figure.title);
   if (said === null || figure.rows[0]?.paramBytes === undefined) return [];
-  const [, least, low = '', unit = '', most, high = ''] = said;
+  const [, most, high = '', unit = '', times = '', least] = said;
   const total = (run: string | undefined): number => {
     const row = figure.rows.find((one) => one.run === run);
     const bytes = [row?.paramBytes, row?.gradBytes, row?.userBytes, row?.otherBytes].map(number);
     return bytes.reduce((a, b) => a + b, 0) / (DIVISORS[unit] ?? 1);
   };
-  return isRounded(low, total(least)) && isRounded(high, total(most))
+  return isRounded(high, total(most)) && isRounded(times, total(most) / total(least))
     ? []
     : problem(figure, `the table has ${total(least)} and ${total(most)} ${unit}`);
 };
 
 const losses: Check = (figure) => {
-  const said = /^The loss (falls|rises|stays) from ([\d.]+) to ([\d.]+) in (\d+) steps?$/.exec(figure.title);
+  const said = /^The loss (falls|rises) from ([\d.]+) to ([\d.]+) in (\d+) steps?$/.exec(figure.title);
   const values = figure.rows.map(({ loss }) => number(loss));
   if (said === null || values.length !== number(said[4])) return [];
   const [from = 0, to = 0] = [values[0], values.at(-1)];
-  const verb = to < from ? 'falls' : to > from ? 'rises' : 'stays';
+  const verb = to < from ? 'falls' : 'rises';
   return verb === said[1] && isRounded(said[2] ?? '', from) && isRounded(said[3] ?? '', to)
     ? []
     : problem(figure, `the table goes from ${from} to ${to}`);
 };
 
 const comparedPlans: Check = (figure) => {
-  const said = /^(.+) takes ([\d.]+) (\w+) per [\w ,]+, (.+) ([\d.]+)(?::.*)?$/.exec(figure.title);
+  const said = /^"(.+)" takes ([\d.]+) (\w+) per [\w ,]+, and "(.+)" takes ([\d.]+) \w+(?:;.*)?$/.exec(
+    figure.title,
+  );
   if (said === null || figure.rows[0]?.layout === undefined) return [];
   const [, slowest, high = '', unit = '', fastest, low = ''] = said;
   const value = (name: string | undefined): number =>

@@ -32,7 +32,10 @@ export interface LaidOutFile {
   readonly rank: number;
 }
 
-/** A rank's task: to write elements [start, start + length) of an array to a stored tensor, from its element `at` on. */
+/**
+ * A rank's task: to write elements [start, start + length) of an array into a stored tensor; the first of them becomes the
+ * tensor's element `at`.
+ */
 export interface WriteTask extends OwnedRange {
   readonly array: SavedArray;
   readonly file: string;
@@ -44,7 +47,7 @@ export interface WriteTask extends OwnedRange {
 export interface SaveLayout {
   readonly files: readonly LaidOutFile[];
   readonly tasks: readonly WriteTask[];
-  /** Index files by name. */
+  /** The text of each index file, by the file's name. */
   readonly indices: ReadonlyMap<string, string>;
 }
 

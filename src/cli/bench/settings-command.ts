@@ -9,7 +9,7 @@ import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import type { Io, Perform } from '../io';
 
-/** Two configurations that differ in one setting. */
+/** Two configurations that differ in one setting, or in settings that belong together; the results are ratios `of` ÷ `to`. */
 interface Pair {
   readonly name: string;
   readonly of: TrainConfigInput;
@@ -52,7 +52,7 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
       'measures step time, bytes on the wire and peak memory with a setting ÷ without it; the steps of the two runs alternate',
     )
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
-    .option('--rounds <k>', 'measurements per setting; the median counts', wholeNumber(3), 7)
+    .option('--rounds <k>', 'measurements per setting; the result is their median', wholeNumber(3), 7)
     .option('--link <name>', "shapes the wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'", parseLink);
   perform<SettingsOptions>(command, async (_, { world, rounds, link }, output) => {
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
@@ -77,7 +77,7 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
 
 type SettingsRow = Awaited<ReturnType<typeof measure>>;
 
-/** Returns the ratios of one pair: for the time the median and range over rounds. */
+/** Returns the ratios of one pair. The ratio of times is the median over rounds, and has a range. */
 async function measure(job: Job, { name, of, to }: Pair, rounds: number) {
   const runs = [await job.train(of), await job.train(to)] as const;
   try {

@@ -57,7 +57,7 @@ export function claimsByDocument(
     shapes: [ruleX(0, rows, { width: 1, color: NEUTRAL })],
   };
   return {
-    subtitle: 'Claims by document and verdict; right: documented ÷ found, where both are numbers.',
+    subtitle: 'Claims by document and verdict; at the right: documented ÷ found, if both are numbers.',
     ...plot({ ...FRAME, left, pixels: names.length * ROW }, [counts, ratios]),
   };
 }

@@ -56,7 +56,7 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   return createFigure({
     ...parts,
     subtitle:
-      'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: its interval.',
+      'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: the prediction’s interval.',
     ...plot({ ...FRAME, left, pixels }, [
       {
         x: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
@@ -181,8 +181,8 @@ function claimsTitle(results: readonly ClaimResult[]): string {
   const all = counted(results.length, 'claim');
   const rest = results.length - counts.confirmed - counts['not checkable here'];
   return titleOf(
-    `Of ${all} ${listed(present.map(say))}`,
-    `Of ${all} ${say('confirmed')}, ${rest} ${rest === 1 ? 'does' : 'do'} not, ${say('not checkable here')}`,
+    `Of ${all}, ${listed(present.map(say))}`,
+    `Of ${all}, ${say('confirmed')}, ${rest} ${rest === 1 ? 'does' : 'do'} not, and ${say('not checkable here')}`,
   );
 }
 
@@ -193,7 +193,7 @@ function claimQuantities(results: readonly ClaimResult[]): Quantities {
   const quantity = (value: number, says: (count: string) => string) => ({ value, unit: '', says });
   return {
     confirmed: quantity(counts.confirmed, (count) => `${count} of ${results.length} claims hold`),
-    off: quantity(counts.off, (count) => `the number of ${count} claims is off`),
+    off: quantity(counts.off, (count) => `${count} claims are off`),
     contradictions: quantity(
       counts['contradicts itself'],
       (count) => `${count} claims contradict themselves`,

@@ -59,17 +59,17 @@ export function accuracyFigure(
       meanError: quantity(
         mean * 100,
         '%',
-        (share) => `on runs that it has not seen the planner is off by ${share} on average`,
+        (share) => `the planner’s mean error on runs that it has not seen is ${share}`,
       ),
       worstError: quantity(
         worst * 100,
         '%',
-        (share) => `on the worst run that it has not seen the planner is off by ${share}`,
+        (share) => `the planner’s largest error on runs that it has not seen is ${share}`,
       ),
       pairsRanked: quantity(
         pairsRanked * 100,
         '%',
-        (share) => `the planner orders ${share} of the pairs of unseen runs right`,
+        (share) => `the planner puts ${share} of the pairs of unseen runs in the right order`,
       ),
     },
   });
@@ -186,8 +186,12 @@ function percentOff(share: number): string {
 function findingOf([own, baseline]: readonly Model[]): string {
   const { mean = 0, count = 0 } = own?.accuracy ?? {};
   const runs = count === 1 ? 'one unseen run' : `${count.toLocaleString('en-US')} unseen runs`;
-  const finding = `The planner misses ${runs} by ${percentOf(mean)} on average`;
-  if (baseline === undefined) return titleOf(finding);
+  const finding = `mean error on ${runs} is ${percentOf(mean)}`;
+  if (baseline === undefined) return titleOf(`The planner’s ${finding}`);
   const other = percentOf(baseline.accuracy.mean);
-  return titleOf(`${finding}; ${baseline.name} by ${other}`, `${finding}; the baseline by ${other}`, finding);
+  return titleOf(
+    `The planner’s ${finding}; with ${baseline.name} it is ${other}`,
+    `The ${finding}; with ${baseline.name} it is ${other}`,
+    `The planner’s ${finding}`,
+  );
 }

@@ -5,7 +5,7 @@ import type { Layout } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
-import { byteScale, inUnit, short } from '../format';
+import { byteScale, inUnit, quoted, short } from '../format';
 import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
 import { createTable } from '../table';
 import { memoryCauses, timeRow } from './plan-breakdown';
@@ -34,7 +34,8 @@ function timesOf(plans: Plans, first: Planned): Figure {
   );
   const figure = timeBreakdown(rows, subtitleOf(plans, first), work.unit);
   const [name] = Object.keys(plans);
-  const says = (share: string) => `${name} reaches ${share} of the GPUs’ published peak`;
+  const says = (share: string) =>
+    `${quoted(name ?? '')} reaches ${share} of the peak in the GPUs’ data sheet`;
   const mfu = { value: first.prediction.mfu * 100, unit: '%', says };
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
 }
@@ -83,8 +84,11 @@ function memoryOf(plans: Plans, first: Planned): Figure {
     subtitle: subtitleOf(plans, first),
     ...plotStacks([panel], CAUSE_STYLE, { noteRoom: NOTE_ROOM }),
     quantities: {
-      peakGB: quantity(peakInBytes(memory).value, (gb) => `the fullest GPU of ${name} needs ${gb}`),
-      paramsGB: quantity(memory.params, (gb) => `a GPU of ${name} holds ${gb} of parameters`),
+      peakGB: quantity(
+        peakInBytes(memory).value,
+        (gb) => `with ${quoted(name ?? '')} the fullest GPU needs ${gb}`,
+      ),
+      paramsGB: quantity(memory.params, (gb) => `with ${quoted(name ?? '')} a GPU holds ${gb} of parameters`),
     },
     table: createTable(
       rows.map(({ name, peak, fits, values }) => ({
@@ -107,17 +111,23 @@ interface PeakRow {
 
 /** Says which plans fit. `isCommon`: all GPUs have this capacity, so that the title can name it. */
 function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: boolean): string {
-  const card = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
+  const memory = isCommon ? inUnit(capacity, byteScale(capacity)) : 'their GPUs';
   const least = rows.reduce((a, b) => (b.peak.value < a.peak.value ? b : a));
   const peak = inUnit(least.peak.value, byteScale(least.peak.value));
   if (rows.length === 1) {
-    return titleOf(`${least.name} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${card}`);
+    return titleOf(
+      `${quoted(least.name)} ${fitText(least.fits, least.peak, capacity)}: ${peak} of ${memory}`,
+    );
   }
   const fitting = rows.filter(({ fits }) => fits);
   // The capacity is inside these plans' intervals, so they may not fit after all.
   const unsure = fitting.filter((row) => row.peak.high > capacity).length;
-  const fit = `${fitting.length} of ${rows.length} fit ${card}${unsure === 0 ? '' : `, ${unsure} only just`}`;
-  return titleOf(`${fit}; ${least.name} needs least: ${peak}`, `${fit}; the smallest needs ${peak}`, fit);
+  const fit = `${fitting.length} of ${rows.length} plans fit ${memory}${unsure === 0 ? '' : `, but ${unsure} may not`}`;
+  return titleOf(
+    `${fit}; ${quoted(least.name)} needs least: ${peak}`,
+    `${fit}; the smallest peak is ${peak}`,
+    fit,
+  );
 }
 
 function subtitleOf(plans: Plans, first: Planned): string {

@@ -60,7 +60,7 @@ export function planMemory({ layout, prediction }: Planned): Figure {
       })),
     ),
     quantities: {
-      predictedGB: { value: total / 1e9, unit: 'GB', says: (gb) => `${name} has ${gb} predicted` },
+      predictedGB: { value: total / 1e9, unit: 'GB', says: (gb) => `${name} is predicted to need ${gb}` },
       paramsGB: {
         value: values['param.shard'] / 1e9,
         unit: 'GB',

@@ -20,15 +20,15 @@ export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Predic
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
-    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} an iteration, ` +
-    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}, ${room}`
+    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} per iteration, ` +
+    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${room}`
   );
 }
 
 /** Says whether a peak fits; if the capacity is inside the peak's interval, also that the opposite is possible. */
 export function fitText(fits: boolean, { low, high }: Estimate, capacity: number): string {
-  if (fits) return high <= capacity ? 'fits' : 'fits, but it may not';
-  return low > capacity ? 'does not fit' : 'does not fit, but it may';
+  if (fits) return high <= capacity ? 'fits' : 'probably fits, but may need more memory';
+  return low > capacity ? 'does not fit' : 'probably does not fit, but may need less memory';
 }
 
 /** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, microbatch 1 x 16, full recompute'. */
@@ -51,9 +51,11 @@ export function layoutWords(layout: Layout): string {
 /** Returns lines with the intervals of time and peak, and the assumptions. */
 export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
   return [
-    `iteration ${range(seconds, formatSeconds)}, peak ${range(peakInBytes(memory), formatBytes)} (${memory.phase}, stage ${memory.stage})`,
+    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, pipeline stage ${memory.stage}`,
     `largest assumption: ${largestAssumption}`,
-    ...(outside.length === 0 ? [] : [`outside of what the model was fitted on: ${outside.join('; ')}`]),
+    ...(outside.length === 0
+      ? []
+      : [`differences from the runs on which the planner was fitted: ${outside.join('; ')}`]),
   ];
 }
 

@@ -25,7 +25,10 @@ export function recommendationNotes({ losses, notTried }: Recommendation): reado
     if (undecided !== undefined) families.set(undecided, [...(families.get(undecided) ?? []), family]);
   }
   return [
-    ...[...families].map(([assumption, names]) => `against ${listed(names)} decides: ${assumption}`),
+    ...[...families].map(
+      ([assumption, names]) =>
+        `whether the best layout is better than ${listed(names)} depends on an assumption: ${assumption}`,
+    ),
     ...notTried.map((line) => `not tried: ${line}`),
   ];
 }
@@ -34,7 +37,7 @@ export function recommendationNotes({ losses, notTried }: Recommendation): reado
 export function recommendationTitle({ request, ranked, numCandidates, numFitting }: Recommendation): string {
   const tried = `${counted(numCandidates, 'layout')}, ${numFitting.toLocaleString('en-US')} of them fit`;
   const [winner] = ranked;
-  if (winner === undefined) return `Nothing fits ${request.gpus} GPUs (${tried})`;
+  if (winner === undefined) return `No layout fits on ${request.gpus} GPUs (${tried})`;
   const { layout } = winner;
   return `Best by ${request.by}: ${familyOf(layout)} on ${layout.gpus} x ${layout.hardware.name} (${tried})`;
 }

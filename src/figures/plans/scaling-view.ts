@@ -1,6 +1,6 @@
 import type { Estimate } from '../../plan/prediction';
 import { type Quantities, titleOf } from '../figure';
-import { listed } from '../format';
+import { listed, quoted } from '../format';
 import { createTable, type Table } from '../table';
 
 /** A prediction for one number of GPUs or nodes. */
@@ -70,9 +70,9 @@ export function scalingQuantities(view: ScalingView): Quantities {
   const last = series?.points.at(-1);
   if (series === undefined || last === undefined) return {};
   const isEfficiency = view.quantity === 'efficiency';
-  const keeps = isEfficiency ? 'of linear speed-up are left for' : 'are predicted for';
+  const keeps = isEfficiency ? 'of linear speed-up is left for' : 'are predicted for';
   const says = (value: string): string =>
-    `${value} ${keeps} ${series.name} at ${last.count} ${view.countedIn}`;
+    `${value} ${keeps} ${quoted(series.name)} at ${last.count} ${view.countedIn}`;
   return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
 }
 
@@ -113,7 +113,7 @@ interface Line extends Estimate {
 
 /** Names the lines whose interval contains the documented value, or the two lines between which the value is. */
 function amongLines(stated: string, value: number, lines: readonly Line[], view: ScalingView): string {
-  const holding = lines.filter(({ holds }) => holds).map(({ name }) => name);
+  const holding = lines.filter(({ holds }) => holds).map(({ name }) => quoted(name));
   if (holding.length > 0) {
     return titleOf(
       `${stated} fits ${listed(holding)}`,
@@ -139,18 +139,19 @@ function comparedFinding(view: ScalingView): string | null {
   const at = `${best.last?.count ?? 0} ${view.countedIn}`;
   const [high, low] = [said(value(best), view), said(value(worst), view)];
   if (view.quantity === 'efficiency') {
-    const both = `${high} with ${best.name}, ${low} with ${worst.name}`;
+    const [first, last] = [`${high} with ${quoted(best.name)}`, `${low} with ${quoted(worst.name)}`];
     return titleOf(
-      `Left of linear speed-up at ${at}: ${both}`,
-      `Left at ${at}: ${both}`,
-      `Left at ${at}: ${low} to ${high} of linear speed-up`,
+      `At ${at}, ${first} and ${last} of linear speed-up is left`,
+      `Efficiency at ${at} is ${first} and ${last}`,
+      `Efficiency at ${at}: ${first}, ${last}`,
+      `At ${at}, ${low} to ${high} of linear speed-up is left`,
     );
   }
   const ratio = `${(value(best) / (value(worst) || 1)).toFixed(2)}×`;
   return titleOf(
-    `At ${at} ${best.name} reaches ${high}, ${worst.name} ${low}`,
-    `At ${at} ${best.name} gives ${ratio} the throughput of ${worst.name}`,
-    `At ${at} the best line lies at ${ratio} of the worst`,
+    `At ${at}, ${quoted(best.name)} reaches ${high}, and ${quoted(worst.name)} reaches ${low}`,
+    `At ${at}, ${quoted(best.name)} gives ${ratio} the throughput of ${quoted(worst.name)}`,
+    `At ${at}, the best line has ${ratio} the throughput of the worst`,
   );
 }
 
@@ -163,10 +164,10 @@ function ownFinding(view: ScalingView): string {
   const from = `From ${first.count} to ${last.count} ${view.countedIn}`;
   if (view.quantity === 'efficiency') {
     return titleOf(
-      `${from} efficiency goes from ${said(first.value.value, view)} to ${said(last.value.value, view)}`,
+      `${from}, efficiency changes from ${said(first.value.value, view)} to ${said(last.value.value, view)}`,
     );
   }
   const gained = last.value.value / first.value.value;
   const share = Math.round((gained / (last.count / first.count)) * 100);
-  return titleOf(`${from} throughput grows ${gained.toFixed(1)}×: ${share}% of linear`);
+  return titleOf(`${from}, throughput grows ${gained.toFixed(1)}×: ${share}% of linear speed-up`);
 }

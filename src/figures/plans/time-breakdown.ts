@@ -2,7 +2,7 @@ import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import type { ComputeCause, Estimate } from '../../plan/prediction';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
-import { inUnit, percent, type Scaled, short, timeScale } from '../format';
+import { inUnit, percent, quoted, type Scaled, short, timeScale } from '../format';
 import { safe } from '../grammar/ink';
 import { CAUSE_FILL, type Fill, PHASE_FILL, WAIT_FILL } from '../grammar/palette';
 import { plotStacks, type StackRow, type StackStyle } from '../grammar/stacks';
@@ -36,7 +36,7 @@ const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
 const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // its own keys
 
 const NOUNS: Readonly<Record<TimeCause, string>> = {
-  products: 'matrix products',
+  products: 'matmuls',
   attention: 'attention',
   elementwise: 'element-wise work',
   loss: 'the loss',
@@ -106,14 +106,18 @@ function findingOf(rows: readonly TimeRow[], unit: string): string {
   const scale = timeScale(totalOf(slowest));
   const work = unit.split(' of ')[0] ?? unit;
   const value = (row: TimeRow): string => short(totalOf(row) / scale.divisor);
-  const times = `${value(slowest)} ${scale.unit} per ${work}, ${fastest.name} ${value(fastest)}`;
+  const [slow, fast] = [slowest, fastest].map(
+    (row) => `${quoted(row.name)} takes ${value(row)} ${scale.unit}`,
+  );
+  const range = `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}`;
+  const part = `the largest difference is in ${added}`;
   if (totalOf(slowest) < totalOf(fastest) * 1.005)
-    return titleOf(`All take ${value(slowest)} ${scale.unit} per ${work}`);
+    return titleOf(`All layouts take ${value(slowest)} ${scale.unit} per ${work}`);
   return titleOf(
-    `${slowest.name} takes ${times}: more time in ${added}`,
-    `${slowest.name} takes ${times}`,
-    `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}: ${added} differs most`,
-    `A ${work} takes ${value(fastest)} to ${value(slowest)} ${scale.unit}`,
+    `${slow} per ${work}, and ${fast}; ${part}`,
+    `${slow} per ${work}, and ${fast}`,
+    `${range}; ${part}`,
+    range,
   );
 }
 
@@ -132,12 +136,16 @@ function quantitiesOf(rows: readonly TimeRow[], unit: string): Quantities {
   const quantity = (cause: TimeCause, what: string) => ({
     value: ((first.seconds[cause] ?? 0) / total) * 100,
     unit: '%',
-    says: (part: string) => `${what} takes ${part} of the time of ${first.name}`,
+    says: (part: string) => `with ${quoted(first.name)}, ${part} of the time is spent in ${what}`,
   });
   return {
     commShare: quantity('communication', 'waiting for communication'),
     bubbleShare: quantity('bubble', 'the bubble'),
-    productShare: quantity('products', 'matrix multiplication'),
-    iterationSeconds: { value: total, unit: 's', says: (s) => `one ${unit} takes ${first.name} ${s}` },
+    productShare: quantity('products', 'matmuls'),
+    iterationSeconds: {
+      value: total,
+      unit: 's',
+      says: (s) => `one ${unit} takes ${s} with ${quoted(first.name)}`,
+    },
   };
 }

@@ -1,6 +1,6 @@
 import type { Estimate } from '../../plan/prediction';
 import { type Quantities, titleOf } from '../figure';
-import { byteScale, counted, short } from '../format';
+import { byteScale, counted, quoted, short } from '../format';
 import { createTable, type Table } from '../table';
 
 /** The figure's layout with one value of a knob changed. */
@@ -69,18 +69,20 @@ export function whatIfFinding(knobs: readonly WhatIfKnob[]): string {
   const settings = knobs.flatMap((one) => one.settings);
   const fitting = settings.filter(({ fits }) => fits).length;
   const count = `${fitting} of ${counted(settings.length, 'setting')} fit`;
-  if (time.ratio < 1.005 && memory.ratio < 1.005) return titleOf(`No knob moves anything; ${count}`);
+  if (time.ratio < 1.005 && memory.ratio < 1.005)
+    return titleOf(`No knob changes the time or the peak; ${count}`);
   const peaks = rangeText(memory.low, memory.high);
   if (time.knob === memory.knob) {
     return titleOf(
-      `${time.knob} moves time (${time.ratio.toFixed(1)}×) and peak (${peaks}) most; ${count}`,
-      `${time.knob} moves both time and peak most; ${count}`,
+      `${quoted(time.knob)} changes time (${time.ratio.toFixed(1)}×) and peak (${peaks}) most; ${count}`,
+      `${quoted(time.knob)} changes both the time and the peak most; ${count}`,
     );
   }
   return titleOf(
-    `${time.knob} moves time most (${time.ratio.toFixed(1)}×), ${memory.knob} the peak (${peaks})`,
-    `${time.knob} moves time most, ${memory.knob} the peak; ${count}`,
-    `One knob moves the time ${time.ratio.toFixed(1)}×; ${count}`,
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob} (${peaks})`,
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on peak: ${memory.knob} (${peaks})`,
+    `Largest effect on time: ${time.knob} (${time.ratio.toFixed(1)}×); on the peak: ${memory.knob}`,
+    `The time changes by up to ${time.ratio.toFixed(1)}×; ${count}`,
   );
 }
 

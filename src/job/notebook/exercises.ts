@@ -20,7 +20,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '01.world': {
     number: 10,
-    because: '2 Ψ + 14 Ψ / N ≤ 24 GB with Ψ = 7 billion: N ≥ 98 / 10',
+    because: '2 Ψ + 14 Ψ / W ≤ 24 GB with Ψ = 7 billion parameters on W GPUs: W ≥ 98 / 10',
   },
   '01.halved': {
     number: 0.5,
@@ -35,7 +35,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '02.bytes': {
     number: 6_382_080,
     because:
-      'one all-gather and one reduce-scatter of 4 N bytes each; a rank receives 3/4 of them from other ranks',
+      'one all-gather and one reduce-scatter of 4 N bytes each (N parameters); a rank receives 3/4 of them from other ranks',
   },
   '03.fit': {
     least: 1e6,
@@ -44,11 +44,11 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '03.interval': {
     number: 2,
-    because: 'layers 0 and 2 store only their inputs, layers 1 and 3 store A each: (L − L / k) A',
+    because: 'layers 0 and 2 store only their inputs, layers 1 and 3 store A bytes each: (L − L / k) A',
   },
   '06.cards': {
     number: 4,
-    because: '1 − 1/N is 75% for N = 4; with 8 GPUs it is 87.5%',
+    because: '1 − 1/W is 75% for W = 4 GPUs; for 8 GPUs it is 87.5%',
   },
   '06.samples': {
     number: 61,
@@ -96,11 +96,15 @@ export function checkExercise(id: string, value?: unknown): Verdict {
   }
   const isRight = answers.length > 0 && answers.every((one) => matches(one, answer));
   if (isRight) return verdict(id, 'right', `right: ${answer.because}`);
-  const hint =
-    'words' in answer
-      ? 'Give a word, as the figure writes it.'
-      : 'Give a number; if ranks answer, every rank must give the same number.';
-  return verdict(id, 'wrong', `not yet: ${shown(value)}. ${hint}`);
+  return verdict(id, 'wrong', `${shown(value)} is not right yet.${hintOf(answers, answer)}`);
+}
+
+/** Says what an answer looks like; '' if the given one is a number, as it should be. */
+function hintOf(answers: readonly unknown[], answer: Answer): string {
+  if ('words' in answer)
+    return ' Give a word that the exercise or its figure offers, or a name as the code writes it.';
+  const isOneNumber = typeof answers[0] === 'number' && new Set(answers).size === 1;
+  return isOneNumber ? '' : ' Give a number; if ranks answer, every rank must give the same number.';
 }
 
 function isSkipped(value: unknown): boolean {

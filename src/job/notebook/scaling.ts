@@ -57,7 +57,6 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     name,
     plans: options.counts.map((count) => ({ count, planned: planAt(request, count, options) })),
   }));
-  const first = plans[0]?.plans[0]?.planned;
   const figure = scalingCurve({
     series: plans.map(({ name, plans: line }) => ({
       name,
@@ -67,7 +66,10 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     })),
     quantity,
     countedIn,
-    subtitle: first === undefined ? '' : subtitleOf(first, options),
+    subtitle: subtitleOf(
+      plans.flatMap(({ plans: line }) => line.slice(0, 1).map(({ planned }) => planned)),
+      options,
+    ),
     documented: options.documented,
     measured: options.measured,
     measuredWhat: options.measuredWhat,
@@ -108,12 +110,16 @@ function inverse(value: number, seconds: Estimate): Estimate {
   };
 }
 
-function subtitleOf({ layout }: Plan, { batch }: ScalingOptions): string {
-  const { model, hardware, strategy, globalBatch, gpus } = layout;
+/** `firsts`: each line's plan at the first count. */
+function subtitleOf(firsts: readonly Plan[], { batch }: ScalingOptions): string {
+  const [first] = firsts;
+  if (first === undefined) return '';
+  const { model, hardware, strategy, globalBatch, gpus } = first.layout;
+  const networks = [...new Set(firsts.map(({ layout }) => layout.hardware.nicGbit))];
   const sequences =
     batch !== undefined && 'global' in batch
       ? `${batch.global} sequences in all`
-      : `${counted(globalBatch / gpus, 'sequence')} a GPU`;
-  const where = `${model.name} on ${hardware.name}, NIC ${hardware.nicGbit} Gbit/s a GPU`;
+      : `${counted(globalBatch / gpus, 'sequence')} per GPU`;
+  const where = `${model.name} on ${hardware.name}, ${networks.join(' or ')} Gbit/s of network per GPU`;
   return safe(`${where}, ${strategy}, ${sequences}.`);
 }

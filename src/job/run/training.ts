@@ -103,7 +103,7 @@ export class RunTraining {
       probe: (tried) => calls.probe(tried, data, group),
       progress: line.show,
     });
-    line.finish('out of memory: see what fits below');
+    line.finish('out of memory; the settings that fit are listed below');
     return advised;
   }
 }

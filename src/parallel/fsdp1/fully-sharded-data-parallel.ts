@@ -11,7 +11,7 @@ export interface FsdpContext extends ShardContext {
   readonly warn: Warn;
 }
 
-/** The wrapper that FSDP returns: it is called like the module, and has the module's fields. */
+/** The wrapper that FSDP returns: call it as you call the module; it has the module's fields. */
 export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof Module>;
 
 /**
@@ -84,8 +84,8 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   }
 
   /**
-   * Warns if the module is called without its wrapper, because the wrapper was not put into the model; in torch the module
-   * would then train unwrapped.
+   * Warns if the module is called without its wrapper, because the wrapper was not put into the model. In torch such a
+   * call fails if parameters are sharded over several ranks, because only the wrapper gathers them.
    */
   #watchBareCalls(warn: Warn): void {
     this.module.wrap((inputs, next) => {
@@ -111,7 +111,7 @@ function shardUnlessDone(module: Module, context: ShardContext, options: FullySh
 
 function bareCall(path: string): string {
   if (path === '') {
-    return 'FSDP: the code calls the unwrapped model instead of the one that FSDP returned; in PyTorch it would run without its root. Call the wrapper';
+    return 'FSDP: the code calls the unwrapped model instead of the one that FSDP returned; in PyTorch this call fails, because only the wrapper gathers the sharded parameters. Call the wrapper';
   }
   const parts = path.split('.');
   const last = parts.at(-1) ?? '';
@@ -121,6 +121,6 @@ function bareCall(path: string): string {
     : 'put the wrapper into the model where the module was';
   return (
     `FSDP: the wrapper around "${path}" was not put into the model, so the model calls the unwrapped module. ` +
-    `In PyTorch the module would train without FSDP; here it is sharded in place anyway. To avoid this warning, ${form}`
+    `In PyTorch this call fails, because only the wrapper gathers the sharded parameters; here the module gathers them itself. To avoid this warning, ${form}`
   );
 }

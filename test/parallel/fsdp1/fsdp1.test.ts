@@ -181,7 +181,7 @@ test('the first call names a wrapper that was made but not put into the model', 
   assert.equal(warnings.length, 4, 'once each');
   assert.match(
     warnings.find((text) => text.includes('"blocks.1.moe.experts.0"')) ?? '',
-    /not put into the model.*sharded in place anyway.*write model\.blocks\.at\(1\)\?\.moe\.experts\.set\(0, FSDP\(…\)\)/,
+    /not put into the model.*the module gathers them itself.*write model\.blocks\.at\(1\)\?\.moe\.experts\.set\(0, FSDP\(…\)\)/,
   );
 });
 

@@ -54,7 +54,7 @@ export const WAN_DEEPSPEED_ZERO3: readonly ClaimEntry[] = [
         unit: '% of states on the GPU',
         by: '',
         why:
-          `offload_optimizer moves Adam's moments, half of the states of stage 3, to the CPU; offload_param moves all other states at rest ` +
+          `Here offload_optimizer moves Adam's moments, half of the states of stage 3, to the CPU (in DeepSpeed it also moves float32 master weights and gradients); offload_param moves all other states at rest ` +
           `(${all} bytes are left on the GPU). Activations are not moved, and the optimizer's update needs transfers over the bus.`,
         evidence: { kind: 'formula', source: '100 * ((4 + 4) / (4 + 4 + 8) - 1)' },
       };

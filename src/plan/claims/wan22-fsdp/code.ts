@@ -23,8 +23,8 @@ export const WAN_CODE: readonly ClaimEntry[] = [
     check: () =>
       code(
         'expert = FSDP(expert, …)',
-        'TypeError; without it, no effect',
-        'ignore_unused_parameters is not an argument. Without it the loop assigns wrappers only to its own variable, so the experts of the model stay unwrapped. The wrapping policy in the same code is valid.',
+        'TypeError; without it, RuntimeError',
+        'ignore_unused_parameters is not an argument. Without it the loop assigns wrappers only to its own variable, so the model calls the unwrapped experts; their parameters are sharded, and only the wrapper gathers them. The wrapping policy in the same code is valid.',
       ),
   },
   {
