@@ -8,6 +8,7 @@ import * as tf from '../core/tf';
 import type { Warn } from '../core/warn';
 import type { BatchSource } from '../data/batch';
 import type { PreparedData } from '../data/prepared';
+import { markWorld } from '../dist/current-world';
 import type { ProcessGroup } from '../dist/types';
 import { loadState, type StateDict } from '../nn/load-state';
 import { buildModel } from '../nn/models/build-model';
@@ -48,7 +49,8 @@ export interface TrainerOptions {
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
-  const { config, engine, initialState, task } = options;
+  const { config, engine, group, initialState, task } = options;
+  markWorld(group);
   const model = task?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
   freeze(model, config.frozen);

@@ -66,6 +66,35 @@ export const LAYER_CASES: Readonly<Record<string, LayerCase>> = {
   Flatten: { layer: () => new nn.Flatten() },
   Unflatten: { layer: () => new nn.Unflatten(1, [2, 3]) },
   Upsample: { layer: () => new nn.Upsample({ scaleFactor: [2, 3] }) },
+  BatchNorm1d: { layer: () => new nn.BatchNorm1d(4) },
+  'BatchNorm1d by plain means': { layer: () => new nn.BatchNorm1d(3, { momentum: null, eps: 1e-2 }) },
+  BatchNorm2d: { layer: () => new nn.BatchNorm2d(3) },
+  'BatchNorm2d without affine': { layer: () => new nn.BatchNorm2d(3, { affine: false, momentum: 0.3 }) },
+  'BatchNorm2d without statistics': { layer: () => new nn.BatchNorm2d(2, { trackRunningStats: false }) },
+  MultiheadAttention: { layer: () => new nn.MultiheadAttention(8, 2, { batchFirst: true }) },
+  'MultiheadAttention, length first, other sizes': {
+    layer: () => new nn.MultiheadAttention(6, 3, { bias: false, kdim: 4, vdim: 5 }),
+  },
+  'MultiheadAttention of one sequence': { layer: () => new nn.MultiheadAttention(4, 2) },
+  'MultiheadAttention, causal': {
+    layer: () => new nn.MultiheadAttention(4, 2, { batchFirst: true }),
+    call: (layer, [x]) => layer.apply(x, x, x, { needWeights: false, isCausal: true }),
+  },
+  'MultiheadAttention, masks': {
+    layer: () => new nn.MultiheadAttention(4, 2, { batchFirst: true }),
+    call: (layer, [x, attnMask]) => {
+      const keyPaddingMask = tf.tensor([0, 0, 1, 0, 1, 0], [2, 3], 'bool');
+      return layer.apply(x, x, x, { keyPaddingMask, attnMask, averageAttnWeights: false });
+    },
+  },
+  LSTM: { layer: () => new nn.LSTM(3, 2) },
+  'LSTM with options': {
+    layer: () => new nn.LSTM(3, 2, { numLayers: 2, bidirectional: true, batchFirst: true }),
+    call: (layer, [x, h, c]) => layer.apply(x, [h, c]),
+  },
+  GRU: { layer: () => new nn.GRU(3, 2, { numLayers: 2, bias: false }) },
+  'GRU, both directions': { layer: () => new nn.GRU(2, 3, { bidirectional: true }) },
+  RNN: { layer: () => new nn.RNN(3, 2, { nonlinearity: 'relu' }) },
   ReLU: { layer: () => new nn.ReLU() },
   ReLU6: { layer: () => new nn.ReLU6() },
   LeakyReLU: { layer: () => new nn.LeakyReLU() },

@@ -11,10 +11,20 @@ export { DitBlock } from '../../nn/dit-block';
 export { Embedding } from '../../nn/embedding';
 export * as init from '../../nn/init';
 export * from '../../nn/layers/activations';
+export {
+  BatchNorm1d,
+  BatchNorm2d,
+  type BatchNormOptions,
+  SyncBatchNorm,
+  type SyncBatchNormOptions,
+} from '../../nn/layers/batch-norm';
 export * from '../../nn/layers/conv';
+export * from '../../nn/layers/dropout';
 export * from '../../nn/layers/group-norm';
 export * from '../../nn/layers/loss-modules';
+export * from '../../nn/layers/multihead-attention';
 export * from '../../nn/layers/pooling';
+export { GRU, LSTM, type RecurrentOptions, RNN } from '../../nn/layers/recurrent';
 export * from '../../nn/layers/shapes';
 export { Linear } from '../../nn/linear';
 export { LlamaBlock } from '../../nn/llama-block';

@@ -4,6 +4,7 @@ import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
+import { markWorld } from '../../dist/current-world';
 import { type DeviceMesh, initDeviceMesh } from '../../dist/device-mesh';
 import { createDist } from '../../dist/facade';
 import type { World } from '../../dist/world';
@@ -39,6 +40,7 @@ export function createRankScope(parts: RankParts): RankScope {
   const { world, engine, observer, warn } = parts;
   const { group } = world;
   currentDraws().rank = group.rank;
+  markWorld(group);
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
     ...rankBasics(parts, mesh),

@@ -1,0 +1,187 @@
+import { ConfigError, ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { currentWorld } from '../../dist/current-world';
+import type { ProcessGroup } from '../../dist/types';
+import { Buffer } from '../buffer';
+import { constant } from '../init';
+import { Module } from '../module';
+import { Parameter } from '../parameter';
+import { requireExtents } from '../require-extents';
+import { type Moments, type NormGroup, normalizeChannels, scaleChannels } from './channel-norm';
+
+/** Options of batch norms, with torch's defaults. */
+export interface BatchNormOptions {
+  /** Default 1e-5. */
+  readonly eps?: number;
+  /** The part of a new batch in the running statistics; null: their plain mean over all batches. Default 0.1. */
+  readonly momentum?: number | null;
+  /** Whether channels are scaled and shifted after the normalization. Default true. */
+  readonly affine?: boolean;
+  /** Whether running statistics are kept, which normalize in `eval`. Default true. */
+  readonly trackRunningStats?: boolean;
+}
+
+/**
+ * Normalizes channels by the statistics of the batch, or in `eval` by the running statistics; then scales and shifts them.
+ * Parameters and buffers have torch's names: weight, bias, running_mean, running_var, num_batches_tracked.
+ */
+abstract class BatchNorm extends Module {
+  /** null without `affine`. */
+  readonly weight: Parameter | null;
+  /** null without `affine`. */
+  readonly bias: Parameter | null;
+  readonly running_mean: Buffer | null = null;
+  readonly running_var: Buffer | null = null;
+  readonly num_batches_tracked: Buffer | null = null;
+  readonly #numFeatures: number;
+  readonly #eps: number;
+  readonly #momentum: number | null;
+  #group: ProcessGroup | null = null;
+
+  constructor(numFeatures: number, options: BatchNormOptions = {}) {
+    super();
+    requireExtents('nn.BatchNorm', { numFeatures });
+    const { eps = 1e-5, momentum = 0.1, affine = true, trackRunningStats = true } = options;
+    this.#numFeatures = numFeatures;
+    this.#eps = eps;
+    this.#momentum = momentum;
+    this.weight = affine ? Parameter.deferred([numFeatures], constant(1)) : null;
+    this.bias = affine ? Parameter.deferred([numFeatures], constant(0)) : null;
+    if (!trackRunningStats) return;
+    this.running_mean = new Buffer(tf.zeros([numFeatures]));
+    this.running_var = new Buffer(tf.ones([numFeatures]));
+    this.num_batches_tracked = new Buffer(tf.scalar(0, 'int32'));
+  }
+
+  /** The numbers of axes that an input may have. */
+  protected abstract readonly ranks: readonly number[];
+
+  /** The group whose ranks' batches are normalized together; null: each rank for itself. */
+  protected get syncGroup(): ProcessGroup | null {
+    return null;
+  }
+
+  /** The group that was given, if any. */
+  protected get givenGroup(): ProcessGroup | null {
+    return this.#group;
+  }
+
+  protected setGroup(group: ProcessGroup | null): void {
+    this.#group = group;
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    this.#requireFit(x);
+    const weight = this.weight?.tensor ?? tf.ones([this.#numFeatures]);
+    const bias = this.bias?.tensor ?? tf.zeros([this.#numFeatures]);
+    const { running_mean: mean, running_var: variance } = this;
+    if (!this.training && mean !== null && variance !== null) {
+      const rstd = tf.rsqrt(tf.add(variance.tensor, this.#eps));
+      return scaleChannels(x, weight, bias, mean.tensor, rstd);
+    }
+    const together = this.training ? this.#together() : null;
+    const { y, moments } = normalizeChannels(x, weight, bias, { eps: this.#eps, together });
+    if (this.training) this.#track(moments);
+    tf.dispose({ ...moments });
+    return y;
+  }
+
+  #together(): NormGroup | null {
+    const group = this.syncGroup;
+    if (group === null || group.size === 1) return null;
+    return { group, options: { cause: 'buffer', module: this.path } };
+  }
+
+  /** Updates the running statistics; the running variance is unbiased. Source: torch's batch_norm_update_stats. */
+  #track({ mean, variance, count }: Moments): void {
+    this.num_batches_tracked?.update((number) => tf.add(number, tf.scalar(1, 'int32')));
+    const part = this.#momentum ?? 1 / Math.max(1, Number(this.num_batches_tracked?.tensor.dataSync()[0]));
+    const mixed = (now: tf.Tensor, next: tf.Tensor): tf.Tensor =>
+      tf.add(tf.mul(now, 1 - part), tf.mul(next, part));
+    this.running_mean?.update((now) => mixed(now, mean));
+    this.running_var?.update((now) => mixed(now, tf.mul(variance, tf.div(count, tf.sub(count, 1)))));
+  }
+
+  #requireFit(x: tf.Tensor): void {
+    const layer = `nn.${this.constructor.name}`;
+    if (!this.ranks.includes(x.rank) || x.shape[1] !== this.#numFeatures) {
+      const axes = this.ranks.map((rank) => `[N, ${this.#numFeatures}${', …'.repeat(rank - 2)}]`);
+      throw new ShardlabError(
+        'SHAPE',
+        `${layer} at '${this.path}': x is [${x.shape}], but must be ${axes.join(' or ')}.`,
+      );
+    }
+    if (!this.training || x.size > this.#numFeatures || (this.syncGroup?.size ?? 1) > 1) return;
+    throw new ShardlabError(
+      'SHAPE',
+      `${layer} at '${this.path}': a batch [${x.shape}] has one value per channel, which has no variance; give more rows, or call ` +
+        'eval() to use the running statistics.',
+    );
+  }
+}
+
+/**
+ * Normalizes channels of [N, C] or [N, C, L] over the batch. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm1d. Throws: CONFIG
+ * for a size that is not a positive integer.
+ */
+export class BatchNorm1d extends BatchNorm {
+  protected get ranks(): readonly number[] {
+    return [2, 3];
+  }
+}
+
+/**
+ * Normalizes channels of images [N, C, H, W] over the batch. Under DDP and FSDP each rank normalizes its own batch, as in
+ * torch; see SyncBatchNorm. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm2d. Throws: CONFIG for a size that is not a
+ * positive integer.
+ */
+export class BatchNorm2d extends BatchNorm {
+  protected get ranks(): readonly number[] {
+    return [4];
+  }
+}
+
+/** Options of a `SyncBatchNorm`, with torch's defaults. */
+export interface SyncBatchNormOptions extends BatchNormOptions {
+  /** The ranks whose batches are normalized together. Default: all ranks. */
+  readonly processGroup?: ProcessGroup | null;
+}
+
+/**
+ * Normalizes channels over the batches of all ranks of a group, in training. Every rank must call it. Shapes: x [N, C, …].
+ * Source: torch.nn.SyncBatchNorm.
+ * @example
+ * const model = nn.SyncBatchNorm.convertSyncBatchnorm(new Net());
+ */
+export class SyncBatchNorm extends BatchNorm {
+  constructor(numFeatures: number, { processGroup = null, ...options }: SyncBatchNormOptions = {}) {
+    super(numFeatures, options);
+    this.setGroup(processGroup);
+  }
+
+  /**
+   * Makes every batch norm in a module a SyncBatchNorm, in place: parameters and buffers remain the same objects. Returns the
+   * module. Call it before fullyShard, FSDP or DDP. Throws: CONFIG for a value that is not a module.
+   */
+  static convertSyncBatchnorm<M extends Module>(module: M, processGroup: ProcessGroup | null = null): M {
+    if (!(module instanceof Module))
+      throw new ConfigError(
+        'convertSyncBatchnorm takes a module, such as nn.SyncBatchNorm.convertSyncBatchnorm(model)',
+      );
+    for (const part of module.modules()) {
+      if (!(part instanceof BatchNorm)) continue;
+      // A new object would have to replace the old one in fields and containers; both classes have the same state.
+      Object.setPrototypeOf(part, SyncBatchNorm.prototype);
+      if (part instanceof SyncBatchNorm) part.setGroup(processGroup);
+    }
+    return module;
+  }
+
+  protected get ranks(): readonly number[] {
+    return [2, 3, 4, 5];
+  }
+
+  protected override get syncGroup(): ProcessGroup | null {
+    return this.givenGroup ?? currentWorld();
+  }
+}
