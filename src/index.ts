@@ -43,6 +43,7 @@ export { launch } from './job/run/launch';
 export type { TriedSetting } from './job/run/memory-advice';
 export type { RunSummary } from './job/run/progress';
 export type { RankFunction, RankSelection } from './job/run/rank-selection';
+export type { Recording } from './job/run/records';
 export { interruptJobs } from './job/run/registry';
 export type { ReshardChange, ReshardReport } from './job/run/reshard';
 export type { Run } from './job/run/run';
@@ -71,6 +72,9 @@ export async function check(id: string, value?: unknown): Promise<Verdict> {
   return checkExercise(id, await value);
 }
 
+/** What sl.compare compares: a run, a job (its newest recording), or a recording of job.records. */
+export type Compared = Pick<Run, 'view'>;
+
 /**
  * Draws runs side by side in one figure, under the given names. Throws: CONFIG for an unknown comparison.
  * @example
@@ -80,7 +84,7 @@ export async function check(id: string, value?: unknown): Promise<Verdict> {
  * await b.step(2);
  * sl.compare({ DDP: a, FSDP: b }, 'memory');
  */
-export function compare(runs: Readonly<Record<string, Run>>, what: Comparison = 'memory'): Figure {
+export function compare(runs: Readonly<Record<string, Compared>>, what: Comparison = 'memory'): Figure {
   const views = Object.entries(runs).map(([name, run]) => [name, run.view]);
   return sessionGuesses().reveal(compareRuns(Object.fromEntries(views), what));
 }

@@ -47,6 +47,11 @@ export const engine = scope.engine;
  */
 export const gradients = scope.gradients;
 /**
+ * Sets the loss of this step in the figures of the job: `report(pass.loss)`. Default: the mean of the losses of the step's
+ * passes. Throws: CONFIG for a value that is neither a number nor a tensor of one element.
+ */
+export const report = scope.report;
+/**
  * Makes a module, or a layer of tfjs, a unit of FSDP in place, and returns it: its parameters are sharded over the mesh,
  * gathered for its forward and backward, and freed after each. Call it on inner modules first, and on the root last.
  * Throws: CONFIG for an option that is unknown or has no meaning here. Source: torch.distributed.fsdp.fully_shard.

@@ -112,6 +112,13 @@ export class BufferTable {
     for (const observer of this.#observers) observer.retagged(record.id, tag);
   }
 
+  /** Gives a tag to the device's buffers that were allocated outside of all scopes and have no other tag since. */
+  tagUnscoped(tag: Tag): void {
+    for (const [key, record] of this.#records) {
+      if (record.tag === UNTAGGED && record.space === 'device') this.retag(key, tag);
+    }
+  }
+
   observe(observer: Observer): void {
     for (const { id, bytes, dtype, tag, space } of this.#records.values())
       observer.allocated(id, bytes, dtype, tag, space);

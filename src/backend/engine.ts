@@ -52,6 +52,8 @@ export interface Engine extends Elementwise<tf.Tensor> {
   /** Changes the tag of the tensor's buffer (a temporary that was saved for backward becomes an activation). */
   retag(tensor: tf.Tensor, tag: Tag): void;
   tagOf(tensor: tf.Tensor): Tag;
+  /** Gives a tag to all buffers on the device that were allocated outside of all scopes and have no other tag since. */
+  tagUnscoped(tag: Tag): void;
 
   /** Returns a tensor whose values are not set. Throws: OUT_OF_MEMORY, with the held bytes. */
   allocate(shape: readonly number[], dtype: DType, tag: Tag): tf.Tensor;

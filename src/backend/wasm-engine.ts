@@ -122,6 +122,10 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     return this.#context.table.tagOf(tensor.dataId);
   }
 
+  tagUnscoped(tag: Tag): void {
+    this.#context.table.tagUnscoped(tag);
+  }
+
   get memory(): EngineMemory {
     const { table, backend } = this.#context;
     return { bytes: table.bytes, numBuffers: table.size, heapBytes: backend.wasm.HEAPU8.length };

@@ -4,31 +4,16 @@ import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
 import { OwnerTable } from './owner-table';
-import {
-  type BytesByCause,
-  type MemoryCurve,
-  noBytes,
-  type Owner,
-  type ProcessMemory,
-  type StepRecord,
-} from './record';
-
-/** Facts about an ended step that the caller knows. */
-export interface StepFacts {
-  readonly loss?: number | null;
-  readonly tokens?: number | null;
-  /** The engine's own count of bytes (engine.memory.bytes), which the ledger's count must equal. */
-  readonly engineBytes?: Bytes;
-  readonly process?: ProcessMemory | null;
-  /** Whether to store every allocation and free (about 20 bytes of JSON each). Default true. */
-  readonly curve?: boolean;
-}
+import { type BytesByCause, noBytes, type StepRecord } from './record';
+import { type EndedStep, type Moment, type Peak, StepEvents, type StepStart } from './step-events';
+import { type StepFacts, stepRecord } from './step-record';
 
 /**
  * Collects the events of one rank, step by step.
  *
  * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the
- * number of the event that reached it; at the step's end, a replay of the columns up to that event finds the bytes by owner.
+ * number of the event that reached it; a record is made by a replay of the columns up to that event, which finds the bytes by
+ * owner.
  */
 export class Recorder implements Observer {
   readonly rank: number;
@@ -42,19 +27,12 @@ export class Recorder implements Observer {
   /** Live bytes by owner. */
   readonly #live: Bytes[] = [];
   #deviceBytes: Bytes = 0;
-  readonly #seconds: Seconds[] = [];
-  readonly #owner: number[] = [];
-  readonly #delta: Bytes[] = [];
-  #collectives: CollectiveEvent[] = [];
-  #spans: SpanEvent[] = [];
-  #atStart: Bytes[] = [];
-  #peakBytes: Bytes = 0;
-  /** Number of events up to and including the event that reached the peak. */
-  #peakEvents = 0;
-  #step: number | undefined;
+  #start: StepStart | undefined;
+  #events = new StepEvents();
+  #peak: Peak = { bytes: 0, numEvents: 0 };
+  /** The event of each live buffer that was allocated within this step and outside of all scopes of tags. */
+  #unscoped = new Map<BufferId, number>();
   #run = 0;
-  #start: Seconds = 0;
-  #startCpu: Seconds | undefined;
   #numUnknownFrees = 0;
 
   /** Tests and dry runs pass their own `clock`; `cpu` is the CPU clock of the main thread. */
@@ -74,11 +52,11 @@ export class Recorder implements Observer {
     const owner = this.#table.indexOf(tag, space);
     this.#bytesOf.set(buffer, bytes);
     this.#ownerOf.set(buffer, owner);
-    this.#note(owner, bytes);
-    if (this.#deviceBytes > this.#peakBytes) {
-      this.#peakBytes = this.#deviceBytes;
-      this.#peakEvents = this.#seconds.length;
+    if (this.#start !== undefined && isUnscoped(tag)) {
+      this.#unscoped.set(buffer, this.#events.seconds.length);
     }
+    this.#note(owner, bytes);
+    if (this.#deviceBytes > this.#peak.bytes) this.#peak = this.#peakNow();
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
@@ -88,7 +66,16 @@ export class Recorder implements Observer {
     const after = this.#table.indexOf(tag, space);
     if (after === before) return;
     this.#ownerOf.set(buffer, after);
-    const at = this.#step === undefined ? 0 : this.#clock();
+    const at = this.#start === undefined ? 0 : this.#clock();
+    const event = this.#unscoped.get(buffer);
+    this.#unscoped.delete(buffer);
+    if (tag.cause === 'batch' && event !== undefined && !this.#events.isFull) {
+      // [Note: batches of cells]
+      this.#events.owner[event] = after;
+      this.#live[before] = (this.#live[before] ?? 0) - bytes;
+      this.#live[after] = (this.#live[after] ?? 0) + bytes;
+      return;
+    }
     this.#note(before, -bytes, at);
     this.#note(after, bytes, at);
   }
@@ -102,19 +89,20 @@ export class Recorder implements Observer {
     this.#note(owner, -bytes);
     this.#bytesOf.delete(buffer);
     this.#ownerOf.delete(buffer);
+    this.#unscoped.delete(buffer);
   }
 
   collective(event: CollectiveEvent): void {
-    if (this.#step !== undefined) this.#collectives.push(event);
+    if (this.#start !== undefined) this.#events.addCollective(event);
   }
 
   span(event: SpanEvent): void {
-    if (this.#step !== undefined) this.#spans.push(event);
+    if (this.#start !== undefined) this.#events.addSpan(event);
   }
 
   /**
    * Sets the run to which new buffers belong; 0 means no run. Do not call it within a step, because a step's record
-   * contains only the run that is set at the step's end.
+   * contains only the run that is set when the record is made.
    */
   enter(run: number): void {
     this.#run = run;
@@ -123,17 +111,29 @@ export class Recorder implements Observer {
 
   /** Starts a step. Drops the events of an unfinished step, but still counts its buffers. */
   beginStep(step: number): void {
-    this.#step = step;
-    this.#seconds.length = 0;
-    this.#owner.length = 0;
-    this.#delta.length = 0;
-    this.#collectives = [];
-    this.#spans = [];
-    this.#atStart = this.#live.slice();
-    this.#peakBytes = this.#deviceBytes;
-    this.#peakEvents = 0;
-    this.#start = this.#clock();
-    this.#startCpu = this.#cpu?.();
+    const [deviceBytes, live] = [this.#deviceBytes, this.#live.slice()];
+    this.#start = { step, at: this.#clock(), cpu: this.#cpu?.(), live, deviceBytes };
+    this.#events = new StepEvents();
+    this.#unscoped.clear();
+    this.#peak = { bytes: deviceBytes, numEvents: 0 };
+  }
+
+  /** Number of spans of the open step. */
+  get numSpans(): number {
+    return this.#events.spans.length;
+  }
+
+  /** Whether the open step has any events. */
+  get hasEvents(): boolean {
+    const { seconds, collectives, spans } = this.#events;
+    return seconds.length + collectives.length + spans.length > 0;
+  }
+
+  /** Drops the unfinished step, if there is one, but still counts its buffers. */
+  abandonStep(): void {
+    this.#start = undefined;
+    this.#events = new StepEvents();
+    this.#unscoped.clear();
   }
 
   /**
@@ -141,45 +141,55 @@ export class Recorder implements Observer {
    * step was started.
    */
   endStep(facts: StepFacts = {}): StepRecord {
-    if (this.#step === undefined) {
-      throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
-    }
-    const end = this.#clock();
-    const endCpu = this.#cpu?.();
-    const step = this.#step;
-    this.#step = undefined;
-    this.#compare(facts.engineBytes, step);
-    const atPeak = this.#replay(this.#peakEvents);
-    const restBytes = this.#onDevice(this.#own(this.#live));
-    const hasCurve = facts.curve !== false;
-    const listed = this.#listed(hasCurve ? this.#owner : []);
-    const of = (bytes: readonly Bytes[]): Bytes[] => listed.map((owner) => bytes[owner] ?? 0);
+    return this.recordOf(this.close(this.moment(facts.engineBytes)), facts);
+  }
+
+  /** Returns the present moment of the step, for `close` and `cut`. Throws: as `endStep`. */
+  moment(engineBytes?: Bytes): Moment {
+    const { step } = this.#begun();
+    this.#compare(engineBytes, step);
     return {
-      step,
-      rank: this.rank,
-      world: this.world,
-      start: this.#start,
-      end,
-      ...(endCpu === undefined ? {} : { startCpu: this.#startCpu, endCpu }),
-      loss: facts.loss ?? null,
-      tokens: facts.tokens ?? null,
-      memory: {
-        owners: listed.map((owner) => this.#table.owners[owner] as Owner), // `listed` has only indices of this table
-        atStart: of(this.#own(this.#atStart)),
-        atPeak: of(atPeak),
-        atRest: of(this.#own(this.#live)),
-        peakBytes: this.#onDevice(atPeak),
-        peakSeconds: this.#peakEvents === 0 ? 0 : microseconds(this.#seconds[this.#peakEvents - 1] ?? 0),
-        restBytes,
-        elsewhereBytes: this.#deviceBytes - restBytes,
-        numBuffersAtRest: this.#bytesOf.size,
-        residualBytes: facts.engineBytes === undefined ? null : 0,
-        curve: hasCurve ? this.#curve(listed) : null,
-        process: facts.process ?? null,
-      },
-      collectives: this.#collectives.map(({ kind: _, ...rest }) => rest),
-      spans: this.#spans.map(({ kind: _, ...rest }) => rest),
+      at: this.#clock(),
+      cpu: this.#cpu?.(),
+      live: this.#live.slice(),
+      deviceBytes: this.#deviceBytes,
+      numBuffers: this.#bytesOf.size,
+      numEvents: this.#events.seconds.length,
+      numCollectives: this.#events.collectives.length,
+      numSpans: this.#events.spans.length,
+      peak: this.#peak,
+      isCompared: engineBytes !== undefined,
     };
+  }
+
+  /** Ends the step at a moment, and drops later events. Throws: INTERNAL if no step was started. */
+  close(end: Moment): EndedStep {
+    const start = this.#begun();
+    const events = this.#events;
+    events.splitAt(end, 0);
+    this.abandonStep();
+    return { start, end, events };
+  }
+
+  /** Ends the step at a moment; later events begin the next step. Throws: INTERNAL if no step was started. */
+  cut(end: Moment): EndedStep {
+    const start = this.#begun();
+    const events = this.#events;
+    this.#events = events.splitAt(end, end.at - start.at);
+    this.#start = { ...end, step: start.step + 1 };
+    this.#peak = this.#highestSince(end);
+    this.#unscoped = new Map(
+      [...this.#unscoped].flatMap(([buffer, event]) =>
+        event < end.numEvents ? [] : [[buffer, event - end.numEvents]],
+      ),
+    );
+    return { start, end, events };
+  }
+
+  /** Makes the record of an ended step, for the run that is set now. */
+  recordOf(ended: EndedStep, facts: Omit<StepFacts, 'engineBytes'> = {}): StepRecord {
+    const { rank, world } = this;
+    return stepRecord(ended, facts, { rank, world, table: this.#table, run: this.#run });
   }
 
   /** Returns bytes on the device now, by cause. */
@@ -198,13 +208,35 @@ export class Recorder implements Observer {
       .sort((a, b) => b.bytes - a.bytes);
   }
 
+  #begun(): StepStart {
+    if (this.#start !== undefined) return this.#start;
+    throw new ShardlabError('INTERNAL', `[rank ${this.rank}/${this.world}] endStep without beginStep`);
+  }
+
   #note(owner: number, deltaBytes: Bytes, at?: Seconds): void {
     this.#live[owner] = (this.#live[owner] ?? 0) + deltaBytes;
     if (this.#table.owners[owner]?.space === 'device') this.#deviceBytes += deltaBytes;
-    if (this.#step === undefined) return;
-    this.#seconds.push((at ?? this.#clock()) - this.#start);
-    this.#owner.push(owner);
-    this.#delta.push(deltaBytes);
+    if (this.#start === undefined) return;
+    this.#events.add((at ?? this.#clock()) - this.#start.at, owner, deltaBytes);
+  }
+
+  #peakNow(): Peak {
+    const { isFull, seconds } = this.#events;
+    const peak = { bytes: this.#deviceBytes, numEvents: seconds.length };
+    if (!isFull || this.#start === undefined) return peak;
+    return { ...peak, later: { held: this.#live.slice(), seconds: this.#clock() - this.#start.at } };
+  }
+
+  /** Returns the peak of the open step, which begins at a moment that is past. */
+  #highestSince({ deviceBytes }: Moment): Peak {
+    if (this.#events.isFull) return this.#peakNow();
+    const { owner, delta } = this.#events;
+    let [bytes, highest]: [Bytes, Peak] = [deviceBytes, { bytes: deviceBytes, numEvents: 0 }];
+    owner.forEach((index, i) => {
+      if (this.#table.owners[index]?.space === 'device') bytes += delta[i] ?? 0;
+      if (bytes > highest.bytes) highest = { bytes, numEvents: i + 1 };
+    });
+    return highest;
   }
 
   #compare(engineBytes: Bytes | undefined, step: number): void {
@@ -218,48 +250,9 @@ export class Recorder implements Observer {
       { rank: this.rank, details: { engineBytes, ledgerBytes: this.#deviceBytes, residualBytes: residual } },
     );
   }
-
-  /** Returns bytes by owner, with 0 for owners of other runs. */
-  #own(bytes: readonly Bytes[]): Bytes[] {
-    return this.#table.runs.map((run, i) => (run === this.#run ? (bytes[i] ?? 0) : 0));
-  }
-
-  /**
-   * Returns the owners that a record lists: the owners of its run and of its curve. If it listed the owners of all
-   * earlier runs, records would grow without limit.
-   */
-  #listed(inCurve: readonly number[]): number[] {
-    const own = this.#table.runs.flatMap((run, owner) => (run === this.#run ? [owner] : []));
-    return [...new Set([...own, ...inCurve])].sort((a, b) => a - b);
-  }
-
-  #onDevice(bytes: readonly Bytes[]): Bytes {
-    return this.#table.owners.reduce(
-      (sum, { space }, i) => sum + (space === 'device' ? (bytes[i] ?? 0) : 0),
-      0,
-    );
-  }
-
-  /** Returns the events of the step; owners are indices in `listed`. */
-  #curve(listed: readonly number[]): MemoryCurve {
-    const indices = new Map(listed.map((owner, i) => [owner, i]));
-    return {
-      seconds: this.#seconds.map(microseconds),
-      owner: this.#owner.map((owner) => indices.get(owner) ?? -1),
-      deltaBytes: this.#delta.slice(),
-    };
-  }
-
-  #replay(numEvents: number): Bytes[] {
-    const held = this.#atStart.slice();
-    this.#owner.slice(0, numEvents).forEach((owner, i) => {
-      held[owner] = (held[owner] ?? 0) + (this.#delta[i] ?? 0);
-    });
-    return this.#own(held);
-  }
 }
 
-/** Rounds to 0.1 µs, so that records are short as JSON. */
-function microseconds(seconds: Seconds): Seconds {
-  return Math.round(seconds * 1e7) / 1e7;
+/** Whether a buffer was allocated outside of all scopes of tags. */
+function isUnscoped({ cause, module }: Tag): boolean {
+  return cause === 'temp' && module === '';
 }

@@ -4,6 +4,7 @@ import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
 import type * as tf from '../core/tf';
+import type { Seconds } from '../core/units';
 import type { Warn } from '../core/warn';
 import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegment } from '../nn/parameter';
 import { GradientWatch } from './gradient-watch';
@@ -25,6 +26,8 @@ export interface OptimizerPlacement {
   readonly onHost?: boolean;
   /** Gets a warning about the first gradient that is NaN or infinite; if undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;
+  /** Is called at the end of each step, with the time at which the step began. */
+  readonly stepped?: ((optimizer: Optimizer, began: Seconds) => void) | undefined;
 }
 
 type PlacedState =
@@ -83,6 +86,7 @@ export class RuleOptimizer implements Optimizer {
   }
 
   step(gradScale = 1): void {
+    const began = this.#engine.clock.now();
     this.#steps++;
     this.#watch?.begin(this.#steps);
     const { maximize, granularity } = this.#rule;
@@ -96,6 +100,7 @@ export class RuleOptimizer implements Optimizer {
       else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, hyper);
       buffer.updated();
     }
+    this.#placement.stepped?.(this, began);
   }
 
   zeroGrad(): void {

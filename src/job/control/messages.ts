@@ -123,6 +123,20 @@ export interface RankStep {
   readonly record: StepRecord;
 }
 
+/** A rank's report of one step of a cell or of a function. [Note: steps of cells] */
+export interface CellStep {
+  /** 'step': it ended with an update; 'cell': a cell without an update; 'minor': such a cell that only made temporaries. */
+  readonly kind: 'step' | 'cell' | 'minor';
+  /** The loss of this rank; null if there is none. */
+  readonly loss: number | null;
+  readonly lr: number | null;
+  /** The norm that clipGradNorm returned. */
+  readonly gradNorm: number | null;
+  readonly seconds: Seconds;
+  /** Null if the steps are so short that not every step gets a record. */
+  readonly record: StepRecord | null;
+}
+
 /** Progress of a rank's long work. */
 export interface RankProgress {
   readonly done: number;
@@ -163,6 +177,7 @@ export type FromRank =
   | { readonly type: 'failed'; readonly error: RankError }
   | { readonly type: 'output'; readonly id: number; readonly output: RankOutput }
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
+  | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
   | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
   | {

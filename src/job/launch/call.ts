@@ -1,5 +1,13 @@
 import { childrenCountFrom } from '../../cell/native-call';
-import type { Outcome, RankEvent, RankOutput, RankProgress, RankStep, RankWork } from '../control/messages';
+import type {
+  CellStep,
+  Outcome,
+  RankEvent,
+  RankOutput,
+  RankProgress,
+  RankStep,
+  RankWork,
+} from '../control/messages';
 import type { Failure } from './failure';
 
 /** Receives a call's outputs while it runs. */
@@ -11,6 +19,7 @@ export interface CallSink {
   readonly begins?: () => void;
   readonly output?: OutputSink;
   readonly step?: (rank: number, step: RankStep) => void;
+  readonly cellStep?: (rank: number, step: CellStep) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;
 }
 

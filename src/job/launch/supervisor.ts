@@ -86,6 +86,7 @@ export class Supervisor implements FleetListener {
     if (call === undefined || !('id' in message) || call.id !== message.id) return;
     if (message.type === 'output') call.emit(rank, message.output);
     if (message.type === 'step') call.sink.step?.(rank, message.step);
+    if (message.type === 'cellStep') call.sink.cellStep?.(rank, message.step);
     if (message.type === 'progress') call.sink.progress?.(rank, message.progress);
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
   }

@@ -15,12 +15,21 @@ import type { OptimizerPlacement } from '../../optim/rule-optimizer';
 import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
 import { callableClass } from './callable-class';
+import type { CellSteps } from './cell-steps';
 
 /** The option that stores an optimizer's states on the host. */
 type OnHost = Pick<OptimizerPlacement, 'onHost'>;
 
 /** What an optimizer can train: a model, including a tfjs model. */
 export type Optimized = HasStates | Layer;
+
+/** The parts that optimizers of a rank need. */
+interface OptimParts {
+  readonly engine: Engine;
+  readonly warn: Warn;
+  /** Gets the updates, which end the steps of cells. */
+  readonly steps: CellSteps;
+}
 
 /** Optimizers and gradient clipping on this rank's engine. */
 export interface RankOptim extends Readonly<ReturnType<typeof rankOptim>> {}
@@ -29,7 +38,7 @@ export interface RankOptim extends Readonly<ReturnType<typeof rankOptim>> {}
  * Returns optimizers on this rank's engine. `onHost` stores their states on the host, and the step then runs there.
  * `takes` is called with the model of each new optimizer.
  */
-export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) => void) {
+export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: HasStates) => void) {
   const made =
     <Options extends object, Made>(
       name: string,
@@ -42,7 +51,13 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
       }
       const { onHost = false, ...own } = options;
       takes(states);
-      return make(states, own as unknown as Options, { onHost, warn }); // the remaining fields are the options
+      steps.optimizes();
+      // The remaining fields are the options.
+      return make(states, own as unknown as Options, {
+        onHost,
+        warn,
+        stepped: (optimizer, began) => steps.updated(optimizer, began),
+      });
     };
   const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));
   return {
@@ -60,8 +75,12 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
      * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
      * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
      */
-    clipGradNorm: (model: Optimized, maxNorm: number | null): number =>
-      clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm),
+    clipGradNorm(model: Optimized, maxNorm: number | null): number {
+      const began = engine.clock.now();
+      const norm = clipGradNormInPlace(engine, statesOf(model, 'optim.clipGradNorm'), maxNorm);
+      steps.clipped(norm, began);
+      return norm;
+    },
   };
 }
 
@@ -69,7 +88,7 @@ export function rankOptim(engine: Engine, warn: Warn, takes: (model: HasStates) 
 export interface RankSchedules extends Readonly<ReturnType<typeof rankSchedules>> {}
 
 /** Returns schedules and loss scaling for this rank's engine and the group of all ranks. */
-export function rankSchedules(engine: Engine, group: ProcessGroup) {
+export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSteps) {
   return {
     /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
     WarmupCosineLR: callableClass(
@@ -77,10 +96,20 @@ export function rankSchedules(engine: Engine, group: ProcessGroup) {
         new WarmupCosineLR(optimizer, options),
     ),
     /** Source: torch.amp.GradScaler. */
-    GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}) => {
+    GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}): GradScaler => {
       // The settings and the errors are those of a config.
       parseTrainConfig({ gradScaler: options });
-      return new GradScaler(engine, group, { ...options, ...(enabled === undefined ? {} : { enabled }) });
+      const own = { ...options, ...(enabled === undefined ? {} : { enabled }) };
+      const scaler = new GradScaler(engine, group, own);
+      const step = scaler.step.bind(scaler);
+      scaler.step = (optimizer, gradScale) => {
+        const began = engine.clock.now();
+        const ran = step(optimizer, gradScale);
+        // A skipped update ends the step too.
+        if (!ran) steps.updated({ lr: null }, began);
+        return ran;
+      };
+      return scaler;
     }),
   };
 }

@@ -1,6 +1,7 @@
 import { gradients, type Pass } from '../../autograd/unit';
 import { currentDraws } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
+import { ConfigError, classOf } from '../../core/errors';
 import type { Observer } from '../../core/events';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
@@ -11,6 +12,7 @@ import type { World } from '../../dist/world';
 import type { Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
 import { callableClass } from './callable-class';
+import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
 import { describeModel } from './describe-model';
 import { type RankFsdp, rankFsdp } from './fsdp';
@@ -26,8 +28,8 @@ export interface RankParts {
   readonly observer: Observer;
   /** Receives warnings about settings without effect. */
   readonly warn: Warn;
-  /** Called before a recording begins. */
-  readonly stepBegins?: (() => void) | undefined;
+  /** Records the steps of cells. */
+  readonly steps: CellSteps;
   /** The wire between ranks, if it is shaped. */
   readonly link?: Link | undefined;
 }
@@ -45,17 +47,17 @@ export function createRankScope(parts: RankParts): RankScope {
   return {
     ...rankBasics(parts, mesh),
     ...rankFsdp(engine, observer, mesh, warn),
-    ...rankSchedules(engine, group),
+    ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
   };
 }
 
 type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
 
-function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, mesh: DeviceMesh) {
+function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh: DeviceMesh) {
   const { group } = world;
   const warnings = new ParameterWarnings(group, warn);
-  const optim: RankOptim = rankOptim(engine, warn, (model) => warnings.takes(model));
+  const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));
   return {
     /** This process's rank index, from 0. */
     rank,
@@ -85,8 +87,20 @@ function rankBasics({ rank, world, engine, warn, stepBegins, link }: RankParts, 
      * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
      */
     gradients(loss: () => tf.Tensor): Pass {
-      stepBegins?.();
-      return gradients(engine, loss, (parts) => warnings.check(parts));
+      return steps.pass(() => gradients(engine, loss, (parts) => warnings.check(parts)));
+    },
+    /**
+     * Sets the loss that job.loss() draws for this step, as the mean over all ranks that report it: of the step that has just
+     * ended, or of the current one. Default: the mean of the losses of the step's passes. It communicates nothing.
+     * Throws: CONFIG for a value that is neither a number nor a tensor of one element.
+     */
+    report(loss: tf.Tensor | number): void {
+      const value = numberOf(loss);
+      if (value === undefined) {
+        const what = loss instanceof tf.Tensor ? `a tensor [${loss.shape}]` : classOf(loss);
+        throw new ConfigError(`report takes a number or a tensor of one element, not ${what}`);
+      }
+      steps.report(value);
     },
   };
 }

@@ -14,6 +14,7 @@ import { Recorder } from '../../ledger/recorder';
 import { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
+import { CellSteps } from './cell-steps';
 import { rankError } from './error';
 import { createRankScope } from './scope';
 import { RANK_SCOPE } from './scope-host';
@@ -80,13 +81,14 @@ async function buildRank(start: RankStart): Promise<void> {
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
   const piles = new TensorPiles(warn);
   engine.observe(piles.observer);
+  const steps = new CellSteps({ engine, recorder, warn, passBegins: () => piles.look() });
   const scope = createRankScope({
     rank,
     world,
     engine,
     observer: recorder,
     warn,
-    stepBegins: () => piles.look(),
+    steps,
     link: setup.link ?? undefined,
   });
   RANK_SCOPE.value = scope;
@@ -94,7 +96,7 @@ async function buildRank(start: RankStart): Promise<void> {
   training = new RankTraining({ rank, engine, group: world.group, recorder, warn });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
-  const parts = { courier, evaluator, engine, scope, training, board, piles };
+  const parts = { courier, evaluator, engine, scope, training, board, piles, steps };
   const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);

@@ -53,9 +53,9 @@ export class TensorPiles {
   }
 }
 
-/** Whether a tensor was made outside of the library's own scopes. */
+/** Whether a tensor was made outside of the library's own scopes. [Note: batches of cells] */
 function isUnclaimed({ cause, module }: Tag): boolean {
-  return cause === 'temp' && module === '';
+  return (cause === 'temp' || cause === 'batch') && module === '';
 }
 
 function piledUp(cell: number, count: number, bytes: Bytes): string {

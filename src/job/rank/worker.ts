@@ -14,6 +14,7 @@ import type { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { NO_CELL } from '../control/situation';
+import type { CellSteps } from './cell-steps';
 import { rankError } from './error';
 import { measure } from './measure';
 import type { RankScope } from './scope';
@@ -43,6 +44,7 @@ export interface RankWorkerParts {
   /** The main thread writes its current work on this board. */
   readonly board: StatusWriter;
   readonly piles: TensorPiles;
+  readonly steps: CellSteps;
 }
 
 /**
@@ -84,10 +86,13 @@ export class RankWorker {
     this.#id = id;
     this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
+    const isRecorded = work.kind === 'cell' || work.kind === 'function';
+    const { steps, courier } = this.#parts;
+    if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }));
     const outcome = await this.#outcome(work);
     this.#parts.piles.look();
     // Node reports rejected promises that nobody awaits at the end of a turn of the event loop; they belong to this work.
-    if (work.kind === 'cell' || work.kind === 'function') await setImmediate();
+    if (isRecorded) await setImmediate();
     this.#report(id, outcome);
   }
 
@@ -104,13 +109,16 @@ export class RankWorker {
 
   async #outcome(work: RankWork): Promise<Outcome> {
     const result = await this.#evaluate(work);
+    const { steps } = this.#parts;
     if (!result.ok) {
+      steps.drop();
       const { line, column, ...error } = result.error;
       // Work of a run has no line in a cell: the place would be in shardlab's own code.
       const isPlaced = work.kind === 'cell' || work.kind === 'function';
       return { ok: false, error: rankError(result.thrown, isPlaced ? result.error : error) };
     }
     try {
+      steps.end(result.value);
       if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
       if (result.value !== undefined) await this.#showResult(result.value);
       return { ok: true, value: undefined };

@@ -1,18 +1,103 @@
 import { availableParallelism } from 'node:os';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { commCauses } from '../../figures/comm-causes';
+import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { lossCurve } from '../../figures/loss-curve';
+import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
+import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
-import { createTable } from '../../figures/table';
+import { createTable, type Table } from '../../figures/table';
 import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
 import { type Link, linkText } from '../../transport/link';
 import { sessionGuesses } from './guesses';
-import { placeText, type RunHistory } from './history';
+import { type Phase, placeText, type RunHistory, type RunPlace } from './history';
 
-/** The numbers behind a run's figures. */
+/** The numbers behind the figures of recorded steps. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
+
+/** Recorded steps, and how figures show them. */
+export interface RecordedSteps {
+  readonly history: RunHistory<{ readonly world: number }>;
+  /** Says why there is nothing to draw before the first step. */
+  readonly none: string;
+  /** Returns the part of the steps that figures of a step use (default: of the last step). */
+  viewOf(step?: number): RunView;
+  lossFigure(): Figure;
+  /** One row per step. */
+  stepsTable(): Table;
+}
+
+/** The figures and tables of recorded steps: of a run, or of a job's cells and functions. */
+export abstract class StepFigures {
+  /** The steps to draw. */
+  protected abstract get recorded(): RecordedSteps;
+
+  /** What figures read: the steps that were made with the newest config, or by the newest cell. */
+  get view(): RunView {
+    return this.recorded.viewOf();
+  }
+
+  /** Mean loss over the ranks, step by step; NaN for a step of cells without a loss. */
+  get losses(): number[] {
+    return this.recorded.history.losses;
+  }
+
+  /**
+   * Draws the memory of one step by cause, in bytes, over time or at every rank's peak. Throws: CONFIG before the first step.
+   * @example
+   * run.memory();
+   * job.memory({ over: 'time', rank: 0 }); // of the last step of %%ranks cells and job.on().run
+   */
+  memory(options: MemoryOptions = {}): Figure {
+    return this.#draw(options.step, (view) => memoryFigure(view, options));
+  }
+
+  /** Draws the bytes that are sent in one step, by cause. Throws: CONFIG before the first step. */
+  comm(): Figure {
+    return this.#draw(undefined, commCauses);
+  }
+
+  /** Draws one step of all ranks: when they compute and wait, and when the wire is used. Throws: CONFIG before the first step. */
+  timeline(options: CommTimelineOptions = {}): Figure {
+    return this.#draw(options.step, (view) => commTimeline(view, options));
+  }
+
+  /** Returns a table of each process's memory at the end of a step (default: the last), with a name for every resident byte. */
+  processes(step?: number): Table {
+    const { recorded } = this;
+    requireSteps(recorded);
+    return processTable(recorded.viewOf(step).records, step);
+  }
+
+  /** Draws the loss over all steps; for a run, with a mark at each reshard. Throws: CONFIG before the first step. */
+  loss(): Figure {
+    return this.#draw(undefined, () => this.recorded.lossFigure());
+  }
+
+  /** Returns the numbers behind the figures as danfojs DataFrames; the first call loads danfojs (seconds). */
+  async frames(): Promise<RunFrames> {
+    return {
+      steps: await this.recorded.stepsTable().frame(),
+      memory: await this.memory().frame(),
+      comm: await this.comm().frame(),
+      timeline: await this.timeline().frame(),
+    };
+  }
+
+  /** Draws a figure, and shows the user's guesses about it. */
+  #draw(step: number | undefined, figure: (view: RunView) => Figure): Figure {
+    const { recorded } = this;
+    requireSteps(recorded);
+    return sessionGuesses().reveal(figure(recorded.viewOf(step)));
+  }
+}
+
+function requireSteps({ history, none }: RecordedSteps): void {
+  if (history.steps.numSteps === 0) throw new ConfigError(none);
+}
 
 /** Returns what figures read of a run, with a forecast by a dry run of its config. */
 export function viewOf({
@@ -30,37 +115,36 @@ export function viewOf({
   };
 }
 
-/** Returns the view of the phase of a step (default: of the last step, even if the run was resharded after it). */
-export function viewOfStep(history: RunHistory, link: Link | undefined, step?: number): RunView {
+/** Returns the steps of a run's history, as figures show them. */
+export function stepsOfRun(history: RunHistory<RunPlace>, link: Link | undefined): RecordedSteps {
+  return {
+    history,
+    none: 'this run has taken no step yet, so there is nothing to draw; await run.step() first',
+    viewOf: (step) => viewOf(phaseOf(history, link, step)),
+    lossFigure() {
+      const [first, ...later] = history.phases;
+      const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
+      const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
+      return lossCurve([{ name, ...history.lossesByStep() }], { marks });
+    },
+    stepsTable() {
+      const results = history.steps.results();
+      return createTable(results.map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })));
+    },
+  };
+}
+
+/** Returns the phase of a step (default: of the last step, even if a later phase has begun), with its records. */
+export function phaseOf<P extends { readonly world: number }>(
+  history: RunHistory<P>,
+  link: Link | undefined,
+  step?: number,
+): Phase<P> & Omit<RunView, 'strategy' | 'forecast'> {
   const phase = history.stepsOf(step ?? history.lastStep);
   if (step !== undefined && history.steps.numSteps > 0 && !phase.records.some((one) => one.step === step)) {
     throw notRecorded(step, history.firstStep, history.lastStep);
   }
-  return viewOf({ ...phase, note: noteOf(phase.world, link) });
-}
-
-/** Draws a figure, and shows the user's guesses about it. Throws: CONFIG before the first step. */
-export function figureOf(history: RunHistory, draw: () => Figure): Figure {
-  if (history.steps.numSteps > 0) return sessionGuesses().reveal(draw());
-  throw new ConfigError(
-    'this run has taken no step yet, so there is nothing to draw; await run.step() first',
-  );
-}
-
-/** Draws the loss over all steps, with a mark at each reshard. */
-export function lossFigure(history: RunHistory): Figure {
-  const [first, ...later] = history.phases;
-  const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
-  const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-  return lossCurve([{ name, ...history.lossesByStep() }], { marks });
-}
-
-/** Returns the results of all steps as a table. */
-export function stepsFrame(history: RunHistory): Promise<DataFrame> {
-  const results = history.steps.results();
-  return createTable(
-    results.map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })),
-  ).frame();
+  return { ...phase, note: noteOf(phase.world, link) };
 }
 
 /** Returns a note that says how `world` ranks share this machine's cores, and over which link they communicate. */

@@ -5,7 +5,7 @@ import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import type { RankStep } from '../control/messages';
-import { NUM_NEWEST, RunSteps } from './steps';
+import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 
 /** Number of newest steps whose allocations and frees are all stored; older records have only totals. */
 const NUM_CURVES = 2;
@@ -16,28 +16,28 @@ export interface RunPlace {
   readonly world: number;
 }
 
-/** Consecutive steps of a run with the same config and number of ranks. */
-export interface RunPhase extends RunPlace {
+/** Consecutive steps that are made alike: of a run, with the same config and number of ranks. */
+export type Phase<P> = P & {
   /** The number of the phase's first step, from 1. */
   readonly firstStep: number;
-}
+};
 
-/** The steps of a run so far. */
-export class RunHistory {
+/** The steps so far of a run, or of a job's cells; `P` says how the steps of a phase are made. */
+export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly steps: RunSteps;
   /** The phases in order; a run that was never resharded has one phase. */
-  readonly phases: RunPhase[];
+  readonly phases: Phase<P>[];
   /** Loss of each step by its number, in order. */
   readonly #losses = new Map<number, number>();
   #lastStep = 0;
 
-  constructor(config: TrainConfig, world: number, file: SpillFile, warn: (message: string) => void) {
+  constructor(place: P, file: SpillFile, warn: (message: string) => void) {
     this.steps = new RunSteps(file, warn);
-    this.phases = [{ firstStep: 1, config, world }];
+    this.phases = [{ ...place, firstStep: 1 }];
   }
 
   /** The newest phase. */
-  get phase(): RunPhase {
+  get phase(): Phase<P> {
     return placed(this.phases.at(-1));
   }
 
@@ -85,24 +85,22 @@ export class RunHistory {
     return { firstStep, losses };
   }
 
-  /** Begins a phase: from the next step on, the run has this config and number of ranks. */
-  begin({ config, world }: RunPlace): void {
+  /** Begins a phase: from the next step on, steps are made in this way. */
+  begin(place: P): void {
     const firstStep = this.#lastStep + 1;
     // A phase without steps leaves no trace.
     if (this.phase.firstStep === firstStep) this.phases.pop();
-    this.phases.push({ firstStep, config, world });
+    this.phases.push({ ...place, firstStep });
   }
 
   /** Drops the records of steps after number `step`; the next step has number `step` + 1. */
   resume(step: number): void {
-    const { config, world } = this.phase;
+    const present = this.phase;
     this.steps.cut(step);
     for (const later of this.#losses.keys()) if (later > step) this.#losses.delete(later);
     this.phases.splice(0, this.phases.length, ...this.phases.filter(({ firstStep }) => firstStep <= step));
     this.#lastStep = step;
-    const last = this.phases.at(-1);
-    if (last?.config !== config || last.world !== world)
-      this.phases.push({ firstStep: step + 1, config, world });
+    if (!isSamePlace(this.phases.at(-1), present)) this.phases.push({ ...present, firstStep: step + 1 });
   }
 
   /** Stores one step of all ranks. */
@@ -110,12 +108,23 @@ export class RunHistory {
     const [first] = steps;
     if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
     const { result } = first;
-    this.#lastStep = result.step;
-    this.#losses.set(result.step, result.loss);
-    this.steps.add({ result, records: steps.map(({ record }) => record) });
-    this.steps.change(NUM_CURVES, (record) => ({ ...record, memory: { ...record.memory, curve: null } }));
+    this.add({ result, records: steps.map(({ record }) => record) });
     return result;
   }
+
+  /** Stores one step; its number is greater than all earlier numbers. */
+  add(step: WholeStep): void {
+    this.#lastStep = step.result.step;
+    this.#losses.set(step.result.step, step.result.loss);
+    this.steps.add(step);
+    this.steps.change(NUM_CURVES, (record) => ({ ...record, memory: { ...record.memory, curve: null } }));
+  }
+}
+
+function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>): boolean {
+  // A phase's fields are those of its place, and its first step.
+  const keys = Object.keys(two) as (keyof Phase<P>)[];
+  return one !== undefined && keys.every((key) => key === 'firstStep' || one[key] === two[key]);
 }
 
 /** Returns the strategy and number of ranks of a run: 'FULL_SHARD on 4 ranks'. */
@@ -126,7 +135,7 @@ export function placeText({
   return `${config.parallel.strategy} on ${counted(world, 'rank')}`;
 }
 
-function placed(phase: RunPhase | undefined): RunPhase {
+function placed<P>(phase: Phase<P> | undefined): Phase<P> {
   if (phase !== undefined) return phase;
   throw new ShardlabError('INTERNAL', 'a run has no config');
 }

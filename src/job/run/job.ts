@@ -16,7 +16,9 @@ import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { JobData } from './data';
+import { type RecordedSteps, StepFigures } from './figures';
 import { RankSelection } from './rank-selection';
+import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
 import { Run } from './run';
 
@@ -64,12 +66,13 @@ export interface PendingRun extends Promise<Run> {
 }
 
 /** Rank processes that work together. Shown in a notebook as the table of its ranks. */
-export class Job {
+export class Job extends StepFigures {
   readonly ranks: readonly RankInfo[];
   readonly #fleet: Fleet;
   readonly #supervisor: Supervisor;
   readonly #unregister: () => void;
   readonly #groups: RankGroups;
+  readonly #recordings: Recordings;
   readonly #runs = new Set<Run>();
   readonly #data: JobData;
   #numRuns = 0;
@@ -77,7 +80,9 @@ export class Job {
 
   /** `register` adds the job to the jobs of this process, and returns a function that removes it. */
   constructor(fleet: Fleet, register: (job: Job) => () => void) {
+    super();
     this.#fleet = fleet;
+    this.#recordings = new Recordings(fleet.folder, fleet.link);
     this.#supervisor = new Supervisor(fleet);
     this.ranks = fleet.reports.map((report, rank) => ({ rank, ...report }));
     this.#groups = new RankGroups(this.#supervisor, this.ranks.length);
@@ -96,7 +101,8 @@ export class Job {
 
   /** Selects ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
   on(selection: Selection): RankSelection {
-    return new RankSelection(parseSelection(selection, this.numRanks), this.#supervisor);
+    const ranks = parseSelection(selection, this.numRanks);
+    return new RankSelection(ranks, this.#supervisor, this.#recordings);
   }
 
   /**
@@ -106,7 +112,27 @@ export class Job {
    */
   async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
     const ranks = parseSelection(selection, this.numRanks);
-    await this.#supervisor.run(ranks, { kind: 'cell', js, cell }, { output: sink });
+    const work = { kind: 'cell', js, cell } as const;
+    await this.#recordings.during(ranks, work, (steps) =>
+      this.#supervisor.run(ranks, work, { ...steps, output: sink }),
+    );
+  }
+
+  /**
+   * Begins a recording of what cells and functions do from now on; job.memory(), job.comm() and the other figures then draw
+   * its steps. `job.records` has all recordings that were begun. Throws: CONFIG for a name that is not a text.
+   * @example
+   * job.record('DDP'); // then a cell trains under DDP
+   * job.record('FSDP'); // then a cell trains under FSDP
+   * sl.compare(job.records, 'memory');
+   */
+  record(name: string): Recording {
+    return this.#recordings.begin(name);
+  }
+
+  /** The recordings that `record` has begun, by name. */
+  get records(): Readonly<Record<string, Recording>> {
+    return this.#recordings.named;
   }
 
   /**
@@ -209,6 +235,10 @@ export class Job {
   /** Returns the text that Node shows for the job. */
   [inspect.custom](): string {
     return this.#table().toText();
+  }
+
+  protected get recorded(): RecordedSteps {
+    return this.#recordings.current.recorded;
   }
 
   async #train(config: TrainConfigInput | string, options: TrainOptions): Promise<Run> {

@@ -4,6 +4,7 @@ import type { Measurement } from '../control/messages';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
+import type { Recordings } from './records';
 
 /**
  * A function that runs in ranks. It is sent as source code. It sees the scope of a rank's cell (also passed as its
@@ -16,10 +17,12 @@ export class RankSelection {
   /** The selected ranks, ascending. */
   readonly ranks: readonly number[];
   readonly #supervisor: Supervisor;
+  readonly #recordings: Recordings;
 
-  constructor(ranks: readonly number[], supervisor: Supervisor) {
+  constructor(ranks: readonly number[], supervisor: Supervisor, recordings: Recordings) {
     this.ranks = ranks;
     this.#supervisor = supervisor;
+    this.#recordings = recordings;
   }
 
   /**
@@ -40,10 +43,9 @@ export class RankSelection {
     const display = currentDisplay();
     const live = display === undefined ? createPlainOutput() : createLiveOutput(display);
     try {
-      const values = await this.#supervisor.run(
-        this.ranks,
-        { kind: 'function', source: String(work), args },
-        { output: (event) => live.add(event) },
+      const shipped = { kind: 'function', source: String(work), args } as const;
+      const values = await this.#recordings.during(this.ranks, shipped, (steps) =>
+        this.#supervisor.run(this.ranks, shipped, { ...steps, output: (event) => live.add(event) }),
       );
       // Each rank sends the function's value, in the form that structured clone carries.
       return values as Awaited<Value>[];

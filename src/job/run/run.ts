@@ -4,13 +4,7 @@ import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
-import { commCauses } from '../../figures/comm-causes';
-import { type CommTimelineOptions, commTimeline } from '../../figures/comm-timeline';
-import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
-import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
-import { processTable } from '../../figures/process-table';
-import type { RunView } from '../../figures/run-view';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import { SpillFile } from '../../ledger/spill-file';
@@ -26,7 +20,7 @@ import {
   saveRun,
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
-import { figureOf, lossFigure, type RunFrames, stepsFrame, viewOfStep } from './figures';
+import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
 import { placeText, RunHistory } from './history';
 import { requireModelRoom } from './model-room';
 import type { RunSummary } from './progress';
@@ -50,7 +44,7 @@ export interface RunOptions extends RunHome {
 }
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
-export class Run {
+export class Run extends StepFigures {
   readonly #parts: RunOptions & RunParts;
   readonly #turns = new RunTurns();
   readonly #training: RunTraining;
@@ -59,6 +53,7 @@ export class Run {
   #isDisposed = false;
 
   private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
+    super();
     this.#parts = parts;
     this.#training = training;
     this.numParams = numParams;
@@ -72,7 +67,8 @@ export class Run {
     const config = withoutValues(parsed);
     const file = new SpillFile(join(options.folder, `run-${run}-steps`));
     const calls = new RunCalls(options);
-    const parts = { ...options, data, calls, history: new RunHistory(config, world, file, warnOnStderr) };
+    const history = new RunHistory({ config, world }, file, warnOnStderr);
+    const parts = { ...options, data, calls, history };
     const training = new RunTraining(parts);
     warn(configWarnings(options.config, config, world));
     requireModelRoom(config, world);
@@ -111,16 +107,6 @@ export class Run {
   /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.#parts.history.steps.results();
-  }
-
-  /** Mean loss over all ranks, step by step. */
-  get losses(): number[] {
-    return this.#parts.history.losses;
-  }
-
-  /** What figures read of the run: the steps that were made with the newest config. */
-  get view(): RunView {
-    return this.#viewOf();
   }
 
   /**
@@ -188,46 +174,6 @@ export class Run {
     return unitsTable(facts, { link, wireItemBytes: itemBytes(paramDtype ?? 'float32') });
   }
 
-  /**
-   * Draws the memory of one step by cause, in bytes, over time or at every rank's peak. Throws: CONFIG before the first step.
-   * @example
-   * run.memory();
-   * run.memory({ over: 'time', rank: 0 });
-   */
-  memory(options: MemoryOptions = {}): Figure {
-    return this.#draw(options.step, (view) => memoryFigure(view, options));
-  }
-
-  /** Draws the bytes that are sent in one step, by cause. */
-  comm(): Figure {
-    return this.#draw(undefined, commCauses);
-  }
-
-  /** Draws one step of all ranks: when they compute and wait, and when the wire is used. */
-  timeline(options: CommTimelineOptions = {}): Figure {
-    return this.#draw(options.step, (view) => commTimeline(view, options));
-  }
-
-  /** Returns a table of each process's memory at the end of a step (default: the last), with a name for every resident byte. */
-  processes(step?: number): Table {
-    return processTable(this.#viewOf(step).records, step);
-  }
-
-  /** Draws the loss over all steps, with a mark at each reshard. */
-  loss(): Figure {
-    return this.#draw(undefined, () => lossFigure(this.#parts.history));
-  }
-
-  /** Returns the numbers behind the figures as danfojs DataFrames; the first call loads danfojs (seconds). */
-  async frames(): Promise<RunFrames> {
-    return {
-      steps: await stepsFrame(this.#parts.history),
-      memory: await this.memory().frame(),
-      comm: await this.comm().frame(),
-      timeline: await this.timeline().frame(),
-    };
-  }
-
   [DISPLAY](): DisplayBundle {
     return { 'text/plain': this[inspect.custom]() };
   }
@@ -258,13 +204,9 @@ export class Run {
     await this.#parts.calls.dispose(this.world);
   }
 
-  #viewOf(step?: number): RunView {
+  protected get recorded(): RecordedSteps {
     const { history, link } = this.#parts;
-    return viewOfStep(history, link, step);
-  }
-
-  #draw(step: number | undefined, figure: (view: RunView) => Figure): Figure {
-    return figureOf(this.#parts.history, () => figure(this.#viewOf(step)));
+    return stepsOfRun(history, link);
   }
 }
 

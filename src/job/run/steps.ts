@@ -20,7 +20,7 @@ const NUM_PER_CHUNK = 16;
 const DEFLATE = { level: 1 } as const;
 
 /** One step of all ranks. */
-interface WholeStep {
+export interface WholeStep {
   readonly result: StepResult;
   /** Each rank's record, by rank. */
   readonly records: readonly StepRecord[];

@@ -52,7 +52,7 @@ function historyFor(context: TestContext, { isThere = true } = {}) {
   if (isThere) mkdirSync(folder);
   const warnings: string[] = [];
   const file = new SpillFile(join(folder, 'steps'));
-  const history = new RunHistory(config, WORLD, file, (message) => warnings.push(message));
+  const history = new RunHistory({ config, world: WORLD }, file, (message) => warnings.push(message));
   return { history, folder, warnings };
 }
 

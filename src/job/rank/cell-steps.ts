@@ -1,0 +1,267 @@
+import type { Pass } from '../../autograd/unit';
+import type { Engine } from '../../backend/engine';
+import type { SpanName } from '../../core/events';
+import { Tensor } from '../../core/tf';
+import type { Seconds } from '../../core/units';
+import type { Warn } from '../../core/warn';
+import { explainProcess } from '../../ledger/process-memory';
+import type { Recorder } from '../../ledger/recorder';
+import type { EndedStep, Moment } from '../../ledger/step-events';
+import type { CellStep } from '../control/messages';
+
+/*
+ * [Note: steps of cells] A cell or a function that runs in a rank is recorded as the steps of a run are. A step ends when an
+ * optimizer's step() returns; several updates without a pass between them end one step. Later code may be another update, so
+ * the step is cut only when the next pass begins. A cell with one update is one step from its start to its end, so the step
+ * contains what the cell does after the update, such as an all-reduce of its loss. In a cell with several updates, what runs
+ * after an update belongs to the next step, and what runs after the last update belongs to no step. A cell without an
+ * update is recorded whole. In a rank without an optimizer (it updates with tfjs alone), a report of the loss ends a step.
+ */
+
+/*
+ * [Note: batches of cells] A trainer tags its batches; a cell makes tensors outside of all scopes of tags. Such tensors that
+ * are on the device when a pass begins are the pass's inputs: they get the tag of a batch, as if they had been allocated with
+ * it. So a cell's ledger equals a trainer's.
+ */
+const BATCH = { cause: 'batch', module: '' } as const;
+
+/** Records may take this share of the time; in cells with very short steps, only every second (fourth, …) step gets one. */
+const MOST_TIME = 0.01;
+/** The first steps of a cell all get records. */
+const FIRST_STEPS = 16;
+
+/** What a rank knows of a step besides its events. */
+interface StepNotes {
+  readonly reported: number[];
+  /** Losses of the passes. */
+  readonly losses: number[];
+  lr: number | null;
+  gradNorm: number | null;
+}
+
+interface HeldStep {
+  readonly ended: EndedStep;
+  readonly notes: StepNotes;
+}
+
+/** The parts that a rank's cells and functions need to record steps. */
+export interface CellStepsParts {
+  readonly engine: Engine;
+  readonly recorder: Recorder;
+  readonly warn: Warn;
+  /** Is called before each pass. */
+  readonly passBegins?: (() => void) | undefined;
+}
+
+/** Divides the work of cells and functions of one rank into steps and records them. [Note: steps of cells] */
+export class CellSteps {
+  readonly #parts: CellStepsParts;
+  #send: ((step: CellStep) => void) | undefined;
+  /** Where the open step ends if another pass begins. */
+  #mark: Moment | undefined;
+  /** The newest step that has ended; it is sent when the next one has, because only the newest has a curve. */
+  #held: HeldStep | undefined;
+  #notes = emptyNotes();
+  /** Losses of the passes of the last cell without an update: the update may be in a later cell. */
+  #earlierLosses: readonly number[] = [];
+  /** Number of steps of this cell that have ended. */
+  #numEnded = 0;
+  #hasOptimizer = false;
+  #began: Seconds = 0;
+  #spent: Seconds = 0;
+  /** Of these many steps, one gets a record. */
+  #every = 1;
+  #hasWarned = false;
+
+  constructor(parts: CellStepsParts) {
+    this.#parts = parts;
+  }
+
+  /** Begins a cell or function; `send` gets its steps. */
+  begin(send: (step: CellStep) => void): void {
+    const { engine, recorder } = this.#parts;
+    this.#send = send;
+    this.#mark = undefined;
+    this.#held = undefined;
+    this.#notes = emptyNotes();
+    this.#numEnded = 0;
+    this.#began = engine.clock.now();
+    this.#spent = 0;
+    this.#every = 1;
+    recorder.beginStep(1);
+  }
+
+  /** Runs a forward, which returns its pass. */
+  pass(forward: () => Pass): Pass {
+    this.#parts.passBegins?.();
+    if (this.#mark !== undefined) this.#cut(this.#mark);
+    this.#parts.engine.tagUnscoped(BATCH);
+    const pass = this.#timed('forward', forward);
+    this.#notes.losses.push(numberOf(pass.loss) ?? Number.NaN);
+    return { ...pass, backward: (seed) => this.#timed('backward', () => pass.backward(seed)) };
+  }
+
+  /** Notes that an optimizer exists in this rank. */
+  optimizes(): void {
+    this.#hasOptimizer = true;
+  }
+
+  /** Must be called at the end of an optimizer's step, with the time at which it began. */
+  updated({ lr }: { readonly lr: number | null }, began: Seconds): void {
+    if (this.#send === undefined) return;
+    this.#spanSince('optimizer', began);
+    this.#notes.lr = lr;
+    this.#markNow();
+  }
+
+  /** Notes the norm of the step's gradients; `began` is the time at which its computation began. */
+  clipped(norm: number, began: Seconds): void {
+    this.#spanSince('optimizer', began);
+    this.#notes.gradNorm = norm;
+  }
+
+  /** Sets the loss of the step: of the step that has just ended if no pass has begun since. */
+  report(loss: number): void {
+    if (this.#send === undefined) return;
+    if (this.#hasOptimizer) {
+      this.#notes.reported.push(loss);
+      return;
+    }
+    if (this.#mark !== undefined) this.#cut(this.#mark);
+    this.#notes.reported.push(loss);
+    this.#markNow();
+  }
+
+  /** Ends the cell, which has returned `value`. */
+  end(value: unknown): void {
+    if (this.#send === undefined) return;
+    const mark = this.#numEnded === 0 ? this.#moment() : this.#mark;
+    const isStep = this.#mark !== undefined;
+    this.#mark = undefined;
+    if (mark !== undefined && (isStep || this.#parts.recorder.hasEvents)) {
+      const returned = this.#numEnded === 0 && this.#notes.losses.length > 0 ? lossOf(value) : undefined;
+      if (returned !== undefined && this.#notes.reported.length === 0) this.#notes.reported.push(returned);
+      const ended = this.#parts.recorder.close(mark);
+      if (isStep && this.#notes.losses.length === 0) this.#notes.losses.push(...this.#earlierLosses);
+      if (this.#notes.losses.length > 0) this.#earlierLosses = isStep ? [] : this.#notes.losses;
+      this.#hold({ ended, notes: this.#notes });
+      this.#flush(isStep ? 'step' : 'cell');
+    }
+    this.drop();
+  }
+
+  /** Ends a cell that failed or was interrupted: its whole steps are recorded, the unfinished step is not. */
+  drop(): void {
+    if (this.#send !== undefined && this.#mark !== undefined) this.#cut(this.#mark);
+    this.#flush('step');
+    this.#send = undefined;
+    this.#mark = undefined;
+    this.#parts.recorder.abandonStep();
+  }
+
+  /** Reports work on the main thread since `start` as a span. */
+  #spanSince(name: SpanName, start: Seconds): void {
+    const { engine, recorder } = this.#parts;
+    recorder.span({ kind: 'span', name, module: '', start, end: engine.clock.now() });
+  }
+
+  /** Runs work and reports it as a span, unless units or DDP report their own spans in it. */
+  #timed<T>(name: SpanName, work: () => T): T {
+    const { engine, recorder } = this.#parts;
+    const [start, before] = [engine.clock.now(), recorder.numSpans];
+    const result = work();
+    if (recorder.numSpans === before) this.#spanSince(name, start);
+    return result;
+  }
+
+  #moment(): Moment {
+    const { engine, recorder } = this.#parts;
+    return recorder.moment(engine.memory.bytes);
+  }
+
+  #markNow(): void {
+    this.#mark = this.#moment();
+  }
+
+  #cut(mark: Moment): void {
+    const ended = this.#parts.recorder.cut(mark);
+    this.#hold({ ended, notes: this.#notes });
+    this.#mark = undefined;
+    this.#notes = emptyNotes();
+    this.#numEnded++;
+  }
+
+  #hold(step: HeldStep): void {
+    const held = this.#held;
+    this.#held = step;
+    if (held === undefined) return;
+    const start = this.#parts.engine.clock.now();
+    const isRecorded = (held.ended.start.step - 1) % this.#every === 0;
+    this.#send?.(this.#stepOf(held, 'step', isRecorded ? 'totals' : 'none'));
+    this.#spent += this.#parts.engine.clock.now() - start;
+    const isLate = this.#spent > MOST_TIME * (start - this.#began);
+    if (this.#numEnded > FIRST_STEPS && isLate && isRecorded) this.#every *= 2;
+  }
+
+  #flush(kind: CellStep['kind']): void {
+    const held = this.#held;
+    this.#held = undefined;
+    if (held !== undefined) this.#send?.(this.#stepOf(held, kind, 'curve'));
+  }
+
+  #stepOf({ ended, notes }: HeldStep, kind: CellStep['kind'], detail: 'curve' | 'totals' | 'none'): CellStep {
+    const { engine, recorder } = this.#parts;
+    this.#warnOfLoss(ended);
+    const loss = meanOf(notes.reported) ?? meanOf(notes.losses);
+    const curve = detail === 'curve';
+    const process_ = curve ? explainProcess(process.memoryUsage(), engine.memory) : null;
+    const record = detail === 'none' ? null : recorder.recordOf(ended, { loss, curve, process: process_ });
+    const isMinor = kind === 'cell' && record !== null && isOnlyTemporary(record);
+    return {
+      kind: isMinor ? 'minor' : kind,
+      loss,
+      lr: notes.lr,
+      gradNorm: notes.gradNorm,
+      seconds: ended.end.at - ended.start.at,
+      record,
+    };
+  }
+
+  #warnOfLoss({ events: { numDropped } }: EndedStep): void {
+    if (numDropped === 0 || this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#parts.warn(
+      `this cell ran so many collectives in one step that the ledger lacks the last ${numDropped} of them; ` +
+        'run fewer per cell, or end steps with an optimizer. This warning appears once',
+    );
+  }
+}
+
+function emptyNotes(): StepNotes {
+  return { reported: [], losses: [], lr: null, gradNorm: null };
+}
+
+function meanOf(values: readonly number[]): number | null {
+  return values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+}
+
+/** Whether a cell only made temporary tensors: it neither communicated nor ran a model. */
+function isOnlyTemporary({ collectives, spans, memory }: NonNullable<CellStep['record']>): boolean {
+  const { owners, curve } = memory;
+  if (collectives.length > 0 || spans.length > 0) return false;
+  return curve?.owner.every((owner) => owners[owner]?.cause === 'temp') ?? false;
+}
+
+/** Returns the value of a scalar tensor, or the number; undefined for another value. */
+export function numberOf(value: unknown): number | undefined {
+  if (typeof value === 'number') return value;
+  if (!(value instanceof Tensor) || value.size !== 1 || value.isDisposed) return undefined;
+  return value.dataSync()[0];
+}
+
+/** Returns a cell's value if it can be a loss: a float32 scalar, or a number that is not an integer. */
+function lossOf(value: unknown): number | undefined {
+  if (value instanceof Tensor && value.dtype !== 'float32') return undefined;
+  const number = numberOf(value);
+  return value instanceof Tensor || !Number.isInteger(number) ? number : undefined;
+}

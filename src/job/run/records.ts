@@ -1,0 +1,245 @@
+import { createHash } from 'node:crypto';
+import { join } from 'node:path';
+import { inspect } from 'node:util';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { counted } from '../../figures/format';
+import { lossCurve } from '../../figures/loss-curve';
+import type { RunView } from '../../figures/run-view';
+import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
+import { SpillFile } from '../../ledger/spill-file';
+import type { StepResult } from '../../train/step-result';
+import type { Link } from '../../transport/link';
+import { warnOnStderr } from '../control/folded-lines';
+import type { CellStep, RankWork } from '../control/messages';
+import type { CallSink } from '../launch/call';
+import { phaseOf, type RecordedSteps, StepFigures } from './figures';
+import { RunHistory } from './history';
+
+/** How the steps of a phase are made: by which ranks, and by which code. */
+interface CellPlace {
+  readonly world: number;
+  readonly code: string;
+}
+
+/** A rank's step of a cell or function. */
+interface StepOfRank {
+  readonly rank: number;
+  readonly step: CellStep;
+}
+
+/** Cells have no parts of a step that a trainer times. */
+const NO_SPANS = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 } as const;
+
+/** The recorded steps of a job's cells and functions, under one name. Shown in a notebook as one line. */
+export class Recording extends StepFigures {
+  /** The name that job.record gave; '' for what ran before the first name. */
+  readonly name: string;
+  readonly #history: RunHistory<CellPlace>;
+  readonly #link: Link | undefined;
+  /** The first steps of the newest cells, and what ran: 'cell 7'. */
+  readonly #titles: { readonly firstStep: number; readonly title: string }[] = [];
+  /** The newest record, if it is not of a step: the next record replaces it. */
+  #unfinished: CellStep['kind'] | undefined;
+
+  constructor(name: string, path: string, link: Link | undefined) {
+    super();
+    this.name = name;
+    this.#link = link;
+    this.#history = new RunHistory<CellPlace>({ world: 0, code: '' }, new SpillFile(path), warnOnStderr);
+  }
+
+  /** Number of recorded steps; a cell without an update counts only while it is the newest. */
+  get numSteps(): number {
+    return this.#history.steps.numSteps;
+  }
+
+  /** Stores a step of some ranks. `code` identifies the code that ran: steps of the same code are compared. */
+  add(steps: readonly StepOfRank[], title: string, code: string): void {
+    const kind = kindOf(steps);
+    // A cell that only made temporaries does not hide a step.
+    if (kind === 'minor' && this.numSteps > 0 && this.#unfinished !== 'minor') return;
+    const last = this.#history.lastStep;
+    if (this.#unfinished !== undefined) this.#history.resume(last - 1);
+    this.#unfinished = kind === 'step' ? undefined : kind;
+    const number = this.#history.lastStep + 1;
+    const place = { world: steps.length, code: kind === 'step' ? code : `${kind} ${number} ${code}` };
+    const { phase } = this.#history;
+    if (phase.world !== place.world || phase.code !== place.code) this.#history.begin(place);
+    this.#entitle(number, title);
+    const records = steps.flatMap(({ step: { record } }) =>
+      record === null ? [] : [{ ...record, step: number, world: steps.length }],
+    );
+    this.#history.add({ result: resultOf(steps, number, kind), records });
+  }
+
+  /** Returns the line that Node shows: 'fsdp: 20 steps, loss 5.6012 → 5.1124'. */
+  [inspect.custom](): string {
+    const losses = this.losses.filter(Number.isFinite);
+    const [first, last] = [losses[0], losses.at(-1)];
+    const head = `${this.name === '' ? 'recorded' : this.name}: ${counted(this.numSteps, 'step')}`;
+    return first === undefined || last === undefined
+      ? head
+      : `${head}, loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
+  }
+
+  [DISPLAY](): DisplayBundle {
+    return { 'text/plain': this[inspect.custom]() };
+  }
+
+  get recorded(): RecordedSteps {
+    return {
+      history: this.#history,
+      none: this.#none,
+      viewOf: (step) => this.#viewOf(step),
+      lossFigure: () => {
+        const { firstStep, losses } = this.#history.lossesByStep();
+        if (!losses.some(Number.isFinite)) throw new ConfigError(NO_LOSS);
+        return lossCurve([{ name: this.name, firstStep, losses }]);
+      },
+      stepsTable: () =>
+        createTable(
+          this.#history.steps
+            .results()
+            .map(({ step, loss, lr, gradNorm, seconds }) => ({ step, loss, lr, gradNorm, seconds })),
+        ),
+    };
+  }
+
+  get #none(): string {
+    const where = this.name === '' ? 'ranks of this job' : `ranks since job.record('${this.name}')`;
+    return (
+      `no cell and no function has run in the ${where}, so there is nothing to draw: run a %%ranks cell or await ` +
+      'job.on(…).run(…) first. A run of job.train has its own figures, as run.memory()'
+    );
+  }
+
+  #viewOf(step?: number): RunView {
+    const { code: _, firstStep: __, ...view } = phaseOf(this.#history, this.#link, step);
+    const at = step ?? this.#history.lastStep;
+    const title = this.#titles.findLast(({ firstStep }) => firstStep <= at)?.title ?? '';
+    return { ...view, strategy: this.name === '' ? title : this.name };
+  }
+
+  #entitle(firstStep: number, title: string): void {
+    while ((this.#titles.at(-1)?.firstStep ?? 0) >= firstStep) this.#titles.pop();
+    if (this.#titles.at(-1)?.title !== title) this.#titles.push({ firstStep, title });
+  }
+}
+
+const NO_LOSS =
+  'these steps have no loss: compute it within gradients(() => loss), or write report(loss) in the cell';
+
+/** The recordings of a job. */
+export class Recordings {
+  readonly #folder: string;
+  readonly #link: Link | undefined;
+  readonly #named = new Map<string, Recording>();
+  #numMade = 0;
+  #current: Recording;
+
+  constructor(folder: string, link: Link | undefined) {
+    this.#folder = folder;
+    this.#link = link;
+    this.#current = this.#make('');
+  }
+
+  /** The recording to which new steps are added. */
+  get current(): Recording {
+    return this.#current;
+  }
+
+  /** The named recordings, in the order of their names' first use. */
+  get named(): Readonly<Record<string, Recording>> {
+    return Object.fromEntries(this.#named);
+  }
+
+  /** Begins a recording; one of the same name is replaced. Throws: CONFIG for a name that is not a text. */
+  begin(name: string): Recording {
+    if (typeof name !== 'string' || name.trim() === '') {
+      throw new ConfigError(`job.record takes a name, as job.record('fsdp'), not ${inspect(name)}`);
+    }
+    this.#current = this.#make(name);
+    this.#named.set(name, this.#current);
+    return this.#current;
+  }
+
+  /** Runs a call of cells or functions, and adds its steps to the current recording, also if the call fails. */
+  async during<T>(
+    ranks: readonly number[],
+    work: Extract<RankWork, { kind: 'cell' | 'function' }>,
+    call: (sink: Pick<CallSink, 'cellStep'>) => Promise<T>,
+  ): Promise<T> {
+    const recording = this.#current;
+    const title = work.kind === 'cell' ? `cell ${work.cell}` : 'job.on().run';
+    const steps = new StepsOfCall(ranks, (done) => recording.add(done, title, codeOf(work)));
+    try {
+      return await call({ cellStep: (rank, step) => steps.receive(rank, step) });
+    } finally {
+      steps.end();
+    }
+  }
+
+  #make(name: string): Recording {
+    return new Recording(name, join(this.#folder, `cells-${++this.#numMade}-steps`), this.#link);
+  }
+}
+
+/** Puts the steps of a call's ranks together: the first of each rank, then the second of each. */
+class StepsOfCall {
+  readonly #waiting: Map<number, CellStep[]>;
+  readonly #done: (steps: readonly StepOfRank[]) => void;
+
+  constructor(ranks: readonly number[], done: (steps: readonly StepOfRank[]) => void) {
+    this.#waiting = new Map(ranks.map((rank) => [rank, []]));
+    this.#done = done;
+  }
+
+  receive(rank: number, step: CellStep): void {
+    this.#waiting.get(rank)?.push(step);
+    while ([...this.#waiting.values()].every((steps) => steps.length > 0)) this.#shift();
+  }
+
+  /** Adds the steps that only some of the ranks have made. */
+  end(): void {
+    while ([...this.#waiting.values()].some((steps) => steps.length > 0)) this.#shift();
+  }
+
+  #shift(): void {
+    this.#done(
+      [...this.#waiting].flatMap(([rank, steps]) => {
+        const step = steps.shift();
+        return step === undefined ? [] : [{ rank, step }];
+      }),
+    );
+  }
+}
+
+/** Returns a short text that differs between different codes; a cell's number in its source map does not count. */
+function codeOf(work: Extract<RankWork, { kind: 'cell' | 'function' }>): string {
+  const text = work.kind === 'cell' ? work.js.replace(/\n\/\/# sourceMappingURL=.*$/, '') : work.source;
+  return createHash('sha256').update(text).digest('base64');
+}
+
+function kindOf(steps: readonly StepOfRank[]): CellStep['kind'] {
+  const kinds = steps.map(({ step }) => step.kind);
+  if (kinds.includes('step')) return 'step';
+  return kinds.includes('cell') ? 'cell' : 'minor';
+}
+
+function resultOf(steps: readonly StepOfRank[], number: number, kind: CellStep['kind']): StepResult {
+  const [first] = steps;
+  if (first === undefined) throw new ShardlabError('INTERNAL', 'a step of a cell has no ranks');
+  const losses = steps.flatMap(({ step: { loss } }) => (loss === null ? [] : [loss]));
+  const mean = losses.reduce((sum, loss) => sum + loss, 0) / losses.length;
+  return {
+    step: number,
+    // Only steps are points of the curve; the mean of no losses is NaN.
+    loss: kind === 'step' ? mean : Number.NaN,
+    gradNorm: first.step.gradNorm ?? Number.NaN,
+    lr: first.step.lr ?? Number.NaN,
+    skipped: false,
+    tokens: Number.NaN,
+    seconds: Math.max(...steps.map(({ step }) => step.seconds)),
+    spans: NO_SPANS,
+  };
+}

@@ -1,0 +1,335 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import { inputsOf, targetsOf } from '../../../src/data/batch';
+import { createBatches } from '../../../src/data/batches';
+import { compare } from '../../../src/index';
+import type { StepRecord } from '../../../src/ledger/record';
+import { launchFor, runCell } from '../job-fixture';
+
+const MODELS = {
+  gpt: { kind: 'gpt', layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 },
+  moe: { kind: 'moe', layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8, experts: 2 },
+  llama: { kind: 'llama', layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 },
+} as const satisfies Record<string, TrainConfigInput['model']>;
+
+const STRATEGIES = ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'] as const;
+const NUM_STEPS = 3;
+
+/**
+ * What a record says about bytes: every allocation and free with its owner in order, the bytes by owner at rest and at the
+ * peak, and every collective. What follows the optimizer's update is left out, because only a trainer averages its loss there.
+ */
+function bytesOf({ start, memory, collectives, spans }: StepRecord) {
+  const updated = spans.find(({ name }) => name === 'optimizer')?.end ?? Number.NaN;
+  const { owners, curve } = memory;
+  const all = curve ?? assert.fail('the record has no curve');
+  const ownerText = (i: number): string => {
+    const {
+      cause,
+      module,
+      space,
+      declared = '',
+      part = '',
+    } = owners[i] ?? assert.fail('an owner is missing');
+    return `${cause} ${module} ${space} ${declared} ${part}`;
+  };
+  const held = (bytes: readonly number[]): string[] =>
+    bytes.flatMap((count, i) => (count === 0 ? [] : [`${ownerText(i)}: ${count}`])).sort();
+  return {
+    events: all.seconds.flatMap((seconds, i) =>
+      start + seconds > updated ? [] : [`${all.deltaBytes[i]} ${ownerText(all.owner[i] ?? -1)}`],
+    ),
+    atStart: held(memory.atStart),
+    atPeak: held(memory.atPeak),
+    atRest: held(memory.atRest),
+    peakBytes: memory.peakBytes,
+    collectives: collectives
+      .filter(({ cause }) => cause !== 'loss')
+      .map(({ op, ranks, count, bytes, wireBytes, cause, module, wireDType }) =>
+        [op, ranks.join(), count, bytes, wireBytes, cause, module, wireDType].join(' '),
+      ),
+  };
+}
+
+test('a loop by hand has the ledger of job.train, to the byte', async (context) => {
+  for (const [kind, model] of Object.entries(MODELS)) {
+    for (const strategy of STRATEGIES) {
+      const input: TrainConfigInput = {
+        model,
+        data: 'synthetic',
+        parallel: {
+          strategy,
+          ...(strategy === 'HYBRID_SHARD' ? { mesh: { dpReplicate: 2, dpShard: 2 } } : {}),
+        },
+      };
+      const numRanks = strategy === 'HYBRID_SHARD' ? 4 : 2;
+      // A cell cannot free a sharded model, so each case has its own job.
+      const job = await launchFor(context, { ranks: numRanks });
+      const run = await job.train(input);
+      await run.step(NUM_STEPS);
+      const trained = run.records.ofStep(NUM_STEPS).map(bytesOf);
+      const losses = run.losses;
+      await run.dispose();
+
+      const config = parseTrainConfig(input);
+      const source = createBatches(config, { world: numRanks });
+      const batches = Array.from({ length: numRanks }, (_, rank) =>
+        Array.from({ length: NUM_STEPS }, (_, index) => {
+          const tokens = source.batch(rank, index);
+          const [inputs, targets] = [inputsOf(tokens), targetsOf(tokens)];
+          return { inputs: [...inputs], targets: [...targets], shape: [tokens.batch, tokens.seq] as const };
+        }),
+      );
+      job.record(`${kind} ${strategy}`);
+      await job.on('all').run(
+        (scope, chosen, how, data, { seed, optimizer: { lr, betas, eps, weightDecay } }) => {
+          const { rank, nn, tf, optim, gradients, fullyShard, DDP, initDeviceMesh } = scope;
+          const net = nn[chosen.kind]({ ...chosen, seed } as never);
+          const sharded = {
+            strategy: how,
+            ...(how === 'HYBRID_SHARD' ? { mesh: initDeviceMesh([2, 2], ['replicate', 'shard']) } : {}),
+          };
+          if (how === 'NO_SHARD') DDP(net);
+          else {
+            for (const block of net.blocks) fullyShard(block, sharded);
+            fullyShard(net, sharded);
+          }
+          const optimizer = optim.adamW(net, { lr, betas, eps, weightDecay });
+          for (const { inputs, targets, shape } of data[rank] ?? []) {
+            optimizer.zeroGrad();
+            const ids = tf.tensor(inputs, [...shape], 'int32');
+            const next = tf.tensor(targets, [shape[0] * shape[1]], 'int32');
+            const pass = gradients(() => net.apply(ids, next));
+            pass.backward();
+            pass.loss.dispose();
+            tf.dispose([ids, next]);
+            optim.clipGradNorm(net, null);
+            optimizer.step();
+          }
+        },
+        model,
+        strategy,
+        batches,
+        { seed: config.seed, optimizer: config.optimizer },
+      );
+      const byHand = job.records[`${kind} ${strategy}`] ?? assert.fail('the recording is missing');
+      const own = byHand.view.records.filter(({ step }) => step === NUM_STEPS).map(bytesOf);
+      assert.deepEqual(own, trained, `${kind} under ${strategy}`);
+      byHand.losses.forEach((loss, i) => {
+        assert.ok(Math.abs(loss - (losses[i] ?? Number.NaN)) < 1e-6, `${kind} ${strategy}: losses`);
+      });
+      await job.shutdown();
+    }
+  }
+});
+
+const SETUP = `
+  const model = nn.gpt({ layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 });
+  for (const block of model.blocks) fullyShard(block);
+  fullyShard(model);
+  const opt = optim.adamW(model, { lr: 1e-3 });
+  const tokens = tf.randomUniform([2, 9], 0, 64, 'int32', rank + 1);
+  const ids = tokens.slice([0, 0], [2, 8]);
+  const targets = tokens.slice([0, 1], [2, 8]).flatten();
+  const passOf = () => gradients(() => model.apply(ids, targets));
+  let after = () => {};
+  const train = (steps) => {
+    for (let i = 0; i < steps; i++) {
+      opt.zeroGrad();
+      const pass = passOf();
+      pass.backward();
+      opt.step();
+      after(i, pass.loss);
+      pass.loss.dispose();
+    }
+  };
+`;
+
+/** The cells and functions that ran before a figure decide what it shows. */
+test('cells and functions of a job are recorded step by step', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const causes = (step?: number): Record<string, number> => {
+    const [record] = job.view.records.filter((one) => one.step === (step ?? job.view.records.at(-1)?.step));
+    const { owners = [], atPeak = [] } = record?.memory ?? {};
+    const sums: Record<string, number> = {};
+    owners.forEach(({ cause }, i) => {
+      sums[cause] = (sums[cause] ?? 0) + (atPeak[i] ?? 0);
+    });
+    return sums;
+  };
+
+  await context.test('before the first record, figures say what to do', () => {
+    for (const draw of [
+      () => job.memory(),
+      () => job.comm(),
+      () => job.timeline(),
+      () => job.loss(),
+      () => job.processes(),
+    ]) {
+      assert.throws(draw, { code: 'CONFIG', message: /run a %%ranks cell or await job\.on/ });
+    }
+    assert.throws(() => job.record(''), { code: 'CONFIG', message: /job\.record\('fsdp'\)/ });
+  });
+
+  await context.test('a cell that builds a model shows its shards', async () => {
+    await runCell(job, SETUP, 3);
+    assert.ok((causes()['param.shard'] ?? 0) > 10_000);
+    assert.match(job.memory().subtitle ?? '', /cell 3/);
+    assert.throws(() => job.loss(), { code: 'CONFIG', message: /report\(loss\)/ });
+  });
+
+  await context.test('a pass without an update is drawn, and the first step replaces it', async () => {
+    await runCell(job, 'const first = passOf(); first.dispose(); first.loss.dispose();', 4);
+    assert.ok((causes().activation ?? 0) > 0);
+    assert.equal(job.comm().title.includes('Nothing'), false);
+    await runCell(job, 'train(3)', 5);
+    assert.deepEqual([...new Set(job.view.records.map(({ step }) => step))], [1, 2, 3]);
+    assert.equal(job.losses.length, 3);
+    assert.match(job.loss().title, /3 steps/);
+  });
+
+  await context.test('looking at a tensor hides no step, and a new cell continues the numbers', async () => {
+    await runCell(job, 'tf.max(tokens)', 6, '0');
+    assert.equal(job.view.records.at(-1)?.step, 3);
+    await runCell(job, 'train(2)', 7);
+    assert.equal(job.losses.length, 5);
+    assert.match(job.memory({ step: 4 }).subtitle ?? '', /step 4 of cell 7/);
+    assert.throws(() => job.memory({ step: 9 }), { code: 'CONFIG', message: /1 to 5/ });
+    for (const figure of [job.memory(), job.memory({ over: 'time' }), job.comm(), job.timeline()]) {
+      assert.ok(figure.title.length > 0);
+    }
+    assert.equal(job.processes().rows.length, 2);
+  });
+
+  await context.test('report sets the loss of the step that has ended, or of the current one', async () => {
+    job.record('reports');
+    await runCell(job, 'after = (i, loss) => report(i + rank); train(3); after = () => {};', 8);
+    assert.deepEqual(job.losses, [0.5, 1.5, 2.5]);
+    await runCell(job, 'report(7); train(1)', 9);
+    assert.deepEqual(job.losses, [0.5, 1.5, 2.5, 7]);
+    await runCell(job, 'train(1); tf.scalar(0.25)', 10);
+    assert.equal(job.losses.at(-1), 0.25);
+    await assert.rejects(runCell(job, 'report("low")', 11), { message: /report takes a number or a tensor/ });
+  });
+
+  await context.test('updates without a pass between them end one step', async () => {
+    job.record('two optimizers');
+    await runCell(
+      job,
+      'const other = optim.sgd(model, { lr: 1e-3 }); after = () => other.step(); train(3);',
+      12,
+    );
+    assert.equal(job.losses.length, 3);
+    await runCell(job, 'after = () => {}; other.dispose();', 13);
+  });
+
+  await context.test('what a cell does after its only update belongs to the step', async () => {
+    job.record('tail');
+    await runCell(job, 'train(1); dist.allReduce(tf.ones([4]));', 14);
+    const [record] = job.view.records;
+    assert.ok(record?.collectives.some(({ cause }) => cause === 'user'));
+  });
+
+  await context.test('a function that some ranks run is a record of these ranks', async () => {
+    job.record('one rank');
+    await job.on(1).run(({ tf, nn, optim, gradients }) => {
+      const own = new nn.Linear(4, 1);
+      const optimizer = optim.sgd(own, { lr: 0.1 });
+      const x = tf.ones([2, 4]);
+      for (let i = 0; i < 2; i++) {
+        gradients(() => tf.mean(own.apply(x))).backward();
+        optimizer.step();
+        optimizer.zeroGrad();
+      }
+    });
+    assert.deepEqual(
+      job.view.records.map(({ step, rank, world }) => [step, rank, world]),
+      [
+        [1, 1, 1],
+        [2, 1, 1],
+      ],
+    );
+    assert.match(job.memory().subtitle ?? '', /one rank/);
+  });
+
+  await context.test('a cell that fails, or is interrupted, has its whole steps', async () => {
+    job.record('failing');
+    const cell = 'after = (i) => { if (i === 3 && rank === 1) throw new Error("halfway"); }; train(9);';
+    await assert.rejects(runCell(job, cell, 15), /halfway/);
+    assert.equal(job.losses.length, 4);
+    await runCell(job, 'after = () => {}; train(1)', 16);
+    assert.equal(job.losses.length, 5);
+    const alone = `
+      const own = new nn.Linear(4, 1);
+      const ownOpt = optim.sgd(own, { lr: 0.1 });
+      const trainAlone = (steps) => {
+        for (let i = 0; i < steps; i++) {
+          gradients(() => tf.mean(own.apply(tf.ones([2, 4])))).backward();
+          ownOpt.step();
+          ownOpt.zeroGrad();
+        }
+      };`;
+    await runCell(job, alone, 17);
+    const endless = runCell(job, 'tf.tidy(() => trainAlone(1e9))', 18).catch((error: unknown) => error);
+    while (job.losses.length < 10) await new Promise((resolve) => setTimeout(resolve, 5));
+    await job.interrupt();
+    assert.match(String(await endless), /interrupted/);
+    const seen = job.losses.length;
+    assert.ok(job.memory().title.length > 0);
+    await runCell(job, 'trainAlone(2)', 19);
+    assert.equal(job.losses.length, seen + 2);
+    assert.equal(job.view.records.filter(({ step }) => step === seen + 2).length, 2);
+    for (const record of job.view.records) assert.notEqual(record.memory.residualBytes, null);
+  });
+
+  await context.test('recordings are compared side by side, and replaced by name', async () => {
+    assert.deepEqual(Object.keys(job.records), ['reports', 'two optimizers', 'tail', 'one rank', 'failing']);
+    const { tail, failing } = job.records;
+    for (const what of ['memory', 'loss', 'comm', 'timeline', 'memoryTimeline'] as const) {
+      const figure = compare({ first: tail ?? job, second: failing ?? job }, what);
+      assert.equal(JSON.stringify(figure).includes('second'), true, what);
+    }
+    assert.equal(job.record('tail').losses.length, 0);
+    assert.throws(() => job.memory(), { code: 'CONFIG', message: /since job\.record\('tail'\)/ });
+  });
+
+  await context.test('records outlive their ranks', async () => {
+    await runCell(job, 'trainAlone(2)', 20);
+    await job.kill(1);
+    await assert.rejects(runCell(job, 'trainAlone(1)', 21));
+    assert.equal(job.losses.length, 2);
+    assert.ok(job.memory().title.length > 0);
+    await job.shutdown();
+    assert.ok(job.timeline().title.length > 0);
+  });
+});
+
+test('a layers model of tfjs has the same causes', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  await job.on('all').run(({ tf, fullyShard, optim, gradients, rank }) => {
+    const model = tf.sequential({
+      layers: [
+        tf.layers.dense({ units: 32, inputShape: [16], activation: 'relu' }),
+        tf.layers.dense({ units: 1 }),
+      ],
+    });
+    fullyShard(model);
+    const optimizer = optim.adamW(model, { lr: 1e-2 });
+    const x = tf.randomUniform([8, 16], -1, 1, 'float32', rank);
+    for (let i = 0; i < 3; i++) {
+      const pass = gradients(() => tf.mean(tf.square(model.apply(x) as typeof x)));
+      pass.backward();
+      optimizer.step();
+      optimizer.zeroGrad();
+      pass.loss.dispose();
+    }
+  });
+  const [record] = job.view.records.filter(({ step }) => step === 3);
+  const { owners = [], atPeak = [] } = record?.memory ?? {};
+  const causes = new Set(owners.filter((_, i) => (atPeak[i] ?? 0) > 0).map(({ cause }) => cause));
+  for (const cause of ['param.shard', 'param.full', 'optimizer', 'batch'] as const)
+    assert.ok(causes.has(cause), cause);
+  assert.equal(job.losses.length, 3);
+  assert.ok(job.comm().title.includes('parameters'));
+});
