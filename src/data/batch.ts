@@ -36,6 +36,12 @@ export interface ValidationBatch<Batch> {
   readonly counted: number;
 }
 
+/**
+ * A user's function that makes a microbatch, called in each rank; `step` counts microbatches from 0 over the whole run. A resumed run
+ * continues as if undisturbed if the result depends only on the rank and `step`.
+ */
+export type BatchFunction<Scope, Batch> = (scope: Scope, step: number) => Batch;
+
 /** One column of a batch: [rows, …shape] values, row by row. */
 export interface BatchColumn {
   readonly shape: readonly number[];

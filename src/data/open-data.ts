@@ -1,14 +1,24 @@
 import { closeSync, openSync, readSync } from 'node:fs';
 import { ConfigError, ShardlabError } from '../core/errors';
-import type { BatchColumn, BatchesOf, BatchSource, RowBatch, TokenBatch } from './batch';
+import {
+  type BatchColumn,
+  type BatchesOf,
+  type BatchSource,
+  inputsOf,
+  type RowBatch,
+  type TokenBatch,
+  targetsOf,
+} from './batch';
 import { CHANNELS, readImage } from './files/image';
 import {
   type ColumnFile,
   type ImageFiles,
+  type PreparedData,
   type PreparedRows,
   type PreparedTokens,
   type RowPart,
   TOKEN_ARRAYS,
+  type TokenArray,
   type TokenSpan,
   tokenBytes,
 } from './prepared';
@@ -59,6 +69,44 @@ function readTokens(data: PreparedTokens, part: TokenSpan, rows: readonly number
     }
   });
   return { batch: rows.length, seq, tokens };
+}
+
+/**
+ * Opens any prepared data as batches with inputs x and targets y; of texts, both are token ids [batch, seq], and y is one token ahead.
+ * Throws: CONFIG for a text without `seq`, and for data without a row.
+ */
+export function openData(
+  data: PreparedData,
+  options: BatchingOptions & { readonly seq?: number | undefined },
+): BatchesOf<RowBatch> {
+  if (data.kind === 'rows') return openRows(data, options);
+  const { seq } = options;
+  if (seq === undefined) {
+    throw new ConfigError(
+      `data: ${data.name} is a text; give the number of tokens per row, as data: { path, seq: 128 }`,
+    );
+  }
+  // A user's own model reports by itself that it does not have a token.
+  const { name, batch, validation } = openTokens(data, { ...options, seq, vocab: Number.POSITIVE_INFINITY });
+  return {
+    name,
+    batch: (rank, index) => asRows(batch(rank, index)),
+    validation: validation
+      ? {
+          ...validation,
+          batch(rank, index) {
+            const { batch: tokens, counted } = validation.batch(rank, index);
+            return { batch: asRows(tokens), counted };
+          },
+        }
+      : null,
+  };
+}
+
+function asRows(tokens: TokenBatch): RowBatch {
+  const { batch, seq } = tokens;
+  const column = (values: Int32Array): BatchColumn => ({ shape: [batch, seq], dtype: 'int32', values });
+  return { batch, x: column(inputsOf(tokens)), y: column(targetsOf(tokens)) };
 }
 
 /** Opens prepared rows as batches with inputs x and targets y. */
@@ -116,11 +164,7 @@ function readImages({ size, files, labels }: ImageFiles, rows: readonly number[]
   };
 }
 
-type Stored =
-  | Uint8Array<ArrayBuffer>
-  | Uint16Array<ArrayBuffer>
-  | Uint32Array<ArrayBuffer>
-  | Float64Array<ArrayBuffer>;
+type Stored = TokenArray | Float64Array;
 
 /** Opens a file of numbers while `work` reads parts of it into arrays. Throws: IO if the file is shorter. */
 function withFile(file: string, work: (read: (target: Stored, from: number) => void) => void): void {

@@ -18,7 +18,7 @@ export interface TokenSpan {
   readonly count: number;
 }
 
-export type TokenArray = Uint8Array<ArrayBuffer> | Uint16Array<ArrayBuffer> | Uint32Array<ArrayBuffer>;
+export type TokenArray = Uint8Array | Uint16Array | Uint32Array;
 
 /** Bytes of one token id. */
 export type TokenBytes = 1 | 2 | 4;

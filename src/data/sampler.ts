@@ -24,7 +24,8 @@ export interface Sampler {
  */
 export function createSampler({ length, world, shuffle, seed, dropLast }: SamplerOptions): Sampler {
   const rowsPerRank = dropLast ? Math.floor(length / world) : Math.ceil(length / world);
-  let [orderedEpoch, order] = [-1, new Int32Array(0)];
+  let orderedEpoch = -1;
+  let order: Int32Array = new Int32Array(0);
   return {
     rowsPerRank,
     rowAt(rank, position) {
@@ -38,7 +39,7 @@ export function createSampler({ length, world, shuffle, seed, dropLast }: Sample
 }
 
 /** Returns the numbers from 0 to length - 1 in a random order. Source: torch.randperm, which gives the same order for a seed. */
-export function permutation(length: number, seed: number): Int32Array<ArrayBuffer> {
+export function permutation(length: number, seed: number): Int32Array {
   const order = Int32Array.from({ length }, (_, i) => i);
   const next = mersenneTwister(seed);
   for (let i = 0; i < length - 1; i++) {

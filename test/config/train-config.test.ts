@@ -202,6 +202,7 @@ test('settings of own data that contradict each other or the model are refused w
     [{ data: { path: 'a.csv', x: 'a', y: x } }, /data\.y: must be of the same kind as x/],
     [{ data: { path: 'a.csv', x: 'a', y: 'b' } }, /data\.x: is for other models: a gpt trains on text/],
     [{ data: { path: 'pictures', format: 'images' } }, /data\.format: is for other models/],
+    [{ data: { path: 'a.txt', seq: 7 } }, /data\.seq: 7 differs from model\.seq \d+; leave it out/],
     [
       { data: { path: 'a.txt', eosToken: '</s>' } },
       /data\.eosToken: <\/s> is a token of a tokenizer; give tokenizer/,

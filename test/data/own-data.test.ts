@@ -6,7 +6,7 @@ import { after, test } from 'node:test';
 import { type OwnData, ownData } from '../../src/config/settings/data';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { RowBatch, TokenBatch } from '../../src/data/batch';
-import { openRows, openTokens } from '../../src/data/open-data';
+import { openData, openRows, openTokens } from '../../src/data/open-data';
 import { prepareData } from '../../src/data/prepare/prepare-data';
 import { readTokenizer } from '../../src/data/prepare/tokenizer';
 import type { PreparedData, PreparedRows, PreparedTokens } from '../../src/data/prepared';
@@ -149,6 +149,16 @@ test('a share of a text for validation is its end, which no training row contain
   const named = await tokensOf({ path: 'numbers.txt', validation: 'other.txt' });
   const { validation } = openTokens(named, { batch: 1, world: 1, seed: 0, seq: 3, vocab: 256 });
   assert.equal(Buffer.from(validation?.batch(0, 0).batch.tokens ?? []).toString(), 'zzzz');
+});
+
+test('a model of your own gets texts as inputs and targets that are one token ahead', async () => {
+  write('letters.txt', 'abcdefg');
+  const data = await tokensOf({ path: 'letters.txt', shuffle: false });
+  const { batch, validation } = openData(data, { ...SOLO, seq: 3 });
+  const ids = (text: string) => ({ shape: [1, 3], dtype: 'int32', values: Int32Array.from(Buffer.from(text)) });
+  assert.deepEqual(batch(0, 0), { batch: 1, x: ids('abc'), y: ids('bcd') });
+  assert.equal(validation, null);
+  assert.throws(() => openData(data, SOLO), /letters\.txt is a text; give the number of tokens per row/);
 });
 
 test('data that do not fit to the model are refused with what to change', async () => {

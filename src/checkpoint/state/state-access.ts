@@ -83,7 +83,7 @@ export function asNumbers(dtype: DType, values: Float32Array): Float32Array {
 }
 
 /** Returns the integers whose bits a StateAccess has read from an int32 tensor. */
-export function integersIn(values: Float32Array): Int32Array<ArrayBuffer> {
+export function integersIn(values: Float32Array): Int32Array {
   return new Int32Array(values.slice().buffer);
 }
 

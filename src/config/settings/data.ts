@@ -88,6 +88,11 @@ export const DATA = {
     says: 'token ids of one long text, in place of files',
     form: 'new Uint16Array(1000)',
   },
+  seq: {
+    schema: size.optional(),
+    says: "tokens per row of a text. Default: the model's seq",
+    names: { transformers: 'block_size', megatron: 'seq_length' },
+  },
   size: {
     schema: z.tuple([size, size]).optional(),
     says: 'rows and columns of pixels to which images are scaled. Default: all images must have the same size',
@@ -170,7 +175,11 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   if (typeof eosToken === 'string' && tokenizer === undefined) {
     return issue(`${eosToken} is a token of a tokenizer; give tokenizer: './tokenizer.json' too`, 'eosToken');
   }
-  const { kind } = modelShape(config);
+  const shape = modelShape(config);
+  const { kind } = shape;
+  if (data.seq !== undefined && 'seq' in shape && data.seq !== shape.seq) {
+    return issue(`${data.seq} differs from model.seq ${shape.seq}; leave it out`, 'seq');
+  }
   if (kind === 'dit' || (x === undefined && data.format !== 'images')) return [];
   return issue(`is for other models: a ${kind} trains on text`, x === undefined ? 'format' : 'x');
 }
