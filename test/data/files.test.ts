@@ -47,7 +47,8 @@ test('files of several formats need a format, which then chooses among them', ()
 
 test('a path that does not exist is named with the folder in which it was looked for', () => {
   const query = { paths: 'typscript', format: undefined, baseDir: folder };
-  assert.throws(() => findFiles(query), new RegExp(`no file or folder typscript in ${folder}; built-in data are 'typescript'`));
+  assert.throws(() => findFiles(query), new RegExp(`no file or folder typscript in ${folder}; did you mean 'typescript'`));
+  assert.throws(() => findFiles({ ...query, paths: './mine.txt' }), /built-in data are 'typescript' and 'synthetic'/);
 });
 
 test('lines end with either kind of line end, and the last line may have none', async () => {

@@ -8,7 +8,7 @@ import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-
 import type { RowBatch, TokenBatch } from '../../src/data/batch';
 import { openData, openRows, openTokens } from '../../src/data/open-data';
 import { prepareData } from '../../src/data/prepare/prepare-data';
-import { readTokenizer } from '../../src/data/prepare/tokenizer';
+import { textCodecOf } from '../../src/data/prepare/tokenizer';
 import type { PreparedData, PreparedRows, PreparedTokens } from '../../src/data/prepared';
 import { dataFile, dataReference } from './data-reference';
 
@@ -98,8 +98,8 @@ test('documents are separated: bytes by a newline between them, tokens by the en
   write('docs/2.txt', 'cd\n');
   assert.equal(Buffer.from(stream(await tokensOf('docs'), 5)).toString(), 'ab\ncd\n');
   const tokenizer = dataFile('tokenizer.json');
-  const encoder = await readTokenizer({ path: tokenizer, eosToken: undefined, baseDir: folder });
-  const expected = [...Array.from(encoder.encode('ab')), 0, ...Array.from(encoder.encode('cd')), 0];
+  const codec = await textCodecOf({ tokenizer: tokenizer, eosToken: undefined }, folder);
+  const expected = [...Array.from(codec.encode('ab')), 0, ...Array.from(codec.encode('cd')), 0];
   assert.deepEqual(stream(await tokensOf({ path: jsonl, tokenizer }), 1), expected);
   const bare = await tokensOf({ path: jsonl, tokenizer, eosToken: null });
   assert.deepEqual(stream(bare, 1), expected.filter((id) => id !== 0));
@@ -107,11 +107,11 @@ test('documents are separated: bytes by a newline between them, tokens by the en
 });
 
 test("token ids equal those of Hugging Face's tokenizers, and decode to the text", async () => {
-  const encoder = await readTokenizer({ path: dataFile('.'), eosToken: undefined, baseDir: folder });
-  assert.equal(encoder.vocab, 400);
+  const codec = await textCodecOf({ tokenizer: dataFile('.'), eosToken: undefined }, folder);
+  assert.equal(codec.vocab, 400);
   for (const { text, ids } of dataReference().tokens) {
-    assert.deepEqual(Array.from(encoder.encode(text)), ids, text);
-    if (!text.includes('<|')) assert.equal(encoder.decode(ids), text);
+    assert.deepEqual(Array.from(codec.encode(text)), ids, text);
+    if (!text.includes('<|')) assert.equal(codec.decode(ids), text);
   }
 });
 
@@ -121,9 +121,9 @@ test('a long text that is tokenized in pieces has the tokens of the whole text',
   assert.ok(text.length > 2 ** 18);
   write('long.ts', text);
   const tokenizer = dataFile('tokenizer.json');
-  const encoder = await readTokenizer({ path: tokenizer, eosToken: null, baseDir: folder });
+  const codec = await textCodecOf({ tokenizer: tokenizer, eosToken: null }, folder);
   const data = await tokensOf({ path: 'long.ts', tokenizer, eosToken: null });
-  assert.deepEqual(stream(data, 1), Array.from(encoder.encode(text)));
+  assert.deepEqual(stream(data, 1), Array.from(codec.encode(text)));
 });
 
 test('a share of a text for validation is its end, which no training row contains', async () => {
@@ -270,4 +270,12 @@ test('a damaged image is reported when it is read', async () => {
   writeFileSync(join(folder, 'damaged/a/cut.png'), png.subarray(0, 60));
   const data = await rowsOf('damaged');
   assert.throws(() => table(data), /cut\.png is damaged; save the image again/);
+});
+
+test('a folder that cannot be written is reported with its path', async () => {
+  const { data } = parseTrainConfig({ data: 'abc.txt' });
+  const own = ownData(data);
+  assert.ok(own);
+  const options = { baseDir: folder, seed: 0, fileFor: () => join(folder, 'none', 'tokens'), progress: () => undefined };
+  await assert.rejects(prepareData(own, options), { code: 'IO', message: /^data: ENOENT.*none\/tokens/ });
 });

@@ -1,5 +1,6 @@
 import { type Dirent, readdirSync, type Stats, statSync } from 'node:fs';
 import { basename, extname, join, resolve } from 'node:path';
+import { nearest } from '../../config/nearest';
 import type { DataFormat } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
 
@@ -11,6 +12,8 @@ export interface FoundFiles {
   /** The folder that was named, if there is just one; images take their classes from it. */
   readonly folder: string | null;
 }
+
+const BUILT_IN = ['typescript', 'synthetic'];
 
 const FORMAT_OF: Readonly<Record<string, DataFormat>> = {
   '.jsonl': 'jsonl',
@@ -63,11 +66,11 @@ function statOf(path: string, full: string, baseDir: string): Stats {
     if (stats.isDirectory() || stats.isFile()) return stats;
     throw new ConfigError(`data: ${path} is neither a file nor a folder; name one of them`);
   }
+  const near = nearest(path, BUILT_IN);
+  const hint =
+    near === undefined ? `built-in data are '${BUILT_IN.join("' and '")}'` : `did you mean '${near}'?`;
   const where = full === path ? '' : ` in ${baseDir}`;
-  throw new ConfigError(
-    `data: there is no file or folder ${path}${where}; built-in data are 'typescript' and 'synthetic'`,
-    { file: full },
-  );
+  throw new ConfigError(`data: there is no file or folder ${path}${where}; ${hint}`, { file: full });
 }
 
 function filesIn(folder: string): string[] {

@@ -1,5 +1,6 @@
 import { statSync } from 'node:fs';
 import { isNames, type OwnData } from '../../config/settings/data';
+import { ShardlabError } from '../../core/errors';
 import { findFiles } from '../files/find-files';
 import type { PreparedData } from '../prepared';
 import { prepareImages } from './image-folder';
@@ -15,9 +16,19 @@ export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 
 
 /**
  * Reads and checks a user's data, and writes the numbers that ranks read. [Note: prepared data]
- * Throws: CONFIG naming file, line or row, column, and what to change.
+ * Throws: CONFIG naming file, line or row, column, and what to change; IO for a file that cannot be read or written.
  */
 export async function prepareData(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
+  try {
+    return await prepare(data, options);
+  } catch (error) {
+    if (error instanceof ShardlabError || !(error instanceof Error) || !('code' in error)) throw error;
+    const advice = error.code === 'ENOSPC' ? '; set TMPDIR to a folder with more space' : '';
+    throw new ShardlabError('IO', `data: ${error.message}${advice}`, { cause: error });
+  }
+}
+
+async function prepare(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
   const { baseDir, seed, fileFor, progress } = options;
   if (data.tokens !== undefined) return prepareGivenTokens(data, options);
   if (data.path === undefined) return prepareArrays(data, options);

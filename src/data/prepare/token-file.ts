@@ -6,18 +6,16 @@ import { type BytesRead, textChunks } from '../files/text-file';
 import { type PreparedTokens, TOKEN_ARRAYS, type TokenArray, type TokenSpan, tokenBytes } from '../prepared';
 import { NumberFile } from './number-file';
 import type { PrepareParts } from './prepare-parts';
-import { BYTES, readTokenizer, type TextEncoder } from './tokenizer';
+import { type TextCodec, textCodecOf } from './tokenizer';
 
 /** Turns the texts of files into token ids. Throws: CONFIG naming file, line or row, and what to change. */
 export async function prepareTokens(data: OwnData, parts: PrepareParts): Promise<PreparedTokens> {
-  const { tokenizer: path, eosToken } = data;
-  const encoder =
-    path === undefined ? BYTES : await readTokenizer({ path, eosToken, baseDir: parts.baseDir });
-  const itemBytes = tokenBytes(encoder.vocab);
+  const codec = await textCodecOf(data, parts.baseDir);
+  const itemBytes = tokenBytes(codec.vocab);
   const write = async (files: FoundFiles): Promise<TokenSpan> => {
     const file = new NumberFile(parts.fileFor('tokens'), TOKEN_ARRAYS[itemBytes]);
     try {
-      await writeDocuments(file, documentsOf(files, data.text, parts.read), encoder);
+      await writeDocuments(file, documentsOf(files, data.text, parts.read), codec);
     } finally {
       file.close();
     }
@@ -26,7 +24,7 @@ export async function prepareTokens(data: OwnData, parts: PrepareParts): Promise
   const all = await write(parts.files);
   const { validationFiles } = parts;
   const validation = validationFiles === null ? undefined : await write(validationFiles);
-  return tokensOf({ data, name: parts.name, vocab: encoder.vocab, tokenizer: encoder.name }, all, validation);
+  return tokensOf({ data, name: parts.name, vocab: codec.vocab, tokenizer: codec.name }, all, validation);
 }
 
 /** Stores token ids that the user gave. Throws: CONFIG for an id that is negative or not a whole number. */
@@ -79,7 +77,7 @@ interface Piece {
 async function writeDocuments(
   file: NumberFile<TokenArray>,
   pieces: AsyncIterable<Piece>,
-  { eos, encode }: TextEncoder,
+  { eos, encode }: TextCodec,
 ): Promise<void> {
   let isBetween = false;
   for await (const { text, isLast } of pieces) {

@@ -1,9 +1,10 @@
 import { existsSync, readFileSync, statSync } from 'node:fs';
 import { dirname, join, resolve } from 'node:path';
+import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
 
-/** Turns texts into token ids. */
-export interface TextEncoder {
+/** Turns texts into token ids and back. */
+export interface TextCodec {
   /** The source of ids for messages. */
   readonly name: string;
   /** Number of different tokens. */
@@ -18,7 +19,7 @@ export interface TextEncoder {
 const NEWLINE = 10;
 
 /** Makes each byte of UTF-8 a token; a newline is between two documents. */
-export const BYTES: TextEncoder = {
+const BYTES: TextCodec = {
   name: 'bytes',
   vocab: 256,
   eos: { id: NEWLINE, afterLast: false },
@@ -29,19 +30,15 @@ export const BYTES: TextEncoder = {
 /** Tokens that end a document in published tokenizers (GPT-2, Llama 3, Llama 2). */
 const USUAL_EOS = ['<|endoftext|>', '<|end_of_text|>', '</s>'];
 
-export interface TokenizerOptions {
-  /** A tokenizer.json, or its folder. */
-  readonly path: string;
-  /** undefined: the tokenizer's own; null: none. */
-  readonly eosToken: string | null | undefined;
-  readonly baseDir: string;
-}
-
 /**
- * Reads a tokenizer.json of Hugging Face; special tokens are not added to texts, except `eosToken` after each document.
+ * Returns the tokens of a user's data: those of a tokenizer.json of Hugging Face, or bytes; relative paths begin in `baseDir`. Special tokens are not added to texts, except `eosToken` after each document.
  * Throws: CONFIG naming the file that is missing or is not a tokenizer, and an eosToken that the tokenizer does not have.
  */
-export async function readTokenizer({ path, eosToken, baseDir }: TokenizerOptions): Promise<TextEncoder> {
+export async function textCodecOf(
+  { tokenizer: path, eosToken }: Pick<OwnData, 'tokenizer' | 'eosToken'>,
+  baseDir: string,
+): Promise<TextCodec> {
+  if (path === undefined) return BYTES;
   const named = resolve(baseDir, path);
   const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
   const file = isFolder ? join(named, 'tokenizer.json') : named;

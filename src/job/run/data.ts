@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
@@ -85,7 +85,9 @@ export class JobData {
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();
     const { files } = findFiles({ paths, format, baseDir });
-    const states = [...files, ...(tokenizer === undefined ? [] : [join(baseDir, tokenizer)])].map((file) => {
+    const named = tokenizer === undefined ? [] : ['.', 'tokenizer.json', 'tokenizer_config.json'];
+    const tokenizers = named.map((name) => join(resolve(baseDir, tokenizer ?? ''), name));
+    const states = [...files, ...tokenizers].map((file) => {
       const stats = statSync(file, { throwIfNoEntry: false });
       return [file, stats?.size, stats?.mtimeMs];
     });
