@@ -1,5 +1,6 @@
 import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
+import { adviceOnMember, adviceOnName } from './torch-habits';
 
 /** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;
@@ -8,6 +9,9 @@ const SHOWN = 10;
 const FORGOTTEN_AWAIT = 2773;
 /** "Cannot find name 'x'.": alone, with the nearest name, for a namespace, and for a shorthand property. */
 const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
+
+/** "Property 'x' does not exist on type 'T'.": alone, and with the nearest member. */
+const UNKNOWN_MEMBERS: readonly number[] = [2339, 2551];
 
 /** A cell with errors. */
 export interface FaultyCell {
@@ -53,14 +57,24 @@ function locate(diagnostic: ts.Diagnostic, cell: FaultyCell) {
 }
 
 function advice(
-  { code, start = 0, length = 0, relatedInformation = [] }: ts.Diagnostic,
+  { code, start = 0, length = 0, messageText, relatedInformation = [] }: ts.Diagnostic,
   cell: FaultyCell,
 ): string[] {
   const said = relatedInformation
     .filter((related) => related.code === FORGOTTEN_AWAIT)
     .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  const name = cell.source.slice(start, start + length);
+  if (UNKNOWN_MEMBERS.includes(code)) {
+    const message = ts.flattenDiagnosticMessageText(messageText, '\n');
+    return [...said, sentence(adviceOnMember(name, message)) ?? []].flat();
+  }
   if (!UNKNOWN_NAMES.includes(code)) return said;
-  return [...said, cell.adviceFor(cell.source.slice(start, start + length)) ?? []].flat();
+  const habit = adviceOnName(name, cell.source.slice(start + length));
+  return [...said, cell.adviceFor(name) ?? sentence(habit) ?? []].flat();
+}
+
+function sentence(advice: string | undefined): string | undefined {
+  return advice === undefined ? undefined : `${advice}.`;
 }
 
 function underline(found: ReturnType<typeof locate>, { source, name }: FaultyCell): string[] {

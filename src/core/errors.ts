@@ -78,8 +78,10 @@ export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context 
 
 /** Returns the kind of a value for a message: 'an array', 'a Tensor', 'undefined'. */
 export function classOf(value: unknown): string {
-  if (typeof value === 'function') return 'a function';
-  if (typeof value !== 'object' || value === null) return String(value);
+  if (value instanceof Function) return 'a function';
+  // A module can be called too, but it has a class of its own.
+  const hasClass = typeof value === 'object' || typeof value === 'function';
+  if (!hasClass || value === null) return String(value);
   return Array.isArray(value) ? 'an array' : `a ${value.constructor?.name ?? 'object'}`;
 }
 

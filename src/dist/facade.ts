@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { strictNames } from '../config/strict-names';
 import type { DType } from '../core/dtypes';
 import { ConfigError, ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
@@ -17,6 +18,15 @@ export interface DistReduceOptions extends DistOptions {
   readonly op?: ReduceOp;
 }
 
+/** The options of a reduction, or only its operation, as torch's second argument: `dist.allReduce(x, dist.ReduceOp.SUM)`. */
+type Reduction = DistReduceOptions | ReduceOp;
+
+/** The options of a transfer from a global rank, or only the rank: `dist.broadcast(x, 0)`. */
+type FromRank = (DistOptions & { readonly src: number }) | number;
+
+/** The options of a transfer to a global rank, or only the rank: `dist.send(x, 1)`. */
+type ToRank = (DistOptions & { readonly dst: number }) | number;
+
 /** A call's result; with asyncOp, a Work whose `wait` returns it. */
 type Outcome<T, O> = O extends { readonly asyncOp: true } ? Work<T> : T;
 
@@ -31,37 +41,35 @@ export interface Dist {
   /** Makes a group of global ranks; every rank of the world must call it, in the same order. Returns null on other ranks. */
   newGroup(ranks: readonly number[]): ProcessGroup | null;
   /** Reduces all ranks' tensors; every rank gets the result in place. */
-  allReduce<O extends DistReduceOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
+  allReduce<O extends Reduction>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Returns every rank's tensor, in rank order; shapes must be equal. */
   allGather<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor[], O>;
   /** Returns every rank's tensor, concatenated along axis 0. */
   allGatherIntoTensor<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Reduces x[r] of all ranks onto rank r; a single tensor is split along axis 0. Returns this rank's part. */
-  reduceScatter<O extends DistReduceOptions>(
-    x: tf.Tensor | readonly tf.Tensor[],
-    options?: O,
-  ): Outcome<tf.Tensor, O>;
+  reduceScatter<O extends Reduction>(x: tf.Tensor | readonly tf.Tensor[], options?: O): Outcome<tf.Tensor, O>;
   /** Sends part r of the tensor (along axis 0) to rank r; returns the received parts in rank order. */
   allToAll<O extends DistOptions>(x: tf.Tensor, options?: O): Outcome<tf.Tensor, O>;
   /** Copies the tensor of global rank `src` to all ranks, in place. */
-  broadcast<O extends DistOptions & { readonly src: number }>(
-    x: tf.Tensor,
-    options: O,
-  ): Outcome<tf.Tensor, O>;
-  send<O extends DistOptions & { readonly dst: number }>(x: tf.Tensor, options: O): Outcome<void, O>;
+  broadcast<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  send<O extends ToRank>(x: tf.Tensor, options: O): Outcome<void, O>;
   /** Receives from global rank `src` into `x`, in place. */
-  recv<O extends DistOptions & { readonly src: number }>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
+  recv<O extends FromRank>(x: tf.Tensor, options: O): Outcome<tf.Tensor, O>;
   barrier<O extends DistOptions>(options?: O): Outcome<void, O>;
 }
 
-const REDUCE_OP = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
+const OPS = { SUM: 'sum', AVG: 'avg', MAX: 'max' } as const satisfies Dist['ReduceOp'];
+const NO_OP =
+  'it is not built; SUM, AVG and MAX are (the minimum is the negated maximum of the negated values)';
+const REDUCE_OP = strictNames('ReduceOp', OPS, { MIN: NO_OP, PRODUCT: NO_OP, PREMUL_SUM: NO_OP });
 
 /** Returns a world's collectives for cells. */
 export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
-  const run = <T, O extends DistOptions>(
-    options: O | undefined,
+  const run = <T, O>(
+    given: O | undefined,
     start: (group: ProcessGroup, plain: CollectiveOptions) => Work<T>,
   ): Outcome<T, O> => {
+    const options: DistOptions | null = typeof given === 'object' ? given : null;
     const work = start(options?.group ?? world.group, { async: options?.asyncOp ?? false });
     // TypeScript does not see that this test of asyncOp decides the type.
     return (options?.asyncOp === true ? work : work.wait()) as Outcome<T, O>;
@@ -82,24 +90,28 @@ export function createDist(world: Pick<World, 'group'>, engine: Engine): Dist {
       ),
     allToAll: (x, options) => run(options, (group, plain) => group.allToAll(x, plain)),
     broadcast: (x, options) =>
-      run(options, (group, plain) => group.broadcast(x, placeOf(group, options.src, 'src'), plain)),
+      run(options, (group, plain) => group.broadcast(x, placeOf(group, options, 'src'), plain)),
     send: (x, options) =>
-      run(options, (group, plain) => group.send(x, placeOf(group, options.dst, 'dst'), plain)),
+      run(options, (group, plain) => group.send(x, placeOf(group, options, 'dst'), plain)),
     recv: (x, options) =>
-      run(options, (group, plain) => group.recv(x, placeOf(group, options.src, 'src'), plain)),
+      run(options, (group, plain) => group.recv(x, placeOf(group, options, 'src'), plain)),
     barrier: (options) => run(options, (group, plain) => group.barrier(plain)),
   };
 }
 
 /** Returns the checked operation: cells are JavaScript, so it may be any value. Throws: CONFIG for an unknown operation. */
-function opOf(options: DistReduceOptions | undefined): ReduceOp | undefined {
-  const op = options?.op;
-  if (op === undefined || Object.values<string>(REDUCE_OP).includes(op)) return op;
-  const known = Object.values(REDUCE_OP).join("', '");
+function opOf(options: Reduction | undefined): ReduceOp | undefined {
+  const op = typeof options === 'object' ? options.op : options;
+  if (op === undefined || Object.values<string>(OPS).includes(op)) return op;
+  const known = Object.values(OPS).join("', '");
   throw new ConfigError(`op is '${String(op)}', but must be one of '${known}'`, { op });
 }
 
-function placeOf(group: ProcessGroup, globalRank: number, what: string): number {
+/** Returns the rank index in the group of the global rank that a call names. */
+function placeOf(group: ProcessGroup, options: FromRank | ToRank, what: 'src' | 'dst'): number {
+  const named: { readonly src?: number; readonly dst?: number } =
+    typeof options === 'object' && options !== null ? options : { [what]: options };
+  const globalRank = named[what] ?? Number.NaN;
   const place = group.ranks.indexOf(globalRank);
   if (place >= 0) return place;
   throw new ConfigError(

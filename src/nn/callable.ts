@@ -6,7 +6,14 @@ export type Next = (...inputs: unknown[]) => unknown;
 /** A function that runs around a module's forward, such as for sharding, tags or timing. */
 export type Wrapper = (inputs: unknown[], next: Next) => unknown;
 
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: NoticesFields makes each object a function; a class cannot declare that.
+export interface Callable {
+  /** Does the same as `apply`. */
+  (...inputs: Parameters<this['forward']>): ReturnType<this['forward']>;
+}
+
 /** An object with a forward, and functions that run around the forward. */
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: as above.
 export abstract class Callable extends NoticesFields {
   readonly #wrappers: Wrapper[] = [];
   readonly #keys = new Set<symbol>();
@@ -18,7 +25,7 @@ export abstract class Callable extends NoticesFields {
   // biome-ignore lint/suspicious/noExplicitAny: as in torch, each subclass chooses its inputs and its output.
   abstract forward(...inputs: any[]): any;
 
-  /** Runs the module and all its wrappers, with the types of its forward. Source: torch's `__call__`. */
+  /** Runs the module and all its wrappers, with the types of its forward; `model(x)` is the same. Source: torch's `__call__`. */
   apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
     return this.#run(this.#wrappers.length, inputs) as ReturnType<this['forward']>; // wrappers do not change the type
   }
@@ -33,6 +40,10 @@ export abstract class Callable extends NoticesFields {
     if (this.#keys.has(key)) return;
     this.#keys.add(key);
     this.wrap(wrapper);
+  }
+
+  protected override called(inputs: Parameters<this['forward']>): unknown {
+    return this.apply(...inputs);
   }
 
   #run(depth: number, inputs: unknown[]): unknown {

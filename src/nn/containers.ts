@@ -11,7 +11,8 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
     for (const item of items) this.append(item);
   }
 
-  get length(): number {
+  // TypeScript gives a module the members of functions, because it can be called.
+  override get length(): number {
     return this.#items.length;
   }
 

@@ -41,6 +41,37 @@ describe('the compiler', () => {
     assert.equal(emitted('1 + 1'), '1 + 1;');
   });
 
+  it('says how to write what readers of PyTorch type', () => {
+    const inRanks = (source: string): string => {
+      const compiled = compiler.compile({ source, namespace: 'ranks', cell: ++cells });
+      return compiled.ok ? '' : compiled.error.evalue;
+    };
+    const net =
+      'class Net extends nn.Module { fc = new nn.Linear(3, 4); forward(x: tf.Tensor) { return { y: this.fc(x), n: 1 }; } }\n' +
+      'const model = new Net(); const x = tf.ones([2, 3]); const opt = optim.sgd(model, { lr: 1 });\n';
+    const cases: readonly [string, RegExp][] = [
+      ['torch.randn(2, 3)', /Cannot find name 'torch'.* torch\.randn is tf\.randomNormal\(\[2, 3\]\) here\./],
+      ['torch.compile', /in nn, optim and dist; operations on tensors are in tf\./],
+      ['F.relu(1)', /const F = nn\.functional\./],
+      ['print(1)', /Write console\.log\(x\)\./],
+      ["model.to('cuda')", /'to' does not exist on type 'Net'\. Leave it out: models and tensors are on/],
+      ['x.item()', /loss\.dataSync\(\)\[0\]\./],
+      ['opt.zero_grad()', /zeroGrad/],
+      ['model.load_state_dict({})', /loadStateDict/],
+      ['nn.Linear(3, 4)', /not callable\. Did you mean to include 'new'\?/],
+      ['model(1)', /'number' is not assignable to parameter of type 'Tensor/],
+      ['model(x).z', /'z' does not exist on type '\{ y: tf\.Tensor.*; n: number; \}'\.$/],
+      ["'text'.item", /'item' does not exist on type '"text"'\.$/],
+    ];
+    for (const [source, message] of cases) assert.match(inRanks(net + source), message, source);
+    const fine =
+      'model(x).y.shape; model.apply(x).n.toFixed(); DDP(model)(x).y; dist.allReduce(x, dist.ReduceOp.SUM).shape';
+    assert.equal(
+      inRanks(`${net}${fine}; dist.allReduce(x, 'sum'); dist.broadcast(x, 0); FSDP(new Net())(x).y.shape`),
+      '',
+    );
+  });
+
   it('shows the example of a docstring as code', () => {
     const source = "import * as sl from 'shardlab';\nsl.launch";
     const shown = compiler.inspect({ source, namespace: 'notebook', offset: source.length });

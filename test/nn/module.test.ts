@@ -272,3 +272,50 @@ test('ModuleList, Sequential and freeze refuse values that are not lists of the 
   assert.throws(() => new Sequential(new Linear(2, 2) as never), /Sequential takes a list/);
   assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not table/);
 });
+
+test('a module is called like a function, and has no members of functions', () => {
+  const layer = new Linear(2, 3);
+  assert.deepEqual(
+    tf.tidy(() => layer(tf.ones([4, 2])).shape),
+    [4, 3],
+  );
+  const list = new ModuleList([layer]);
+  assert.deepEqual(Object.keys(list), ['isOptional']);
+  assert.equal(list.length, 1);
+  assert.ok(layer instanceof Linear && !(layer instanceof Function));
+  assert.equal(inspect(layer), 'Linear(weight [3, 2], bias [3])');
+  assert.throws(() => list(), /ModuleList has no forward/);
+  layer.dispose();
+});
+
+test('a state dict has torch’s names, also of ties, and a dict that does not fit is refused with all its names', () => {
+  const model = new Tied();
+  const dict = model.stateDict();
+  const tied = ['table', 'head', 'layers.0.weight', 'layers.0.bias', 'layers.1.weight', 'layers.1.bias'];
+  assert.deepEqual([...dict.keys()].toSorted(), tied.toSorted());
+  assert.equal(dict.get('head'), dict.get('table'));
+  const other = new Tied().manualSeed(9);
+  assert.deepEqual(other.loadStateDict(dict), { missingKeys: [], unexpectedKeys: [] });
+  assert.deepEqual(other.layers.at(1)?.weight.tensor.dataSync(), dict.get('layers.1.weight')?.dataSync());
+  const wrong = { table: tf.ones([3, 2]), 'layers.0.weight': tf.ones([2, 3]), extra: tf.ones([1]) };
+  assert.throws(() => other.loadStateDict(wrong), {
+    code: 'SHAPE',
+    message:
+      'the state dict does not fit Tied: missing keys: "layers.0.bias", "layers.1.weight", "layers.1.bias"; ' +
+      'unexpected keys: "extra"; layers.0.weight has shape [2, 3], the module\'s is [2, 2]',
+  });
+  assert.throws(
+    () => other.loadStateDict({ table: 1 as never }, { strict: false }),
+    /table is 1; give a tensor/,
+  );
+  assert.equal(other.table.tensor.dataSync()[0], 0, 'nothing was loaded');
+  const { table, extra } = wrong;
+  const left = other.loadStateDict({ table, extra }, { strict: false });
+  assert.deepEqual([left.missingKeys.length, left.unexpectedKeys], [4, ['extra']]);
+  assert.equal(other.table.tensor.dataSync()[0], 1);
+  const values = { shape: [3, 2], values: new Float32Array(6).fill(5) };
+  other.loadStateDict({ head: values }, { strict: false });
+  assert.equal(other.table.tensor.dataSync()[0], 5);
+  tf.dispose([...new Set(dict.values()), ...Object.values(wrong)]);
+  for (const each of [model, other]) each.dispose();
+});

@@ -73,6 +73,14 @@ export interface FsdpFunction extends StateDictMethods {
   summonFullParams<T>(model: Module | Layer, work: () => T, options?: SummonOptions): T;
 }
 
+/** DDP with and without `new`. */
+export interface DdpFunction {
+  <M extends Module>(module: M, options?: ReplicateOptions): DistributedDataParallel<M>;
+  (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
+  new <M extends Module>(module: M, options?: ReplicateOptions): DistributedDataParallel<M>;
+  new (layer: Layer, options?: ReplicateOptions): DistributedDataParallel;
+}
+
 const DDP_CALL: Call<'ddp', DdpOptions> = {
   what: 'DDP(model, { … })',
   by: 'ddp',
@@ -111,7 +119,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     ...names,
     /** Shards a module or a tfjs layer, and returns it. */
     fullyShard<M extends Module | Layer>(module: M, options: FullyShardArguments = {}): M {
-      const taken = withParameters(module, 'fullyShard');
+      const taken = withParameters(unwrapped(module, 'fullyShard'), 'fullyShard');
       if (unitsOf(taken).some(({ owner }) => owner === taken)) {
         const name = taken.path === '' ? `this ${taken.constructor.name}` : `"${taken.path}"`;
         throw new ConfigError(
@@ -124,7 +132,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     DDP: callableClass((module: Module | Layer, { mesh: chosen, ...options }: ReplicateOptions = {}) => {
       checkArguments(DDP_CALL, options, warn);
       return new DistributedDataParallel(replicable(module), contextOf(chosen), options);
-    }),
+    }) as unknown as DdpFunction, // the class has the module's type
     FSDP,
     FullyShardedDataParallel: FSDP,
     /** DDP and FSDP in their simplest form, for reading and comparing: src/parallel/naive. Each returns the module. */
@@ -168,7 +176,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
 function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => FsdpContext): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
   function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
-    const module = withParameters(given, 'FSDP');
+    const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
     if (isLayer(given)) {
       shardInPlace(module, contextOf(), options);
       return given;
@@ -190,6 +198,14 @@ function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => Fsdp
   };
   // If a function returns an object, `new` returns this object.
   return Object.assign(FSDP, { ...methods, ...dicts }) as unknown as FsdpFunction;
+}
+
+/** Returns the value. Throws: CONFIG for DDP's wrapper. */
+function unwrapped<T>(value: T, what: string): T {
+  if (!(value instanceof DistributedDataParallel)) return value;
+  throw new ConfigError(
+    `${what} takes a module that is under no DDP, not a DDP; build the model again and give it without DDP`,
+  );
 }
 
 /** Throws: CONFIG for sharded dicts, whose values are no whole tensors. */

@@ -4,7 +4,7 @@ import type { HalfDType } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { wholeTensor } from '../../nn/first-values';
-import type { Module } from '../../nn/module';
+import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
@@ -30,10 +30,11 @@ export interface DdpOptions extends Partial<BucketSizes> {
 
 /**
  * Averages the gradients of a model over ranks during backward; every rank has the whole model. At the start, rank 0
- * broadcasts its parameters. Source: torch.nn.parallel.DistributedDataParallel.
+ * broadcasts its parameters and buffers. The wrapper is called like the model, or the model itself is called; both are the
+ * same. Source: torch.nn.parallel.DistributedDataParallel.
  */
-export class DDP {
-  readonly module: Module;
+export class DDP<M extends Module = Module> extends Module {
+  readonly module: M;
   readonly #engine: Engine;
   readonly #group: ProcessGroup;
   readonly #precision: MixedPrecision;
@@ -45,9 +46,10 @@ export class DDP {
   /** Optional modules that ran in this pass. */
   readonly #ran = new Set<Module>();
 
-  constructor(module: Module, context: RankContext, options: DdpOptions = {}) {
+  constructor(module: M, context: RankContext, options: DdpOptions = {}) {
+    super();
     const { engine, group } = context;
-    this.module = module;
+    this.module = this.addInner(module);
     this.#engine = engine;
     this.#precision = options.precision ?? FULL_PRECISION;
     const parameters = module.parameters();
@@ -70,6 +72,10 @@ export class DDP {
       tables: options.sparseGradients === true ? rowTables(module) : [],
     });
     this.#hook(context, options.policy ?? blockWrapPolicy(module));
+  }
+
+  forward(...inputs: Parameters<M['forward']>): ReturnType<M['forward']> {
+    return this.module.apply(...inputs);
   }
 
   /** The buckets, in the order of their reduction. */

@@ -115,7 +115,7 @@ test('values that are not modules, and unknown names, are errors of the call tha
   const cases: readonly [RegExp, (scope: RankScope, given: typeof shape) => unknown][] = [
     [/fullyShard takes a module, .* not undefined/, ({ fullyShard }) => fullyShard(undefined as never)],
     [
-      /not a DDP; give its \.module/,
+      /fullyShard takes a module that is under no DDP, not a DDP; build the model again/,
       ({ fullyShard, DDP, nn }, given) => fullyShard(DDP(nn.gpt(given)) as never),
     ],
     [
