@@ -60,7 +60,7 @@ describe('the compiler', () => {
       ['model.load_state_dict({})', /loadStateDict/],
       ['nn.Linear(3, 4)', /not callable\. Did you mean to include 'new'\?/],
       ['model(1)', /'number' is not assignable to parameter of type 'Tensor/],
-      ['model(x).z', /'z' does not exist on type '\{ y: tf\.Tensor.*; n: number; \}'\.$/],
+      ['model(x).z', /'z' does not exist on type '\{ y: Tensor.*; n: number; \}'\.$/],
       ["'text'.item", /'item' does not exist on type '"text"'\.$/],
     ];
     for (const [source, message] of cases) assert.match(inRanks(net + source), message, source);

@@ -282,7 +282,7 @@ test('a module is called like a function, and has no members of functions', () =
   const list = new ModuleList([layer]);
   assert.deepEqual(Object.keys(list), ['isOptional']);
   assert.equal(list.length, 1);
-  assert.ok(layer instanceof Linear && !(layer instanceof Function));
+  assert.equal(Object.getPrototypeOf(layer), Linear.prototype);
   assert.equal(inspect(layer), 'Linear(weight [3, 2], bias [3])');
   assert.throws(() => list(), /ModuleList has no forward/);
   layer.dispose();
