@@ -39,16 +39,13 @@ export async function textCodecOf(
   baseDir: string,
 ): Promise<TextCodec> {
   if (path === undefined) return BYTES;
-  const named = resolve(baseDir, path);
-  const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
-  const file = isFolder ? join(named, 'tokenizer.json') : named;
+  const [file, besides] = tokenizerFiles(path, baseDir);
   if (!existsSync(file)) {
     throw new ConfigError(`data.tokenizer: there is no file ${file}; name a tokenizer.json or its folder`, {
       file,
     });
   }
   const json = readJson(file);
-  const besides = join(dirname(file), 'tokenizer_config.json');
   const config = existsSync(besides) ? readJson(besides) : {};
   // The package is loaded on first use.
   const { Tokenizer } = await import('@huggingface/tokenizers');
@@ -72,6 +69,14 @@ export async function textCodecOf(
     encode: (text) => tokenizer.encode(text, { add_special_tokens: false }).ids,
     decode: (some) => (some.length === 0 ? '' : tokenizer.decode([...some])),
   };
+}
+
+/** Returns the paths of a tokenizer.json, which is named or in a named folder, and of the tokenizer_config.json beside it. */
+export function tokenizerFiles(path: string, baseDir: string): readonly [tokenizer: string, config: string] {
+  const named = resolve(baseDir, path);
+  const isFolder = statSync(named, { throwIfNoEntry: false })?.isDirectory() === true;
+  const folder = isFolder ? named : dirname(named);
+  return [isFolder ? join(named, 'tokenizer.json') : named, join(folder, 'tokenizer_config.json')];
 }
 
 function eosOf(

@@ -1,6 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { join, resolve } from 'node:path';
+import { join } from 'node:path';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
@@ -8,6 +8,7 @@ import { now, type Seconds } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
 import { prepareData } from '../../data/prepare/prepare-data';
+import { tokenizerFiles } from '../../data/prepare/tokenizer';
 import type { PreparedData } from '../../data/prepared';
 import { createProgressLine } from './progress';
 
@@ -85,8 +86,7 @@ export class JobData {
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();
     const { files } = findFiles({ paths, format, baseDir });
-    const named = tokenizer === undefined ? [] : ['.', 'tokenizer.json', 'tokenizer_config.json'];
-    const tokenizers = named.map((name) => join(resolve(baseDir, tokenizer ?? ''), name));
+    const tokenizers = tokenizer === undefined ? [] : tokenizerFiles(tokenizer, baseDir);
     const states = [...files, ...tokenizers].map((file) => {
       const stats = statSync(file, { throwIfNoEntry: false });
       return [file, stats?.size, stats?.mtimeMs];
