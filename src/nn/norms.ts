@@ -1,7 +1,6 @@
-import { layerNorm } from '../backend/ops';
-import { ShardlabError } from '../core/errors';
-import * as tf from '../core/tf';
+import type * as tf from '../core/tf';
 import { constant } from './init';
+import { layerNorm, rmsNorm } from './layers/functions';
 import { Module } from './module';
 import { Parameter } from './parameter';
 import { requireExtents } from './require-extents';
@@ -42,12 +41,8 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const weight = (this.weight as Parameter | null)?.tensor ?? tf.ones([...this.#shape]);
-    const bias = this.bias?.tensor ?? tf.zeros(weight.shape);
-    if (this.#shape.length === 1) return layerNorm(x, weight, bias, this.#eps);
-    const flat = (tensor: tf.Tensor): tf.Tensor => tf.reshape(tensor, [-1]);
-    const rows = rowsOf('nn.LayerNorm', x, this.#shape);
-    return tf.reshape(layerNorm(rows, flat(weight), flat(bias), this.#eps), x.shape);
+    const weight = (this.weight as Parameter | null)?.tensor;
+    return layerNorm(x, this.#shape, weight, this.bias?.tensor, this.#eps);
   }
 }
 
@@ -81,13 +76,7 @@ export class RMSNorm extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const rows = this.#shape.length === 1 ? x : rowsOf('nn.RMSNorm', x, this.#shape);
-    const meanSquare = tf.mean(tf.square(rows), -1, true);
-    const normalized = tf.mul(rows, tf.rsqrt(tf.add(meanSquare, this.#eps)));
-    const weight = (this.weight as Parameter | null)?.tensor;
-    if (weight === undefined) return tf.reshape(normalized, x.shape);
-    if (this.#shape.length === 1) return tf.mul(normalized, weight);
-    return tf.reshape(tf.mul(normalized, tf.reshape(weight, [-1])), x.shape);
+    return rmsNorm(x, this.#shape, (this.weight as Parameter | null)?.tensor, this.#eps);
   }
 }
 
@@ -100,12 +89,4 @@ function shapeOf(layer: string, shape: number | readonly number[]): readonly num
 /** Returns the parameter of factors, initially 1, or null. */
 function scaleOf(shape: readonly number[], isScaled: boolean): Parameter {
   return (isScaled ? Parameter.deferred(shape, constant(1)) : null) as Parameter;
-}
-
-/** Returns x as rows of the normalized size. */
-function rowsOf(layer: string, x: tf.Tensor, shape: readonly number[]): tf.Tensor {
-  if (x.shape.slice(-shape.length).join() !== shape.join()) {
-    throw new ShardlabError('SHAPE', `${layer}: x is [${x.shape}], but its last dims must be [${shape}].`);
-  }
-  return tf.reshape(x, [-1, shape.reduce((product, extent) => product * extent, 1)]);
 }

@@ -159,6 +159,19 @@ function(
 function("binaryCrossEntropy", lambda x, y: F.binary_cross_entropy(x.sigmoid(), y.sigmoid()), floats(3, 4), constant(3, 4))
 function("klDiv", lambda x, y: F.kl_div(x.log_softmax(1), y.softmax(1)), floats(3, 4), constant(3, 4))
 function("klDiv of logarithms", lambda x, y: F.kl_div(x.log_softmax(1), y.log_softmax(1), reduction="batchmean", log_target=True), floats(3, 4), constant(3, 4))
+function("linear", lambda x, w: F.linear(x, w), floats(2, 2, 3), floats(4, 3))
+function("embedding", lambda y, w: F.embedding(y, w, padding_idx=1), labels(4, 3), floats(4, 2))
+function("layerNorm", lambda x, w: F.layer_norm(x, (2, 3), weight=w), floats(2, 2, 3), floats(2, 3))
+function("conv1d", lambda x, w: F.conv1d(x, w, padding="same", dilation=2), floats(1, 2, 5), floats(3, 2, 3))
+function("avgPool2d", lambda x: F.avg_pool2d(x, (2, 1), stride=1), floats(1, 1, 3, 3))
+function("adaptiveAvgPool2d", lambda x: F.adaptive_avg_pool2d(x, (1, 2)), floats(1, 2, 3, 3))
+function("scaledDotProductAttention", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), floats(1, 2, 3, 4), floats(1, 2, 3, 4), floats(1, 2, 3, 4))
+function(
+    "scaledDotProductAttention with a mask",
+    lambda q, k, v: F.scaled_dot_product_attention(q, k, v, attn_mask=torch.tensor([[True, False, True], [True, True, False]]), scale=0.3),
+    floats(1, 2, 2, 4), floats(1, 2, 3, 4), floats(1, 2, 3, 2),
+)
+function("scaledDotProductAttention with fewer queries", lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True), floats(1, 1, 2, 4), floats(1, 1, 3, 4), floats(1, 1, 3, 4))
 function("normalize", F.normalize, floats(3, 4))
 function("cosineSimilarity", F.cosine_similarity, floats(3, 4), floats(3, 4))
 

@@ -141,6 +141,22 @@ export const LAYER_CASES: Readonly<Record<string, LayerCase>> = {
   'klDiv of logarithms': calls((...[x, y]: Two) =>
     F.klDiv(F.logSoftmax(x), F.logSoftmax(y), { reduction: 'batchmean', logTarget: true }),
   ),
+  linear: calls((...[x, w]: Two) => F.linear(x, w)),
+  embedding: calls((...[y, w]: Two) => F.embedding(y, w, { paddingIdx: 1 })),
+  layerNorm: calls((...[x, w]: Two) => F.layerNorm(x, [2, 3], w)),
+  conv1d: calls((...[x, w]: Two) => F.conv1d(x, w, null, { padding: 'same', dilation: 2 })),
+  avgPool2d: calls((x: tf.Tensor) => F.avgPool2d(x, [2, 1], { stride: 1 })),
+  adaptiveAvgPool2d: calls((x: tf.Tensor) => F.adaptiveAvgPool2d(x, [1, 2])),
+  scaledDotProductAttention: calls((q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) =>
+    F.scaledDotProductAttention(q, k, v, { isCausal: true }),
+  ),
+  'scaledDotProductAttention with a mask': calls((q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) => {
+    const attnMask = tf.tensor([1, 0, 1, 1, 1, 0], [2, 3], 'bool');
+    return F.scaledDotProductAttention(q, k, v, { attnMask, scale: 0.3 });
+  }),
+  'scaledDotProductAttention with fewer queries': calls((q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) =>
+    F.scaledDotProductAttention(q, k, v, { isCausal: true }),
+  ),
   normalize: calls((x: tf.Tensor) => F.normalize(x)),
   cosineSimilarity: calls((...[x, y]: Two) => F.cosineSimilarity(x, y)),
 };

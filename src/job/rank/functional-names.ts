@@ -3,6 +3,6 @@
  */
 
 export { conv2d, convTranspose2d, maxPool2d } from '../../backend/image-ops';
-export { embedding, layerNorm, linear } from '../../backend/ops';
 export * from '../../nn/layers/activation-functions';
+export * from '../../nn/layers/functions';
 export * from '../../nn/layers/losses';

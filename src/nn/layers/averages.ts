@@ -1,12 +1,27 @@
-import { windowNumbers } from '../../backend/window-sizes';
+import { pairOf, requireHalfPadding } from '../../backend/image-ops';
+import { type Pair, windowNumbers } from '../../backend/window-sizes';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
 /** The windows along one axis: the pixels [begin, end) of each, and the number by which their sum is divided. */
 export type Windows = readonly { readonly begin: number; readonly end: number; readonly count: number }[];
 
+/** Returns the windows along an axis of this length: 0 is the vertical axis, 1 the horizontal one. */
+export type WindowsAlong = (length: number, axis: 0 | 1) => Windows;
+
+/** Options of `AvgPool2d` (and, with single numbers, `AvgPool1d`), with torch's defaults. */
+export interface AvgPoolOptions<Size = Pair> {
+  /** Default: the size of the window. */
+  readonly stride?: Size;
+  readonly padding?: Size;
+  /** Whether a last window that ends outside of the image counts. Default false. */
+  readonly ceilMode?: boolean;
+  /** Whether the zeros of the padding count in the mean. Default true. */
+  readonly countIncludePad?: boolean;
+}
+
 /** How pooling windows move along one axis. */
-export interface AxisWindow {
+interface AxisWindow {
   readonly size: number;
   readonly stride: number;
   readonly padding: number;
@@ -15,8 +30,36 @@ export interface AxisWindow {
   readonly countIncludePad: boolean;
 }
 
+/** Returns the windows of average pooling. Throws: SHAPE for padding of more than half of a window. */
+export function poolingWindows(what: string, kernelSize: Pair, options: AvgPoolOptions): WindowsAlong {
+  const kernel = pairOf(kernelSize);
+  const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
+  requireHalfPadding(what, kernel, padding);
+  const { ceilMode = false, countIncludePad = true } = options;
+  return (length, axis) =>
+    windowsOf(length, {
+      ...{ ceilMode, countIncludePad },
+      size: kernel[axis],
+      stride: strides[axis],
+      padding: padding[axis],
+    });
+}
+
+/** Returns windows that divide images; null: the size does not change. Window i covers [floor(i n / parts), ceil((i + 1) n / parts)). */
+export function adaptiveWindows(outputSize: number | readonly [number | null, number | null]): WindowsAlong {
+  const size = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize;
+  return (length, axis) => {
+    const parts = size[axis] ?? length;
+    return Array.from({ length: parts }, (_, i) => {
+      const begin = Math.floor((i * length) / parts);
+      const end = Math.ceil(((i + 1) * length) / parts);
+      return { begin, end, count: end - begin };
+    });
+  };
+}
+
 /** Returns the windows of average pooling along an axis. Source: torch's avg_pool2d. */
-export function windowsOf(length: number, window: AxisWindow): Windows {
+function windowsOf(length: number, window: AxisWindow): Windows {
   const { size, stride, padding, ceilMode, countIncludePad } = window;
   const numbers = windowNumbers([length, 1], [size, 1], {
     strides: [stride, 1],
@@ -36,7 +79,7 @@ export function windowsOf(length: number, window: AxisWindow): Windows {
  * Returns the means of windows over images. A mean over rows and columns is a mean over columns, then over rows, so both are
  * matmuls. Shapes: x [N, C, H, W] → [N, C, H', W']. Throws: SHAPE if no window fits.
  */
-export function averaged(x: tf.Tensor, windowsAlong: (length: number, axis: 0 | 1) => Windows): tf.Tensor {
+export function averaged(x: tf.Tensor, windowsAlong: WindowsAlong): tf.Tensor {
   const [images = 0, channels = 0, height = 0, width = 0] = x.shape;
   const [rows, columns] = [windowsAlong(height, 0), windowsAlong(width, 1)];
   if (rows.length === 0 || columns.length === 0)

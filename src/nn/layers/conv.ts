@@ -1,12 +1,13 @@
 import { conv2d, convTranspose2d, pairOf, type ConvOptions as Window } from '../../backend/image-ops';
 import type { Pair } from '../../backend/window-sizes';
 import { ConfigError } from '../../core/errors';
-import * as tf from '../../core/tf';
+import type * as tf from '../../core/tf';
 import { uniform } from '../init';
 import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
 import { batched } from './batched';
+import { type Conv1dWindow, conv1d } from './functions';
 
 /** Options of `Conv2d`, with torch's defaults. */
 export interface Conv2dOptions extends Window {
@@ -43,11 +44,7 @@ export class Conv2d extends Module {
 }
 
 /** Options of `Conv1d`, with torch's defaults. */
-export interface Conv1dOptions {
-  readonly stride?: number;
-  readonly padding?: number | 'same' | 'valid';
-  readonly dilation?: number;
-  readonly groups?: number;
+export interface Conv1dOptions extends Conv1dWindow {
   /** Whether a bias is added. Default true. */
   readonly bias?: boolean;
 }
@@ -61,31 +58,23 @@ export class Conv1d extends Module {
   readonly weight: Parameter;
   /** null without bias. */
   readonly bias: Parameter | null;
-  readonly #options: Window;
+  readonly #options: Conv1dOptions;
 
   constructor(inChannels: number, outChannels: number, kernelSize: number, options: Conv1dOptions = {}) {
     super();
-    const { stride = 1, padding = 0, dilation = 1, groups = 1, bias } = options;
+    const { groups = 1, bias } = options;
     requireChannels('nn.Conv1d', inChannels, outChannels, [kernelSize], groups);
     [this.weight, this.bias] = parametersOf(
       [outChannels, inChannels / groups, kernelSize],
       outChannels,
       bias,
     );
-    this.#options = {
-      stride: [1, stride],
-      padding: typeof padding === 'number' ? [0, padding] : padding,
-      dilation: [1, dilation],
-      groups,
-    };
+    this.#options = options;
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return batched('nn.Conv1d', x, 3, (sequences) => {
-      const weight = tf.expandDims(this.weight.tensor, 2);
-      const y = conv2d(tf.expandDims(sequences, 2), weight, this.bias?.tensor ?? null, this.#options);
-      return tf.squeeze(y, [2]);
-    });
+    const [weight, bias] = [this.weight.tensor, this.bias?.tensor ?? null];
+    return batched('nn.Conv1d', x, 3, (sequences) => conv1d(sequences, weight, bias, this.#options));
   }
 }
 

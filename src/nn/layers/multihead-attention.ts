@@ -8,6 +8,7 @@ import { Module } from '../module';
 import { Parameter } from '../parameter';
 import { requireExtents } from '../require-extents';
 import { Dropout } from './dropout';
+import { additiveMask, causalMask } from './masks';
 
 /** Options of `MultiheadAttention`, with torch's defaults. */
 export interface MultiheadAttentionOptions {
@@ -39,9 +40,6 @@ export interface AttentionCallOptions {
 
 /** Queries, keys and values by head. */
 type Heads = [q: tf.Tensor, k: tf.Tensor, v: tf.Tensor];
-
-/** Added to excluded scores: after the softmax, their weight is 0. */
-const EXCLUDED = -1e9;
 
 /**
  * Multi-head attention. Returns [output, weights]; weights are null without `needWeights`. Shapes: query [L, N, embedDim], key
@@ -181,10 +179,10 @@ export class MultiheadAttention extends Module {
     if (isCausal && attnMask === undefined) masked = tf.add(masked, causalMask(queries, keys));
     if (attnMask !== undefined) {
       const shape = attnMask.rank === 3 ? [batch, heads, queries, keys] : [1, 1, queries, keys];
-      masked = tf.add(masked, additive(attnMask, shape));
+      masked = tf.add(masked, additiveMask(attnMask, shape));
     }
     if (keyPaddingMask === undefined) return masked;
-    return tf.add(masked, additive(keyPaddingMask, [batch, 1, 1, keys]));
+    return tf.add(masked, additiveMask(keyPaddingMask, [batch, 1, 1, keys]));
   }
 
   #requireFit(query: tf.Tensor, key: tf.Tensor, value: tf.Tensor): void {
@@ -202,17 +200,4 @@ export class MultiheadAttention extends Module {
         `last dim ${this.#dim}.`,
     );
   }
-}
-
-/** Returns a mask to add: booleans become 0 or a very low number. */
-function additive(mask: tf.Tensor, shape: number[]): tf.Tensor {
-  const numbers = mask.dtype === 'bool' ? tf.mul(tf.cast(mask, 'float32'), EXCLUDED) : mask;
-  // A number such as minus infinity would give NaN for a query without any key.
-  return tf.reshape(tf.maximum(numbers, EXCLUDED), shape);
-}
-
-function causalMask(queries: number, keys: number): tf.Tensor {
-  const values = new Float32Array(queries * keys);
-  for (let i = 0; i < queries; i++) values.fill(EXCLUDED, i * keys + Math.min(keys, i + 1), (i + 1) * keys);
-  return tf.tensor(values, [1, 1, queries, keys]);
 }

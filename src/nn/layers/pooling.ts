@@ -1,8 +1,14 @@
-import { type MaxPoolOptions, maxPool2d, pairOf, requireHalfPadding } from '../../backend/image-ops';
+import { type MaxPoolOptions, maxPool2d, pairOf } from '../../backend/image-ops';
 import type { Pair } from '../../backend/window-sizes';
 import * as tf from '../../core/tf';
 import { Module } from '../module';
-import { averaged, type Windows, windowsOf } from './averages';
+import {
+  type AvgPoolOptions,
+  adaptiveWindows,
+  averaged,
+  poolingWindows,
+  type WindowsAlong,
+} from './averages';
 import { batched } from './batched';
 
 /**
@@ -59,20 +65,9 @@ export class MaxPool1d extends Module {
   }
 }
 
-/** Options of `AvgPool2d` (and, with single numbers, `AvgPool1d`), with torch's defaults. */
-export interface AvgPoolOptions<Size = Pair> {
-  /** Default: the size of the window. */
-  readonly stride?: Size;
-  readonly padding?: Size;
-  /** Whether a last window that ends outside of the image counts. Default false. */
-  readonly ceilMode?: boolean;
-  /** Whether the zeros of the padding count in the mean. Default true. */
-  readonly countIncludePad?: boolean;
-}
-
 /** Returns the mean of each window. Shapes: x [N, C, H, W] → [N, C, H', W']. Source: torch.nn.AvgPool2d. */
 export class AvgPool2d extends Module {
-  readonly #windows: (length: number, axis: 0 | 1) => Windows;
+  readonly #windows: WindowsAlong;
 
   constructor(kernelSize: Pair, options: AvgPoolOptions = {}) {
     super();
@@ -86,7 +81,7 @@ export class AvgPool2d extends Module {
 
 /** Returns the mean of each window. Shapes: x [N, C, L] → [N, C, L']. Source: torch.nn.AvgPool1d. */
 export class AvgPool1d extends Module {
-  readonly #windows: (length: number, axis: 0 | 1) => Windows;
+  readonly #windows: WindowsAlong;
 
   constructor(kernelSize: number, options: AvgPoolOptions<number> = {}) {
     super();
@@ -109,17 +104,15 @@ export class AvgPool1d extends Module {
  * const pool = new nn.AdaptiveAvgPool2d(1); // the mean of each channel, [N, C, 1, 1]
  */
 export class AdaptiveAvgPool2d extends Module {
-  readonly #size: readonly (number | null)[];
+  readonly #windows: WindowsAlong;
 
   constructor(outputSize: number | readonly [number | null, number | null]) {
     super();
-    this.#size = typeof outputSize === 'number' ? [outputSize, outputSize] : outputSize;
+    this.#windows = adaptiveWindows(outputSize);
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return batched('nn.AdaptiveAvgPool2d', x, 4, (images) =>
-      averaged(images, (length, axis) => adaptiveWindows(length, this.#size[axis] ?? length)),
-    );
+    return batched('nn.AdaptiveAvgPool2d', x, 4, (images) => averaged(images, this.#windows));
   }
 }
 
@@ -134,35 +127,8 @@ export class AdaptiveAvgPool1d extends Module {
 
   forward(x: tf.Tensor): tf.Tensor {
     return batched('nn.AdaptiveAvgPool1d', x, 3, (sequences) => {
-      const windows = (length: number, axis: 0 | 1): Windows =>
-        adaptiveWindows(length, axis === 0 ? 1 : this.#size);
+      const windows = adaptiveWindows([null, this.#size]);
       return tf.squeeze(averaged(tf.expandDims(sequences, 2), windows), [2]);
     });
   }
-}
-
-function poolingWindows(
-  layer: string,
-  kernel: readonly [number, number],
-  options: AvgPoolOptions,
-): (length: number, axis: 0 | 1) => Windows {
-  const [strides, padding] = [pairOf(options.stride ?? kernel), pairOf(options.padding ?? 0)];
-  requireHalfPadding(layer, kernel, padding);
-  const { ceilMode = false, countIncludePad = true } = options;
-  return (length, axis) =>
-    windowsOf(length, {
-      ...{ ceilMode, countIncludePad },
-      size: kernel[axis],
-      stride: strides[axis],
-      padding: padding[axis],
-    });
-}
-
-/** Window i covers [floor(i n / parts), ceil((i + 1) n / parts)). */
-function adaptiveWindows(length: number, parts: number): Windows {
-  return Array.from({ length: parts }, (_, i) => {
-    const begin = Math.floor((i * length) / parts);
-    const end = Math.ceil(((i + 1) * length) / parts);
-    return { begin, end, count: end - begin };
-  });
 }

@@ -63,6 +63,29 @@ test('the mean cross-entropy of a batch whose rows are all ignored is NaN, as in
   assert.ok(Number.isNaN(loss.dataSync()[0]));
 });
 
+test("initial values have the bounds and distributions of torch's", () => {
+  const uniforms: readonly [nn.Module, string, number][] = [
+    [new nn.Conv2d(16, 32, 3), 'weight', 1 / 12],
+    [new nn.Conv2d(16, 32, 3, { groups: 4 }), 'weight', 1 / 6],
+    [new nn.Conv1d(16, 400, 4), 'bias', 1 / 8],
+    [new nn.ConvTranspose2d(32, 16, 3), 'weight', 1 / 12],
+    [new nn.LSTM(30, 25, { numLayers: 2 }), 'weight_hh_l1', 1 / 5],
+    [new nn.GRU(30, 25), 'weight_ih_l0', 1 / 5],
+    [new nn.MultiheadAttention(24, 2), 'in_proj_weight', Math.sqrt(6 / 96)],
+    [new nn.MultiheadAttention(25, 1), 'out_proj.weight', 1 / 5],
+  ];
+  for (const [layer, name, bound] of uniforms) {
+    const values = Float32Array.from(layer.namedParameters().get(name)?.tensor.dataSync() ?? []);
+    const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+    const variance = values.reduce((sum, value) => sum + value ** 2, 0) / values.length;
+    const what = `${layer.constructor.name}.${name}`;
+    assert.ok(largest <= bound && largest > 0.97 * bound, `${what}: ${largest} of ${bound}`);
+    assert.ok(Math.abs(variance / (bound ** 2 / 3) - 1) < 0.15, `${what}: variance ${variance}`);
+  }
+  const { in_proj_bias: bias } = new nn.MultiheadAttention(4, 2);
+  assert.deepEqual([...(bias?.tensor.dataSync() ?? [])], Array(12).fill(0));
+});
+
 test('the row of padding is initially zero, whichever range of the table is read', () => {
   const { weight } = new nn.Embedding(4, 3, { paddingIdx: 1 });
   const part = new Float32Array(5);

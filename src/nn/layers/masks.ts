@@ -1,0 +1,18 @@
+import * as tf from '../../core/tf';
+
+/** Added to excluded scores: after the softmax, their weight is 0. */
+const EXCLUDED = -1e9;
+
+/** Returns a mask to add to scores: true becomes a very low number, false 0; numbers remain. */
+export function additiveMask(mask: tf.Tensor, shape: readonly number[] = mask.shape): tf.Tensor {
+  const numbers = mask.dtype === 'bool' ? tf.mul(tf.cast(mask, 'float32'), EXCLUDED) : mask;
+  // Minus infinity would give NaN for a query without any key.
+  return tf.reshape(tf.maximum(numbers, EXCLUDED), [...shape]);
+}
+
+/** Returns a mask to add to scores [N, heads, queries, keys]: query i sees keys up to i. */
+export function causalMask(queries: number, keys: number): tf.Tensor {
+  const values = new Float32Array(queries * keys);
+  for (let i = 0; i < queries; i++) values.fill(EXCLUDED, i * keys + Math.min(keys, i + 1), (i + 1) * keys);
+  return tf.tensor(values, [1, 1, queries, keys]);
+}
