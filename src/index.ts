@@ -41,6 +41,7 @@ export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run
 export type { CellRequest, Job, PendingRun, RankInfo } from './job/run/job';
 export { launch } from './job/run/launch';
 export type { TriedSetting } from './job/run/memory-advice';
+export type { PretrainedFolder, PretrainedOptions } from './job/run/pretrained';
 export type { RunSummary } from './job/run/progress';
 export type { RankFunction, RankSelection } from './job/run/rank-selection';
 export type { Recording } from './job/run/records';

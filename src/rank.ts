@@ -90,6 +90,10 @@ export const TemperatureGating = scope.TemperatureGating;
 export const saveCheckpoint = scope.saveCheckpoint;
 /** Loads a saved folder; it may come from another world size and strategy. Every rank must call it. Throws: IO, SHAPE. */
 export const loadCheckpoint = scope.loadCheckpoint;
+/** Returns the model of a folder in Hugging Face's format: GPT-2, Llama, Mistral, Qwen2, Wan. Throws: CONFIG, IO, SHAPE. */
+export const fromPretrained = scope.fromPretrained;
+/** Saves a model's parameters so that transformers can load them. Every rank must call it. Throws: CONFIG, IO, COLLECTIVE_MISSING. */
+export const savePretrained = scope.savePretrained;
 /** Returns a table of a sharded model's units, and of the time that their all-gathers take on a link. */
 export const describe = scope.describe;
 /** Sends each row to the rank that is given for it; `back` of the result returns rows. Every rank must call it. */

@@ -1,6 +1,7 @@
 import type { z } from 'zod';
 import { nearest } from './nearest';
 import { fromOtherName, settingFromOtherName } from './other-names';
+import { isPretrained } from './pretrained';
 import type { ConfigIssue } from './setting';
 import { FORMS, type KnownKeys } from './setting-table';
 
@@ -42,6 +43,8 @@ function translate(
     return issue.keys.map((key) => unknownKey(path, key, words));
   }
   const value = valueAt(input, path);
+  // A message about a model's folder is complete.
+  if (issue.code === 'custom' && isPretrained(value)) return [{ path, message: issue.message }];
   if (issue.code === 'invalid_union') {
     // An object is compared with the object form, anything else with the names.
     const branch = issue.errors.find((errors) =>

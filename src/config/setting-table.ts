@@ -67,7 +67,8 @@ export function keysOf(schema: z.core.$ZodType, place = ''): KnownKeys {
     }
     return all;
   }
-  if (schema instanceof z.ZodPipe) return keysOf(schema.in, place);
+  if (schema instanceof z.ZodPipe)
+    return keysOf(schema.in instanceof z.ZodTransform ? schema.out : schema.in, place);
   if (schema instanceof z.ZodArray) return keysOf(schema.element, place);
   const wrappers = [z.ZodDefault, z.ZodPrefault, z.ZodNullable, z.ZodOptional, z.ZodReadonly] as const;
   const wrapper = wrappers.find((each) => schema instanceof each);

@@ -1,4 +1,5 @@
 import { valueAt } from '../config/config-issue';
+import { isPretrained } from '../config/pretrained';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS, modelShape } from '../config/settings/model';
 import { isGathered } from '../config/settings/parallel';
@@ -34,7 +35,7 @@ export function isTrainConfig(input: unknown): boolean {
       trainKeys.includes(key) ||
       (key === 'batch' && typeof value === 'number') ||
       (key === 'schedule' && typeof value === 'object') ||
-      (key === 'model' && (value === 'tiny' || value === 'bench')),
+      (key === 'model' && (value === 'tiny' || value === 'bench' || isPretrained(value))),
   );
 }
 

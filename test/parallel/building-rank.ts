@@ -1,6 +1,8 @@
-import { openFirstState } from '../../src/checkpoint/load/stretch-reader';
+import { openFirstState } from '../../src/checkpoint/pretrained/open-pretrained';
+import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { MemoryCause } from '../../src/core/events';
+import { buildModel } from '../../src/nn/models/build-model';
 import { readState } from '../../src/nn/state-values';
 import { createTrainer } from '../../src/train/trainer';
 import { LiveBuffers } from '../support/live-buffers';
@@ -49,7 +51,10 @@ function observe(rank: TestRank<BuildingArgs>, one: BuildingArgs['cases'][number
   const { engine, group, args } = rank;
   const seed = args.seeds === 'ranks differ' ? group.rank : 0;
   const config = parseTrainConfig({ ...one.config, seed });
-  const first = one.file === undefined ? undefined : openFirstState(one.file);
+  const first =
+    one.file === undefined
+      ? undefined
+      : openFirstState(one.file, modelShape(config), [...buildModel(config).namedParameters().keys()]);
   const live = new Causes();
   const before = engine.memory.bytes;
   engine.observe(live);

@@ -30,7 +30,7 @@ const LAYERS = [
  */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   figures: ['format', 'grammar', 'static', '.', 'plans', 'claims'],
-  checkpoint: ['format', 'state', 'save', 'load', 'reshard'],
+  checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
   job: ['control', 'rank', 'launch', 'run', 'notebook'],
 };
 

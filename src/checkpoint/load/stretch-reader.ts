@@ -2,7 +2,6 @@ import fs from 'node:fs';
 import { basename, join } from 'node:path';
 import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
-import type { StateDict } from '../../nn/load-state';
 import { CHECKSUM_FILE } from '../format/checkpoint-state';
 import {
   blockChecksum,
@@ -14,7 +13,7 @@ import {
 import { fileError } from '../format/file-system';
 import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { overlapOf, type Range } from '../state/ranges';
-import { type Catalog, openCatalog, type StoredArray, type StoredPiece } from './catalog';
+import type { Catalog, StoredArray, StoredPiece } from './catalog';
 
 /** Number of elements per read if there are no checksums. */
 const UNCHECKED_ELEMENTS = 2 ** 14;
@@ -126,36 +125,4 @@ function* blocksOfRun(run: ChecksumRun, size: number, wanted: Range): Generator<
 export function checksumsOf(folder: string): Checksums | null {
   const file = join(folder, CHECKSUM_FILE);
   return fs.existsSync(file) ? parseChecksums(readRegularFile(file), file) : null;
-}
-
-/** A model's initial values in a file. The code that opens the file closes it when the model has the values. */
-export interface FirstState {
-  readonly state: StateDict;
-  /** Statistics of the reads so far. */
-  readonly tally: ReadTally;
-  close(): void;
-}
-
-/**
- * Opens a safetensors file and returns its tensors by name, without their values: a rank later reads only the ranges
- * that it stores, block by block. Throws: IO naming the file.
- */
-export function openFirstState(file: string): FirstState {
-  const catalog = openCatalog([file], 'model');
-  const reader = new StretchReader(null);
-  const entryOf = (array: StoredArray) => ({
-    shape: array.shape,
-    source: {
-      fill(start: number, target: Float32Array): void {
-        reader.read(array, { start, length: target.length }, (values, at) => target.set(values, at - start));
-      },
-    },
-  });
-  return {
-    state: Object.assign(new Map([...catalog.arrays].map(([name, array]) => [name, entryOf(array)])), {
-      unread: catalog.unread,
-    }),
-    tally: reader.tally,
-    close: () => catalog.close(),
-  };
 }

@@ -1,5 +1,6 @@
 import { z } from 'zod';
 import { NAMED_MODELS } from '../named-models';
+import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
 import type { Planned } from '../setting';
 
 export const size = z.int().min(1);
@@ -7,6 +8,9 @@ export const size = z.int().min(1);
 const decoder = { layers: size, dim: size, heads: size, vocab: size, seq: size };
 
 const tied = z.boolean().default(true);
+
+/** The folder from which the model was read: its weights are the initial values. */
+const from = z.string().optional();
 
 /** How attention is computed: 'eager' stores the matrix of attention weights, 'flash' works in blocks without it. */
 export const attentionSchema = z.enum(['eager', 'flash']);
@@ -17,6 +21,7 @@ const gptAttention = attentionSchema.optional();
 
 export const gptSchema = z.strictObject({
   kind: z.literal('gpt'),
+  from,
   ...decoder,
   tied,
   ffn: size.optional(),
@@ -35,6 +40,7 @@ export const moeSchema = z.strictObject({
 /** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
 export const llamaSchema = z.strictObject({
   kind: z.literal('llama'),
+  from,
   ...decoder,
   tied: z.boolean().default(false),
   kvHeads: size.optional(),
@@ -48,6 +54,7 @@ export const llamaSchema = z.strictObject({
 /** Wan2.2's video transformer, with one expert or two; of two, the timestep chooses one per step. Defaults: Wan2.2's. */
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
+  from,
   layers: size,
   dim: size,
   heads: size,
@@ -103,8 +110,19 @@ const kindSchema = z.discriminatedUnion('kind', [gptSchema, moeSchema, llamaSche
 /** The names of all models; there is at least one. */
 export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
 
-/** A model by name or by its sizes. */
-export const modelSchema = z.union([z.enum(MODEL_NAMES), kindSchema]);
+const nameOrSizes = z.union([z.enum(MODEL_NAMES), kindSchema]);
+
+/** A model by name, by its sizes, or by a folder in Hugging Face's format: { from: './llama' }. */
+export const modelSchema = z.preprocess((value, context) => {
+  if (!isPretrained(value)) return value;
+  const read = modelOfFolder(value);
+  if ('model' in read) return read.model;
+  context.addIssue({ code: 'custom', message: read.wrong, input: value });
+  return z.NEVER;
+}, nameOrSizes) as unknown as z.ZodType<
+  z.output<typeof nameOrSizes>,
+  z.input<typeof nameOrSizes> | PretrainedInput
+>; // what the function takes
 
 export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;
@@ -142,6 +160,9 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   kind: read(
     'one of the kinds above; a plan refuses moe, because it cannot predict its layers',
     "'gpt', 'moe', 'llama', 'dit' or 't5-encoder'",
+  ),
+  from: values(
+    "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan); its config.json gives the sizes, its weights are the initial values",
   ),
   layers: read('number of blocks'),
   dim: read('width of the residual stream (hidden size)'),

@@ -65,7 +65,7 @@ export type RankWork =
       readonly run: number;
       readonly config: unknown;
       readonly data: PreparedData | undefined;
-      readonly init: string | undefined;
+      readonly init: string | readonly string[] | undefined;
       readonly group: GroupRef;
     }
   | {
@@ -83,6 +83,8 @@ export type RankWork =
       readonly save: number;
       readonly folder: string;
       readonly options: SaveOptions;
+      /** Whether optimizer states are left out. */
+      readonly parametersOnly: boolean;
     }
   | {
       readonly kind: 'load';

@@ -3,6 +3,7 @@ import type { LoadedCheckpoint } from '../../checkpoint/load/load-checkpoint';
 import { StateDicts } from '../../checkpoint/load/state-dicts';
 import type { Checkpointer } from '../../checkpoint/save/checkpointer';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import type { PretrainedInput } from '../../config/pretrained';
 import { strictNames } from '../../config/strict-names';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -10,6 +11,7 @@ import type { ProcessGroup } from '../../dist/types';
 import { asModule, type Layer } from '../../nn/layers-model';
 import type { Module } from '../../nn/module';
 import type { Optimizer } from '../../optim/optimizer';
+import type { LanguageModule, PretrainedFiles, PublishedModule } from './pretrained';
 
 /** Source: torch.distributed.fsdp.StateDictType. */
 export const StateDictType = strictNames(
@@ -59,6 +61,32 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       checkpointer ??= new made.Checkpointer({ warn });
       await checkpointer.save({ engine, group, model, optimizer }, folder, options);
     },
+    /**
+     * Returns the GPT-2, Llama, Mistral, Qwen2 or Wan model of a folder in Hugging Face's format. Its weights are read when
+     * the model is sharded or used; each rank reads only its own shards. For Wan, write fromPretrained<nn.Dit>(…).
+     * Throws: CONFIG, IO, SHAPE.
+     * @example
+     * const model = await fromPretrained('./my-llama', { seq: 256 });
+     */
+    async fromPretrained<M extends PublishedModule = LanguageModule>(
+      folder: string,
+      options: Omit<PretrainedInput, 'from'> = {},
+    ): Promise<M> {
+      checkFolder('fromPretrained', folder, '');
+      const { loadPretrained } = await import('./pretrained.js');
+      return loadPretrained(engine, { ...options, from: folder }) as M; // the caller knows the folder's kind of model
+    },
+    /**
+     * Saves a model's parameters, also if they are sharded, in Hugging Face's format. Every rank calls it. Throws: CONFIG
+     * for a model that transformers does not have, COLLECTIVE_MISSING on all ranks when only rank 0 calls it, IO.
+     */
+    async savePretrained(given: Module, folder: string, options: PretrainedFiles = {}): Promise<void> {
+      checkFolder('savePretrained', folder, 'model, ');
+      const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
+      checkpointer ??= new Checkpointer({ warn });
+      const { savePretrained } = await import('./pretrained.js');
+      await savePretrained({ engine, group, checkpointer }, given, folder, options);
+    },
     /** Loads a checkpoint's folder, whatever world and strategy saved it. Every rank calls it. Throws: IO, SHAPE. */
     async loadCheckpoint(
       given: Module | Layer,
@@ -80,9 +108,7 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
   return Object.fromEntries(bound) as StateDictMethods; // one of each
 }
 
-function checkFolder(what: string, folder: unknown): void {
+function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {
   if (typeof folder === 'string' && folder !== '') return;
-  throw new ConfigError(
-    `${what}(model, optimizer, folder) takes a folder's path, as 'ckpt', not ${String(folder)}`,
-  );
+  throw new ConfigError(`${what}(${before}folder) takes a folder's path, as 'ckpt', not ${String(folder)}`);
 }

@@ -36,7 +36,7 @@ export class RankSaves {
 
   /** Copies the state and returns its number of bytes; later messages report the writing. */
   async start(
-    { folder, options }: SaveWork,
+    { folder, options, parametersOnly }: SaveWork,
     trainer: Trainer,
     group: ProcessGroup,
     tell: (news: SaveNews) => void,
@@ -45,7 +45,7 @@ export class RankSaves {
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config } = trainer;
-    const state = { engine: this.#engine, group, model, optimizer };
+    const state = { engine: this.#engine, group, model, optimizer: parametersOnly ? null : optimizer };
     // Both values are plain JSON.
     const kept = { state: trainer.state(), config } as unknown as Json;
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });

@@ -1,5 +1,4 @@
 import type { Engine } from '../../backend/engine';
-import { openFirstState } from '../../checkpoint/load/stretch-reader';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
@@ -14,6 +13,7 @@ import type { CourierHandle } from '../control/courier-handle';
 import type { GroupRef, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
+import { firstStateOf } from './first-state';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 
@@ -116,7 +116,7 @@ export class RankTraining {
 
   /** Builds a run's model and returns its number of parameters. */
   async #create({ run, config, data, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
-    const first = init === undefined ? undefined : openFirstState(init);
+    const first = firstStateOf(config as TrainConfig, init);
     try {
       // The launcher has checked the config, and has the same version.
       const parts = {

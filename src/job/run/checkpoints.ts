@@ -51,7 +51,12 @@ export interface RunLoad extends Shown {
 const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
 
 /** Saves a run; `Run.save` says how. */
-export async function saveRun(parts: RunParts, given: string, settings: RunSaveOptions): Promise<RunSave> {
+export async function saveRun(
+  parts: RunParts,
+  given: string,
+  settings: RunSaveOptions,
+  parametersOnly = false,
+): Promise<RunSave> {
   requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
   const { async: isAsync = false, ...options } = settings;
   const { number: run, calls, history, supervisor } = parts;
@@ -65,7 +70,7 @@ export async function saveRun(parts: RunParts, given: string, settings: RunSaveO
   });
   let bytes: Bytes;
   try {
-    const work = { kind: 'save', run, save: expected.id, folder: path, options } as const;
+    const work = { kind: 'save', run, save: expected.id, folder: path, options, parametersOnly } as const;
     const copied = await calls.on<Bytes>(world, work);
     bytes = copied.reduce((sum, one) => sum + one, 0);
   } catch (error) {
@@ -76,7 +81,7 @@ export async function saveRun(parts: RunParts, given: string, settings: RunSaveO
   const text = `step ${step} saved: ${shortened(path)}, ${formatBytes(bytes)}`;
   const done = expected.done.then(
     () => {
-      calls.saved(path);
+      if (!parametersOnly) calls.saved(path);
       line.finish(text);
     },
     (error: unknown) => {

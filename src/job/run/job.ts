@@ -2,8 +2,6 @@ import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
-import { ConfigError } from '../../core/errors';
-import { isFolder } from '../../core/regular-file';
 import { type Bytes, formatBytes, now } from '../../core/units';
 import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
@@ -17,6 +15,7 @@ import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { JobData } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
+import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
@@ -53,8 +52,8 @@ export interface TrainOptions {
    * Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs.
    */
   readonly ranks?: number | undefined;
-  /** A safetensors file with the initial parameters; default: from the config's seed. */
-  readonly init?: string | undefined;
+  /** Safetensors files with the initial parameters; default: those of the model's folder, else from the config's seed. */
+  readonly init?: string | readonly string[] | undefined;
 }
 
 /** A run that is being built. */
@@ -278,20 +277,4 @@ export class Job extends StepFigures {
       ],
     });
   }
-}
-
-/**
- * Throws: CONFIG if job.train's init is not the path of one file. The code that reads the file reports whether it is
- * readable.
- */
-function checkInit(init: unknown): void {
-  if (init === undefined) return;
-  if (typeof init !== 'string' || init === '') {
-    throw new ConfigError(`job.train: init is ${String(init)}; give the path of a safetensors file`);
-  }
-  if (!isFolder(init)) return;
-  throw new ConfigError(
-    `job.train: init is ${init}, a folder, but must be one safetensors file; to continue from a checkpoint, use ` +
-      'job.train(config).load(folder), and to load only a model, use run.load(folder, { parametersOnly: true })',
-  );
 }

@@ -23,6 +23,7 @@ import { type JobData, withoutValues } from './data';
 import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
 import { placeText, RunHistory } from './history';
 import { requireModelRoom } from './model-room';
+import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import type { RunSummary } from './progress';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
 import type { StepRecords } from './steps';
@@ -30,8 +31,8 @@ import { RunTraining } from './training';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
-  /** A safetensors file with the initial parameters; default: from the config's seed. */
-  readonly init?: string | undefined;
+  /** Files with the initial parameters; default: the model's folder, else from the config's seed. */
+  readonly init?: string | readonly string[] | undefined;
   /** Number of ranks of the job. */
   readonly numRanks: number;
   /** Number of the job's first ranks, which train. */
@@ -147,6 +148,17 @@ export class Run extends StepFigures {
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
     return this.#turns.take('saving', () => saveRun(this.#parts, path, options));
+  }
+
+  /**
+   * Saves the model, without the training's state, in Hugging Face's format: config.json, safetensors files with the
+   * published names, and the tokenizer of the folder from which the model came. Throws: CONFIG for a kind of model that
+   * transformers does not have, IO.
+   * @example
+   * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
+   */
+  async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
+    return this.#turns.take('saving', () => savePretrained(this.#parts, folder, options));
   }
 
   /**

@@ -23,7 +23,11 @@ test('unknown options of train, save and load, and files that are not checkpoint
   const parametersOnly = true;
   const cases: readonly [string, RegExp, () => Promise<unknown>][] = [
     ['CONFIG', /no argument world; known are ranks, init/, () => job.train(CONFIG, { world: 1 } as object)],
-    ['CONFIG', /a folder, but must be one safetensors file/, () => job.train(CONFIG, { init: folder })],
+    [
+      'CONFIG',
+      /a folder, but must be safetensors files; for a model in Hugging Face's format, use model: \{ from: folder \}/,
+      () => job.train(CONFIG, { init: folder }),
+    ],
     [
       'CONFIG',
       /stateDictType; known are type/,

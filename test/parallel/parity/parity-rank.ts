@@ -77,7 +77,8 @@ function concatenatedBatches(
   run: ParityRun,
 ): BatchSource {
   const { batch = 0, model } = run.config;
-  if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('parity runs spell a gpt out');
+  if (typeof model !== 'object' || !('kind' in model) || model.kind !== 'gpt')
+    throw new Error('parity runs spell a gpt out');
   const { seq, vocab } = model;
   const source = syntheticBatches({ batch: batch / (of.ranks * of.micros), seq, vocab });
   return {

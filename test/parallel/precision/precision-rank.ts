@@ -88,7 +88,8 @@ function partsOf({ engine }: TestRank<PrecisionArgs>, trainer: Trainer): Part[] 
 
 /** Microbatch m of a step is what rank m takes in that step. */
 function inTurn(ranks: number, { batch = 0, model }: TrainConfigInput): BatchSource {
-  if (typeof model !== 'object' || model.kind !== 'gpt') throw new Error('precision runs spell a gpt out');
+  if (typeof model !== 'object' || !('kind' in model) || model.kind !== 'gpt')
+    throw new Error('precision runs spell a gpt out');
   const { seq, vocab } = model;
   const source = syntheticBatches({ batch, seq, vocab });
   return {

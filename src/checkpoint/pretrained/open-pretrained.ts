@@ -1,0 +1,103 @@
+import type { ModelConfig } from '../../config/settings/model';
+import type { StateDict, StateEntry } from '../../nn/load-state';
+import { type Catalog, openCatalog, type StoredArray } from '../load/catalog';
+import { type ReadTally, StretchReader } from '../load/stretch-reader';
+import { GPT2_PREFIX, isSurplus, publishedName } from './published-names';
+
+/** A model's initial values in files. The code that opens the files closes them when the model has the values. */
+export interface FirstState {
+  readonly state: StateDict;
+  /** Statistics of the reads so far. */
+  readonly tally: ReadTally;
+  close(): void;
+}
+
+/**
+ * Opens a model's weights, which have the names of this library, of transformers or of diffusers: a folder, a file, or a
+ * list of files. `names` are the model's parameters. Only headers are read: a rank later reads only the ranges that it
+ * stores, block by block. Throws: IO naming the file.
+ */
+export function openFirstState(
+  source: string | readonly string[],
+  shape: ModelConfig,
+  names: readonly string[],
+): FirstState {
+  const catalog = openCatalog(source, 'model');
+  const reader = new StretchReader(null);
+  const left = new Map(catalog.arrays);
+  const state = new Map<string, StateEntry>();
+  for (const name of names) {
+    const published = publishedName(shape.kind, name);
+    const stored = namesInFile(published.name, name).find((one) => left.has(one)) ?? '';
+    const array = left.get(stored);
+    if (array === undefined) continue;
+    left.delete(stored);
+    state.set(name, entryOf(reader, array, published.isTransposed && stored !== name));
+  }
+  const isTied = 'tied' in shape && shape.tied;
+  for (const [name, array] of left) {
+    if (!isSurplus(name, { isTied })) state.set(name, entryOf(reader, array, false));
+  }
+  return {
+    state: Object.assign(state, { unread: unreadOf(catalog, shape, names) }),
+    tally: reader.tally,
+    close: () => catalog.close(),
+  };
+}
+
+/** Returns the names under which a file may have a parameter: as published, without GPT-2's prefix, or as here. */
+function namesInFile(published: string, own: string): readonly string[] {
+  const bare = published.startsWith(GPT2_PREFIX) ? published.slice(GPT2_PREFIX.length) : published;
+  return [published, bare, own];
+}
+
+/** Returns why arrays of unsupported types cannot be read, by their names here. */
+function unreadOf(
+  { unread }: Catalog,
+  { kind }: ModelConfig,
+  names: Iterable<string>,
+): ReadonlyMap<string, string> {
+  const known = [...names].flatMap((name) =>
+    namesInFile(publishedName(kind, name).name, name).flatMap((one): [string, string][] => {
+      const why = unread.get(one);
+      return why === undefined ? [] : [[name, why]];
+    }),
+  );
+  return new Map([...unread, ...known]);
+}
+
+function entryOf(reader: StretchReader, array: StoredArray, isTransposed: boolean): StateEntry {
+  const [rows = 0, columns = 0] = array.shape;
+  if (isTransposed && array.shape.length === 2) {
+    const fill = (start: number, target: Float32Array): void => readTransposed(reader, array, start, target);
+    return { shape: [columns, rows], source: { fill } };
+  }
+  return {
+    shape: array.shape,
+    source: {
+      fill(start: number, target: Float32Array): void {
+        reader.read(array, { start, length: target.length }, (values, at) => target.set(values, at - start));
+      },
+    },
+  };
+}
+
+/** Reads elements from `start` on of the transposed matrix. Each of its rows is a column of the file. */
+function readTransposed(
+  reader: StretchReader,
+  array: StoredArray,
+  start: number,
+  target: Float32Array,
+): void {
+  const [inputs = 1, outputs = 1] = array.shape;
+  const [first, last] = [Math.floor(start / inputs), Math.floor((start + target.length - 1) / inputs)];
+  for (let input = 0; input < inputs; input++) {
+    reader.read(array, { start: input * outputs + first, length: last - first + 1 }, (values, at) => {
+      const from = at - input * outputs;
+      values.forEach((value, i) => {
+        const position = (from + i) * inputs + input - start;
+        if (position >= 0 && position < target.length) target[position] = value;
+      });
+    });
+  }
+}

@@ -1,0 +1,38 @@
+import type { ModelConfig } from '../../config/settings/model';
+
+/** The place of a parameter in files that transformers or diffusers wrote. */
+export interface PublishedName {
+  readonly name: string;
+  /** Whether the file has the matrix transposed, as in GPT-2's Conv1D: [inputs, outputs]. */
+  readonly isTransposed: boolean;
+}
+
+/** Parts of a GPT's names here, and in Hugging Face's GPT2LMHeadModel. */
+const GPT2_PARTS = [
+  [/^blocks\.(\d+)\.ln([12])\./, 'h.$1.ln_$2.'],
+  [/^blocks\.(\d+)\.qkv\./, 'h.$1.attn.c_attn.'],
+  [/^blocks\.(\d+)\.proj\./, 'h.$1.attn.c_proj.'],
+  [/^blocks\.(\d+)\.fc1\./, 'h.$1.mlp.c_fc.'],
+  [/^blocks\.(\d+)\.fc2\./, 'h.$1.mlp.c_proj.'],
+] as const;
+
+const GPT2_MATRIX = /\.(qkv|proj|fc1|fc2)\.weight$/;
+
+/** The prefix of all names of GPT2LMHeadModel but the head's; files of GPT2Model lack it. */
+export const GPT2_PREFIX = 'transformer.';
+
+/** Returns a parameter's place in published files. Llama, Qwen2 and Wan have the names that they have here. */
+export function publishedName(kind: ModelConfig['kind'], name: string): PublishedName {
+  if (kind !== 'gpt') return { name, isTransposed: false };
+  const isTransposed = GPT2_MATRIX.test(name);
+  if (name.startsWith('lm_head.')) return { name, isTransposed };
+  const [part, theirs] = GPT2_PARTS.find(([pattern]) => pattern.test(name)) ?? [/^/, ''];
+  return { name: `${GPT2_PREFIX}${name.replace(part, theirs)}`, isTransposed };
+}
+
+/** Whether a file's tensor is no parameter: a mask, a table of frequencies, or the head's second name of a tied embedding. */
+export function isSurplus(name: string, { isTied }: { readonly isTied: boolean }): boolean {
+  return (
+    /\.attn\.(masked_)?bias$|\.rotary_emb\.inv_freq$/.test(name) || (isTied && name === 'lm_head.weight')
+  );
+}

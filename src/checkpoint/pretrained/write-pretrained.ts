@@ -1,0 +1,193 @@
+import fs from 'node:fs';
+import { join } from 'node:path';
+import type { ModelConfig } from '../../config/settings/model';
+import { makeFolder } from '../../core/regular-file';
+import type { Bytes } from '../../core/units';
+import { fileError, writeAll } from '../format/file-system';
+import { indexText } from '../format/index-file';
+import { encodeHeader, numElements } from '../format/safetensors-header';
+import { storedBytes } from '../format/stored-dtypes';
+import { openCatalog, type StoredArray } from '../load/catalog';
+import { publishedModel } from './published-config';
+import { publishedName } from './published-names';
+
+/** A model to write as transformers or diffusers do. */
+export interface PretrainedSave {
+  /** A checkpoint of whole tensors (FULL_STATE_DICT). */
+  readonly source: string;
+  readonly folder: string;
+  readonly shape: ModelConfig;
+  /** Maximum bytes of a file. Default 5 GB. Source: Hugging Face's max_shard_size. */
+  readonly maxShardBytes?: Bytes | undefined;
+}
+
+/** A tensor as it is published. */
+interface Published {
+  readonly name: string;
+  readonly array: StoredArray;
+  readonly shape: readonly number[];
+  readonly isTransposed: boolean;
+}
+
+const MAX_SHARD_BYTES = 5e9;
+/** Number of elements that are copied at once. */
+const BLOCK = 2 ** 20;
+
+/** Files of a published model besides its weights: its tokenizer and settings of generation. They are copied. */
+const COPIED = [
+  'tokenizer.json',
+  'tokenizer_config.json',
+  'special_tokens_map.json',
+  'tokenizer.model',
+  'vocab.json',
+  'merges.txt',
+  'added_tokens.json',
+  'chat_template.jinja',
+  'generation_config.json',
+];
+
+/**
+ * Writes config.json and safetensors files that transformers (GPT-2, Llama, Qwen2) or Wan's code can load, and copies the
+ * tokenizer of the folder from which the model came. Files are renamed into the folder when all are complete; the
+ * folder's other files remain. Returns the bytes of the weights. Throws: CONFIG for a kind that is not published, IO.
+ */
+export function writePretrained({
+  source,
+  folder,
+  shape,
+  maxShardBytes = MAX_SHARD_BYTES,
+}: PretrainedSave): Bytes {
+  const { config, prefix } = publishedModel(shape);
+  const building = `${folder}.saving-${process.pid}`;
+  const catalog = openCatalog(source, 'model');
+  try {
+    makeFolder(building);
+    const tensors = [...catalog.arrays].map(([name, array]) => publishedOf(shape, name, array));
+    const files = shardsOf(tensors, maxShardBytes);
+    const names = files.map((_, i) =>
+      files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
+    );
+    for (const [i, shard] of files.entries()) writeShard(join(building, names[i] ?? ''), shard);
+    const bytes = tensors.reduce((sum, one) => sum + bytesOf(one), 0);
+    if (files.length > 1) {
+      const map = files.flatMap((shard, i) => shard.map(({ name }) => [name, names[i] ?? '']));
+      const index = { metadata: { total_size: bytes }, weight_map: Object.fromEntries(map) };
+      fs.writeFileSync(join(building, `${prefix}.safetensors.index.json`), indexText(index));
+    }
+    copyRest(shape, building, config);
+    replaceFiles(building, folder, prefix);
+    return bytes;
+  } catch (cause) {
+    if (cause instanceof Error && 'syscall' in cause) {
+      throw fileError(`the model could not be saved to ${folder}: ${cause.message}`, { file: folder }, cause);
+    }
+    throw cause;
+  } finally {
+    catalog.close();
+    fs.rmSync(building, { recursive: true, force: true });
+  }
+}
+
+function publishedOf({ kind }: ModelConfig, own: string, array: StoredArray): Published {
+  const { name, isTransposed } = publishedName(kind, own);
+  return { name, array, isTransposed, shape: isTransposed ? array.shape.toReversed() : array.shape };
+}
+
+function bytesOf({ array, shape }: Published): Bytes {
+  return storedBytes(array.dtype) * numElements(shape);
+}
+
+function shardsOf(tensors: readonly Published[], most: Bytes): Published[][] {
+  const shards: Published[][] = [[]];
+  let held = 0;
+  for (const tensor of tensors) {
+    const bytes = bytesOf(tensor);
+    if (held > 0 && held + bytes > most) {
+      shards.push([]);
+      held = 0;
+    }
+    shards.at(-1)?.push(tensor);
+    held += bytes;
+  }
+  return shards;
+}
+
+function shardName(prefix: string, k: number, n: number): string {
+  const padded = (count: number): string => String(count).padStart(5, '0');
+  return `${prefix}-${padded(k)}-of-${padded(n)}.safetensors`;
+}
+
+function writeShard(file: string, tensors: readonly Published[]): void {
+  const described = tensors.map(({ name, array, shape }) => [name, { dtype: array.dtype, shape }] as const);
+  const { bytes, header } = encodeHeader(new Map(described), { format: 'pt' });
+  const descriptor = fs.openSync(file, 'w');
+  try {
+    writeAll(fs, descriptor, bytes, 0);
+    for (const tensor of tensors) {
+      let position = header.dataStart + (header.tensors.get(tensor.name)?.from ?? 0);
+      for (const block of tensor.isTransposed ? [transposed(tensor)] : blocksOf(tensor)) {
+        writeAll(fs, descriptor, block, position);
+        position += block.length;
+      }
+    }
+    fs.fsyncSync(descriptor);
+  } finally {
+    fs.closeSync(descriptor);
+  }
+}
+
+function* blocksOf({ array }: Published): Generator<Uint8Array> {
+  for (const { file, tensor, length } of array.pieces) {
+    for (let start = 0; start < length; start += BLOCK)
+      yield file.read(tensor, start, Math.min(BLOCK, length - start));
+  }
+}
+
+/** Returns the bytes of a matrix's transpose. */
+function transposed(published: Published): Uint8Array {
+  const bytes = new Uint8Array(Buffer.concat([...blocksOf(published)]));
+  const View = storedBytes(published.array.dtype) === 2 ? Uint16Array : Uint32Array;
+  const [from, to] = [new View(bytes.buffer), new View(bytes.length / View.BYTES_PER_ELEMENT)];
+  const [rows = 0, columns = 0] = published.array.shape;
+  for (let row = 0; row < rows; row++) {
+    for (let column = 0; column < columns; column++)
+      to[column * rows + row] = from[row * columns + column] ?? 0;
+  }
+  return new Uint8Array(to.buffer);
+}
+
+/** Writes config.json (with the other keys of the folder from which the model came), and copies the tokenizer. */
+function copyRest(shape: ModelConfig, building: string, config: Readonly<Record<string, unknown>>): void {
+  const from = 'from' in shape ? shape.from : undefined;
+  const before = from === undefined ? undefined : join(from, 'config.json');
+  const others =
+    before !== undefined && fs.existsSync(before) ? JSON.parse(fs.readFileSync(before, 'utf8')) : {};
+  fs.writeFileSync(
+    join(building, 'config.json'),
+    `${JSON.stringify({ ...config, ...others, ...ofWeights(config) }, null, 2)}\n`,
+  );
+  for (const name of from === undefined ? [] : COPIED) {
+    const file = join(from ?? '', name);
+    if (fs.existsSync(file)) fs.copyFileSync(file, join(building, name));
+  }
+}
+
+/** The keys of config.json that describe the files, so that the values of an earlier folder must not remain. */
+function ofWeights({
+  architectures,
+  dtype,
+}: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return architectures === undefined ? {} : { architectures, dtype, torch_dtype: dtype };
+}
+
+/** Moves the files into the folder, and removes an earlier save's weights, which would contradict them. */
+function replaceFiles(building: string, folder: string, prefix: string): void {
+  makeFolder(folder);
+  const names = fs.readdirSync(building);
+  const isWeights = (name: string): boolean =>
+    new RegExp(`^${prefix}(-\\d{5}-of-\\d{5})?\\.safetensors(\\.index\\.json)?$`).test(name);
+  for (const old of fs.readdirSync(folder)) {
+    if (isWeights(old) && !names.includes(old)) fs.rmSync(join(folder, old));
+  }
+  for (const name of names) fs.renameSync(join(building, name), join(folder, name));
+}

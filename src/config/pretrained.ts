@@ -1,0 +1,234 @@
+import { existsSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { z } from 'zod';
+import { readRegularFile } from '../core/regular-file';
+
+/** A folder in Hugging Face's format, and sizes that its config.json does not determine. */
+export interface PretrainedInput {
+  /** A folder with config.json and safetensors files. Relative paths begin at the current folder. */
+  readonly from: string;
+  /** Tokens per sequence; default: as many as the model has positions for. */
+  readonly seq?: number | undefined;
+  readonly attention?: 'eager' | 'flash' | undefined;
+  /** Frames, rows and columns of a dit's videos. */
+  readonly latent?: readonly [number, number, number] | undefined;
+}
+
+/** The sizes of a model in a folder, or why the model cannot be built. */
+export type FolderModel = { readonly model: Readonly<Record<string, unknown>> } | { readonly wrong: string };
+
+/** Whether a setting `model` names a folder and no kind. A parsed model has both. */
+export function isPretrained(value: unknown): value is PretrainedInput {
+  return typeof value === 'object' && value !== null && 'from' in value && !('kind' in value);
+}
+
+const KEYS = ['from', 'seq', 'attention', 'latent'];
+
+/** Reads the model's sizes from its folder's config.json. Source: transformers' and diffusers' configurations. */
+export function modelOfFolder(given: PretrainedInput): FolderModel {
+  const unknown = Object.keys(given).find((key) => !KEYS.includes(key));
+  if (unknown !== undefined) {
+    return { wrong: `has the key "${unknown}"; beside from it takes ${KEYS.slice(1).join(', ')}` };
+  }
+  if (typeof given.from !== 'string') return { wrong: `from is ${String(given.from)}; give a folder's path` };
+  const from = resolve(given.from);
+  const file = join(from, 'config.json');
+  if (!existsSync(file)) {
+    return {
+      wrong: `${file} is missing; give a folder with config.json and safetensors files, such as a download of a model`,
+    };
+  }
+  let config: unknown;
+  try {
+    config = JSON.parse(readRegularFile(file));
+  } catch (error) {
+    return { wrong: `${file} cannot be read: ${error instanceof Error ? error.message : String(error)}` };
+  }
+  const read = sizesOf(config, given);
+  if ('wrong' in read) return { wrong: `${file}: ${read.wrong}` };
+  const { attention } = given;
+  return { model: { ...read.model, ...(attention === undefined ? {} : { attention }), from } };
+}
+
+function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
+  const { model_type: type, _class_name: name } = z
+    .looseObject({ model_type: z.string().optional(), _class_name: z.string().optional() })
+    .catch({})
+    .parse(config);
+  const read = name === 'WanModel' ? wan : type === undefined ? undefined : BY_TYPE[type];
+  if (read !== undefined) return read(config, given);
+  const known = [...Object.keys(BY_TYPE), '_class_name WanModel'].join(', ');
+  return { wrong: `model_type is ${JSON.stringify(name ?? type)}; known are ${known}` };
+}
+
+type Read = (config: unknown, given: PretrainedInput) => FolderModel;
+
+const size = z.int().min(1);
+
+/** Settings that change what a model computes; a model with another value than the usual one is refused. */
+type Usual = Readonly<Record<string, readonly unknown[]>>;
+
+const gpt2Schema = z.looseObject({
+  n_layer: size,
+  n_embd: size,
+  n_head: size,
+  n_positions: size,
+  vocab_size: size,
+  n_inner: size.nullish(),
+  tie_word_embeddings: z.boolean().default(true),
+});
+
+const GPT2_USUAL: Usual = {
+  activation_function: ['gelu_new', 'gelu_pytorch_tanh'],
+  layer_norm_epsilon: [1e-5],
+  scale_attn_weights: [true],
+  scale_attn_by_inverse_layer_idx: [false],
+  add_cross_attention: [false],
+};
+
+const gpt2: Read = (config, given) =>
+  parsed(gpt2Schema, config, GPT2_USUAL, (read) => ({
+    kind: 'gpt',
+    layers: read.n_layer,
+    dim: read.n_embd,
+    heads: read.n_head,
+    vocab: read.vocab_size,
+    // Every position has a row of the position embedding, so a shorter seq would have another shape.
+    seq: given.seq === undefined || given.seq === read.n_positions ? read.n_positions : null,
+    tied: read.tie_word_embeddings,
+    ...(read.n_inner == null ? {} : { ffn: read.n_inner }),
+  }));
+
+const llamaSchema = z.looseObject({
+  hidden_size: size,
+  intermediate_size: size,
+  num_hidden_layers: size,
+  num_attention_heads: size,
+  num_key_value_heads: size.nullish(),
+  vocab_size: size,
+  max_position_embeddings: size,
+  rms_norm_eps: z.number().positive().default(1e-6),
+  rope_theta: z.number().optional(),
+  rope_parameters: z.looseObject({ rope_theta: z.number().optional() }).nullish(),
+  tie_word_embeddings: z.boolean().default(false),
+});
+
+const LLAMA_USUAL: Usual = {
+  hidden_act: ['silu'],
+  attention_bias: [false],
+  mlp_bias: [false],
+  rope_scaling: [null],
+  'rope_parameters.rope_type': ['default'],
+  use_sliding_window: [false],
+};
+
+const llama: Read = (config, given) =>
+  parsed(llamaSchema, config, LLAMA_USUAL, (read) => ({
+    kind: 'llama',
+    layers: read.num_hidden_layers,
+    dim: read.hidden_size,
+    heads: read.num_attention_heads,
+    kvHeads: read.num_key_value_heads ?? read.num_attention_heads,
+    ffn: read.intermediate_size,
+    vocab: read.vocab_size,
+    seq: given.seq ?? read.max_position_embeddings,
+    tied: read.tie_word_embeddings,
+    ropeTheta: read.rope_theta ?? read.rope_parameters?.rope_theta ?? 10_000,
+    normEps: read.rms_norm_eps,
+    qkvBias: false,
+  }));
+
+const qwen2: Read = (config, given) => {
+  const read = llama(config, given);
+  return 'wrong' in read ? read : { model: { ...read.model, qkvBias: true } };
+};
+
+const wanSchema = z.looseObject({
+  dim: size,
+  ffn_dim: size,
+  freq_dim: size,
+  in_dim: size,
+  out_dim: size,
+  num_heads: size,
+  num_layers: size,
+  text_len: size,
+  text_dim: size.default(4096),
+  patch_size: z.tuple([size, size, size]).default([1, 2, 2]),
+  eps: z.number().positive().default(1e-6),
+});
+
+const WAN_USUAL: Usual = { model_type: ['t2v', 'ti2v', 'i2v'], qk_norm: [true], cross_attn_norm: [true] };
+
+const wan: Read = (config, { latent }) =>
+  parsed(wanSchema, config, WAN_USUAL, (read) => ({
+    kind: 'dit',
+    layers: read.num_layers,
+    dim: read.dim,
+    heads: read.num_heads,
+    ffn: read.ffn_dim,
+    latent: latent ?? [1, 2 * read.patch_size[1], 2 * read.patch_size[2]],
+    patch: read.patch_size,
+    inChannels: read.in_dim,
+    outChannels: read.out_dim,
+    freqDim: read.freq_dim,
+    textDim: read.text_dim,
+    textLen: read.text_len,
+    normEps: read.eps,
+  }));
+
+/** Readers of config.json, by `model_type`. */
+const BY_TYPE: Readonly<Record<string, Read>> = { gpt2, llama, mistral: llama, qwen2 };
+
+function parsed<T extends object>(
+  schema: z.ZodType<T>,
+  config: unknown,
+  usual: Usual,
+  model: (read: T) => Readonly<Record<string, unknown>>,
+): FolderModel {
+  const read = schema.safeParse(config);
+  if (!read.success) {
+    const [issue] = read.error.issues;
+    return { wrong: `${issue?.path.join('.')}: ${issue?.message}` };
+  }
+  const wrong = Object.entries(usual).flatMap(([path, values]) => {
+    const value = path.split('.').reduce<unknown>((at, key) => Object(at)[key], config);
+    const isUsual = value === undefined || values.includes(value);
+    return isUsual
+      ? []
+      : [`${path} is ${JSON.stringify(value)}, but models here have ${JSON.stringify(values[0])}`];
+  });
+  const other = headsWrong(config);
+  if (wrong.length > 0 || other !== null)
+    return { wrong: [...wrong, ...(other === null ? [] : [other])].join('; ') };
+  const made = model(read.data);
+  if (made.seq !== null) return { model: made };
+  return {
+    wrong: 'the model has a learned embedding per position, so seq cannot be another number; omit seq',
+  };
+}
+
+/** Returns why the heads' width or a window cannot be built; null if it can. */
+function headsWrong(config: unknown): string | null {
+  const {
+    hidden_size: dim = 0,
+    num_attention_heads: heads = 1,
+    head_dim: head,
+    sliding_window: window,
+  } = z
+    .looseObject({
+      hidden_size: z.number().optional(),
+      num_attention_heads: z.number().optional(),
+      head_dim: z.number().nullish(),
+      sliding_window: z.number().nullish(),
+      use_sliding_window: z.boolean().optional(),
+      model_type: z.string().optional(),
+    })
+    .parse(config);
+  if (head != null && head * heads !== dim) {
+    return `head_dim is ${head}, but models here have hidden_size / num_attention_heads = ${dim / heads}`;
+  }
+  const { model_type: type } = z.looseObject({ model_type: z.string().optional() }).parse(config);
+  return type === 'mistral' && window != null
+    ? `sliding_window is ${window}, but attention here sees all tokens`
+    : null;
+}

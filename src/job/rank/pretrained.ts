@@ -1,0 +1,93 @@
+import fs from 'node:fs';
+import { resolve } from 'node:path';
+import type { Engine } from '../../backend/engine';
+import { openFirstState } from '../../checkpoint/pretrained/open-pretrained';
+import { publishedModel } from '../../checkpoint/pretrained/published-config';
+import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
+import type { Checkpointer } from '../../checkpoint/save/checkpointer';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import type { PretrainedInput } from '../../config/pretrained';
+import { gptSchema, type ModelConfig, modelShape } from '../../config/settings/model';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { ProcessGroup } from '../../dist/types';
+import { loadState } from '../../nn/load-state';
+import { buildModel } from '../../nn/models/build-model';
+import { Dit } from '../../nn/models/dit';
+import { GPT } from '../../nn/models/gpt';
+import { Llama } from '../../nn/models/llama';
+import type { Module } from '../../nn/module';
+
+/** A model that AutoModelForCausalLM can load. */
+export type LanguageModule = GPT | Llama;
+
+/** A model that transformers or Wan's code can load. */
+export type PublishedModule = LanguageModule | Dit;
+
+/** How a model's files are written. */
+export type PretrainedFiles = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
+
+/** Closes a model's files when the model is no longer used; until then, its values may still be in them. */
+const OPEN = new FinalizationRegistry<() => void>((close) => close());
+
+/** Builds the model of a folder. Its parameters are read from the files when they are sharded or used. */
+export function loadPretrained(engine: Engine, given: PretrainedInput): PublishedModule {
+  const { model: setting } = parseTrainConfig({ model: given, data: 'synthetic' });
+  const shape = modelShape({ model: setting });
+  const model = buildModel({ model: setting, seed: 0 });
+  const source = 'from' in shape ? shape.from : undefined;
+  const first = openFirstState(source ?? given.from, shape, [...model.namedParameters().keys()]);
+  try {
+    loadState(engine, model, first.state);
+  } catch (error) {
+    first.close();
+    throw error;
+  }
+  OPEN.register(model, first.close);
+  return model as PublishedModule; // the kinds that a folder can have
+}
+
+/** The parts of a rank that a save needs. */
+interface SavingRank {
+  readonly engine: Engine;
+  readonly group: ProcessGroup;
+  readonly checkpointer: Checkpointer;
+}
+
+/** Saves a model in Hugging Face's format; `RankCheckpoints.savePretrained` says how. */
+export async function savePretrained(
+  { engine, group, checkpointer }: SavingRank,
+  model: Module,
+  folder: string,
+  options: PretrainedFiles,
+): Promise<void> {
+  const shape = shapeOf(model);
+  publishedModel(shape); // Refuses a kind that is not published, before anything is written.
+  const path = resolve(folder);
+  // All ranks have the same parent.
+  const source = `${path}.whole-${process.ppid}`;
+  try {
+    await checkpointer.save({ engine, group, model, optimizer: null }, source, {
+      ...options,
+      type: 'FULL_STATE_DICT',
+    });
+    if (group.rank === 0) {
+      writePretrained({ source, folder: path, shape, maxShardBytes: options.maxShardBytes });
+    }
+    group.barrier().wait();
+  } finally {
+    if (group.rank === 0) fs.rmSync(source, { recursive: true, force: true });
+  }
+}
+
+/** Returns a model's sizes; a wrapper has those of the model inside. */
+function shapeOf(model: Module): ModelConfig {
+  for (const module of model.modules()) {
+    if (module instanceof GPT) return gptSchema.parse({ ...module.shape, kind: 'gpt' });
+    if (module instanceof Llama || module instanceof Dit) return module.shape;
+  }
+  throw new ConfigError(
+    `savePretrained: transformers has no model like ${model.constructor.name}; it saves nn.gpt, nn.llama and nn.dit. ` +
+      "Save others with saveCheckpoint(model, null, folder, { type: 'FULL_STATE_DICT' })",
+  );
+}

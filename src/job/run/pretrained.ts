@@ -1,0 +1,75 @@
+import fs from 'node:fs';
+import { resolve } from 'node:path';
+import { publishedModel } from '../../checkpoint/pretrained/published-config';
+import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
+import type { SaveOptions } from '../../checkpoint/save/save-plan';
+import { requireKnownOptions } from '../../config/option-names';
+import { modelShape } from '../../config/settings/model';
+import { ConfigError } from '../../core/errors';
+import { isFolder } from '../../core/regular-file';
+import { type Bytes, formatBytes } from '../../core/units';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import type { RunParts } from './calls';
+import { saveRun } from './checkpoints';
+
+/** How a model's files are written. */
+export type PretrainedOptions = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
+
+/** A model that was saved in Hugging Face's format. Shown in a notebook as one line. */
+export interface PretrainedFolder extends Shown {
+  /** Absolute path of the folder. */
+  readonly path: string;
+  readonly bytes: Bytes;
+}
+
+const OPTIONS = ['maxShardBytes', 'dtype'] satisfies (keyof PretrainedOptions)[];
+
+/** Saves a run's model in Hugging Face's format; `Run.savePretrained` says how. */
+export async function savePretrained(
+  parts: RunParts,
+  folder: string,
+  options: PretrainedOptions,
+): Promise<PretrainedFolder> {
+  requireKnownOptions('run.savePretrained(folder, { … })', options, OPTIONS);
+  if (typeof folder !== 'string' || folder === '') {
+    throw new ConfigError(
+      `run.savePretrained takes a folder's path, as run.savePretrained('model'), not ${String(folder)}`,
+    );
+  }
+  const path = resolve(folder);
+  const shape = modelShape(parts.history.phase.config);
+  publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
+  const source = `${path}.whole-${process.pid}`;
+  try {
+    await saveRun(parts, source, { ...options, type: 'FULL_STATE_DICT' }, true);
+    const bytes = writePretrained({ source, folder: path, shape, maxShardBytes: options.maxShardBytes });
+    return withShown(
+      { path, bytes },
+      shownAsText(`model saved for transformers: ${folder}, ${formatBytes(bytes)}`),
+    );
+  } finally {
+    fs.rmSync(source, { recursive: true, force: true });
+  }
+}
+
+/**
+ * Throws: CONFIG if job.train's init is not the path of a file or a list of paths. The code that reads the files reports
+ * whether they are readable.
+ */
+export function checkInit(init: unknown): void {
+  if (init === undefined) return;
+  const files: readonly unknown[] = Array.isArray(init) ? init : [init];
+  for (const file of files) {
+    if (typeof file !== 'string' || file === '') {
+      throw new ConfigError(
+        `job.train: init is ${String(file)}; give the path of a safetensors file, or a list of paths`,
+      );
+    }
+    if (!isFolder(file)) continue;
+    throw new ConfigError(
+      `job.train: init is ${file}, a folder, but must be safetensors files; for a model in Hugging Face's format, use ` +
+        'model: { from: folder }; to continue from a checkpoint, use job.train(config).load(folder), and to load only a ' +
+        'model, use run.load(folder, { parametersOnly: true })',
+    );
+  }
+}

@@ -1,0 +1,122 @@
+import assert from 'node:assert/strict';
+import { cpSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { openCatalog } from '../../src/checkpoint/load/catalog';
+import { modelShape } from '../../src/config/settings/model';
+import { plan } from '../../src/job/notebook/plan-figures';
+import { launchFor } from '../job/job-fixture';
+import { testData } from '../support/paths';
+
+interface Recorded {
+  readonly loss: number;
+}
+
+const FOLDERS = testData('pretrained');
+const RECORDED = JSON.parse(readFileSync(join(FOLDERS, 'recorded.json'), 'utf8')) as Record<string, Recorded>;
+const NAMES = ['gpt2', 'llama', 'qwen2'] as const;
+/** Losses are near 4.6; float32 sums in another order. */
+const TOLERANCE = 2e-6;
+
+/** Returns the bytes of all tensors in a folder, by name. */
+function tensorsOf(folder: string): Map<string, string> {
+  const catalog = openCatalog(folder, 'model');
+  try {
+    return new Map(
+      [...catalog.arrays].map(([name, { pieces, shape }]) => [
+        name,
+        `${shape} ${Buffer.concat(pieces.map(({ file, tensor, length }) => file.read(tensor, 0, length))).toString('base64')}`,
+      ]),
+    );
+  } finally {
+    catalog.close();
+  }
+}
+
+describe('a model in a folder of transformers', () => {
+  let temporary = '';
+  before(() => {
+    temporary = mkdtempSync(join(tmpdir(), 'pretrained-'));
+  });
+  after(() => rmSync(temporary, { recursive: true }));
+
+  it('has the first loss that transformers gives, and is saved with equal bytes, from any strategy and world', async (context) => {
+    const job = await launchFor(context, { ranks: 2 });
+    for (const name of NAMES) {
+      const from = join(FOLDERS, name);
+      const config = { model: { from }, data: 'synthetic', batch: 2 } as const;
+      const one = await job.train(config, { ranks: 1 });
+      await one.step();
+      const [loss = 0] = one.losses;
+      assert.ok(Math.abs(loss - (RECORDED[name]?.loss ?? 0)) < TOLERANCE, `${name}: ${loss}`);
+      await one.dispose();
+      for (const strategy of ['FSDP', 'ZeRO-1', 'DDP'] as const) {
+        const run = await job.train({ ...config, parallel: { strategy } });
+        const saved = join(temporary, `${name}-${strategy}`);
+        await run.savePretrained(saved, { maxShardBytes: 50_000 });
+        assert.deepEqual(tensorsOf(saved), tensorsOf(from), `${name} ${strategy}`);
+        assert.ok(existsSync(join(saved, 'model.safetensors.index.json')));
+        await run.step(2);
+        await run.savePretrained(saved);
+        assert.ok(
+          !existsSync(join(saved, 'model.safetensors.index.json')),
+          'weights of the earlier save are removed',
+        );
+        const again = await job.train({
+          ...config,
+          model: { from: saved },
+          parallel: { strategy: 'FULL_SHARD' },
+        });
+        assert.deepEqual(modelShape(again.config), { ...modelShape(run.config), from: saved });
+        await again.savePretrained(join(temporary, 'again'));
+        assert.deepEqual(tensorsOf(join(temporary, 'again')), tensorsOf(saved));
+        await again.dispose();
+        await run.dispose();
+      }
+    }
+  });
+
+  it('is loaded and saved by cells, sharded or not', async (context) => {
+    const job = await launchFor(context, { ranks: 2 });
+    for (const name of NAMES) {
+      const [from, to] = [join(FOLDERS, name), join(temporary, `cell-${name}`)];
+      await job.on('all').run(
+        async ({ fromPretrained, savePretrained, fullyShard, FSDP, tf }, from, to) => {
+          const model = await fromPretrained(from);
+          const ids = tf.tensor2d([[1, 2, 3]], [1, 3], 'int32');
+          model.apply(ids, tf.tensor1d([2, 3, 4], 'int32')).dispose();
+          await savePretrained(model, `${to}-whole`);
+          await savePretrained(fullyShard(await fromPretrained(from)), to);
+          await savePretrained(FSDP(await fromPretrained(from)), `${to}-1`, { dtype: 'BF16' });
+        },
+        from,
+        to,
+      );
+      assert.deepEqual(tensorsOf(to), tensorsOf(from), name);
+      assert.deepEqual(tensorsOf(`${to}-whole`), tensorsOf(from), name);
+      assert.equal(tensorsOf(`${to}-1`).size, tensorsOf(from).size);
+    }
+    await assert.rejects(
+      job.on('all').run(async ({ savePretrained, nn }) => savePretrained(new nn.Linear(2, 2), 'x')),
+      /transformers has no model like Linear; it saves nn\.gpt, nn\.llama and nn\.dit/,
+    );
+    await assert.rejects(
+      job.on(0).run(async ({ fromPretrained }) => void (await fromPretrained('/nowhere'))),
+      /config\.json is missing/,
+    );
+  });
+
+  it('is planned as its kind, and its tokenizer travels with it', async (context) => {
+    const from = join(temporary, 'with-tokenizer');
+    cpSync(join(FOLDERS, 'llama'), from, { recursive: true });
+    writeFileSync(join(from, 'tokenizer.json'), '{}');
+    const job = await launchFor(context, { ranks: 1 });
+    const run = await job.train({ model: { from, seq: 8, attention: 'flash' }, data: 'synthetic', batch: 1 });
+    await run.savePretrained(join(temporary, 'travelled'));
+    assert.equal(readFileSync(join(temporary, 'travelled', 'tokenizer.json'), 'utf8'), '{}');
+    const config = JSON.parse(readFileSync(join(temporary, 'travelled', 'config.json'), 'utf8')) as object;
+    assert.equal(Reflect.get(config, 'max_position_embeddings'), 16);
+    assert.match(String(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 })), /GB/);
+  });
+});

@@ -1,0 +1,77 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, before, describe, it } from 'node:test';
+import { modelShape } from '../../src/config/settings/model';
+import { parseTrainConfig } from '../../src/config/train-config';
+import { testData } from '../support/paths';
+
+const LLAMA = {
+  model_type: 'llama',
+  hidden_size: 32,
+  intermediate_size: 48,
+  num_hidden_layers: 2,
+  num_attention_heads: 4,
+  vocab_size: 96,
+  max_position_embeddings: 64,
+};
+
+describe("a model's folder", () => {
+  let folder = '';
+  before(() => {
+    folder = mkdtempSync(join(tmpdir(), 'pretrained-'));
+  });
+  after(() => rmSync(folder, { recursive: true }));
+
+  const refused = (config: object | string, message: RegExp, more: object = {}): void => {
+    writeFileSync(join(folder, 'config.json'), typeof config === 'string' ? config : JSON.stringify(config));
+    assert.throws(() => parseTrainConfig({ model: { from: folder, ...more } }), message);
+  };
+
+  it('gives the sizes in its config.json', () => {
+    const from = testData(join('pretrained', 'llama'));
+    const shape = modelShape(parseTrainConfig({ model: { from, seq: 8 }, data: 'synthetic' }));
+    assert.deepEqual(
+      { ...shape },
+      {
+        ...{ kind: 'llama', from, layers: 2, dim: 32, heads: 4, kvHeads: 2, ffn: 48, vocab: 96, seq: 8 },
+        ...{ tied: false, ropeTheta: 5000, normEps: 1e-5, qkvBias: false, attention: 'eager' },
+      },
+    );
+    const parsed = parseTrainConfig({ model: { from }, data: 'synthetic' });
+    assert.deepEqual(parseTrainConfig(parsed), parsed);
+  });
+
+  it('is refused if its model computes something else, and the error names the key', () => {
+    refused(
+      { ...LLAMA, rope_scaling: { type: 'linear', factor: 2 } },
+      /model: .*config\.json: rope_scaling is .*"factor":2/,
+    );
+    refused({ ...LLAMA, rope_parameters: { rope_type: 'llama3' } }, /rope_parameters\.rope_type is "llama3"/);
+    refused({ ...LLAMA, attention_bias: true }, /attention_bias is true, but models here have false/);
+    refused(
+      { ...LLAMA, head_dim: 16 },
+      /head_dim is 16, but models here have hidden_size \/ num_attention_heads = 8/,
+    );
+    refused({ ...LLAMA, hidden_size: undefined }, /hidden_size: .*received undefined/);
+    refused(
+      { model_type: 'bert' },
+      /model_type is "bert"; known are gpt2, llama, mistral, qwen2, _class_name WanModel/,
+    );
+    refused(
+      { ...LLAMA, model_type: 'mistral', sliding_window: 4096 },
+      /sliding_window is 4096, but attention here sees all/,
+    );
+    refused('{', /config\.json cannot be read: /);
+    refused(LLAMA, /has the key "revision"; beside from it takes seq, attention, latent/, {
+      revision: 'main',
+    });
+    const gpt2 = { model_type: 'gpt2', n_layer: 1, n_embd: 8, n_head: 2, n_positions: 8, vocab_size: 9 };
+    refused(gpt2, /learned embedding per position, so seq cannot be another number/, { seq: 4 });
+    assert.throws(
+      () => parseTrainConfig({ model: { from: '/nowhere' } }),
+      /model: \/nowhere\/config\.json is missing; give a folder/,
+    );
+  });
+});
