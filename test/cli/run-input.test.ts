@@ -23,6 +23,16 @@ test('the error of a misspelled preset names the nearest preset', async () => {
   assert.match(stderr, /neither a preset, a model nor a file[\s\S]*did you mean tiny\?/);
 });
 
+test('the error of a missing file of data names the folder; --set adds settings to --data', async () => {
+  const { status, stderr } = await shardlab(['run', 'tiny', '--data', 'mine.txt'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /data: there is no file or folder mine\.txt in .*shardlab-run-/);
+  writeFileSync(join(folder, 'my.txt'), 'text');
+  const args = ['run', 'tiny', '--data', 'my.txt', '--set', 'data.tokenizer=none.json'];
+  const wrong = await shardlab(args, { cwd: folder });
+  assert.match(wrong.stderr, /data\.tokenizer: there is no file .*none\.json/);
+});
+
 test('impossible numbers of ranks are bad usage', async () => {
   for (const ranks of ['0', '-1', '2.5', 'two']) {
     const { status, stderr } = await shardlab(['run', 'tiny', '--ranks', ranks]);

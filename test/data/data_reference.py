@@ -69,7 +69,8 @@ def tokens():
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    tokenizer.train(sources[:20], trainer)
+    # Whole texts, because `train` reads files line by line and then merges no newline with blanks.
+    tokenizer.train_from_iterator([open(source, encoding="utf8").read() for source in sources[:20]], trainer)
     tokenizer.save(os.path.join(FILES, "tokenizer.json"), pretty=False)
     return [dict(text=text, ids=tokenizer.encode(text, add_special_tokens=False).ids) for text in TEXTS]
 

@@ -13,6 +13,7 @@ import { type RunReport, runReport } from './report';
 interface RunCommandOptions {
   readonly ranks: number;
   readonly steps?: number;
+  readonly data?: string;
   readonly set: readonly string[];
   readonly blas: 'auto' | 'none';
   readonly init?: string;
@@ -32,6 +33,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     )
     .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
+    .option('--data <path>', "a file or folder of text to train on (default: the config's data)")
     .addOption(setOption())
     .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm']).default('wasm'))
     .addOption(blasOption())
@@ -40,7 +42,8 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
-    const named = withSettings(configNamed(name, io.cwd), options.set);
+    const own = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
+    const named = withSettings(configNamed(name, io.cwd), [...own, ...options.set]);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
     const { ranks, blas } = options;
     if (options.init !== undefined && options.resume !== undefined) {
