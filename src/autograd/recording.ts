@@ -45,9 +45,9 @@ export interface RecordedNode extends TapeNode {
 /**
  * How operations are recorded. 'keep': for their backward. A sieve: forward will run again before backward, so only the
  * tensors that this second forward needs are noted. 'replay': this is the second forward; parameters of enclosing units
- * are whole.
+ * are whole. 'eager': the recording of a cell, which may also read a unit's parameters to look at them.
  */
-export type RecordingMode = 'keep' | 'replay' | Sieve;
+export type RecordingMode = 'keep' | 'replay' | 'eager' | Sieve;
 
 /** The unit that owns each parameter, by the id of its tensor; the recordings of one pass share this map. */
 export type Owners = Map<number, string>;
@@ -76,6 +76,8 @@ export class Recording extends Array<RecordedNode> {
   /** Other objects to release if work in progress is interrupted, because `finally` does not run then. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
+  /** In an eager recording, the units whose parameters were read outside of them, by the tensors that depend on these. */
+  readonly #lost: Map<number, string> | null;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();
 
@@ -89,6 +91,7 @@ export class Recording extends Array<RecordedNode> {
     super();
     this.sieve = mode instanceof Sieve ? mode : null;
     this.#isReplay = mode === 'replay';
+    this.#lost = mode === 'eager' ? new Map() : null;
     this.isReplayed = this.#isReplay || parent?.isReplayed === true;
     this.engine = engine;
     this.parent = parent;
@@ -128,6 +131,11 @@ export class Recording extends Array<RecordedNode> {
     const isInner = state.gradientDepth > 1;
     for (const node of nodes) if (isInner || state.kernelDepth === 0) this.#add(node, isInner);
     return this.length;
+  }
+
+  /** Returns the unit whose parameter this tensor depends on without the unit's forward; undefined if there is none. */
+  lostIn(tensor: tf.Tensor): string | undefined {
+    return this.#lost?.get(tensor.id);
   }
 
   /** Adds a whole unit or region as one operation. */
@@ -194,10 +202,16 @@ export class Recording extends Array<RecordedNode> {
     this.sieve?.results?.note(node, inputs, read);
   }
 
-  #asks(input: tf.Tensor, { saved }: RecordedNode): boolean {
+  #asks(input: tf.Tensor, { saved, outputs }: RecordedNode): boolean {
+    const lost = this.lostIn(input);
+    if (lost !== undefined) for (const output of outputs) this.#lost?.set(output.id, lost);
     if (this.flows(input)) return true;
     const owner = this.owners.get(input.id) ?? leafOf(input)?.unit ?? null;
     if (owner === null) return false;
+    if (this.#lost !== null) {
+      for (const output of outputs) this.#lost.set(output.id, owner);
+      return false;
+    }
     for (const tensor of saved ?? []) tensor.dispose();
     throw new ShardlabError(
       'ENGINE',

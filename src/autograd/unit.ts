@@ -98,7 +98,7 @@ export function gradients(
         handOut(engine, tape, backward(engine, tape, seeds));
       });
       forget();
-      trained?.({ loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] });
+      trained?.(trainedParts(tape));
     },
     dispose() {
       isDone = true;
@@ -215,8 +215,13 @@ function backwardUnit(
   });
 }
 
+/** Returns the parameters and units that a pass trained. */
+export function trainedParts(tape: Recording): TrainedParts {
+  return { loose: [...tape.loose.values()], units: [...new Set(tape.owners.values())] };
+}
+
 /** Adds gradients to loose parameters, and frees all other gradients. */
-function handOut(engine: Engine, tape: Recording, found: Gradients): void {
+export function handOut(engine: Engine, tape: Recording, found: Gradients): void {
   // If this function is interrupted, the tape releases these gradients.
   tape.inFlight = found;
   for (const [id, gradient] of found) {

@@ -11,6 +11,9 @@ export function tfjsState(): TfjsState {
   return tf.engine().state;
 }
 
+/** The name of the scope that `untracked` opens. */
+export const UNTRACKED = 'untracked';
+
 /**
  * Runs `work` outside of all tidy scopes and tapes: tensors that it makes exist until they are disposed, and no gradient
  * flows through it. Tidy scopes that `work` opens work as usual.
@@ -19,7 +22,7 @@ export function untracked<T>(work: () => T): T {
   const state = tfjsState();
   const { activeScope, gradientDepth, kernelDepth } = state;
   const depth = state.scopeStack.length;
-  tf.engine().startScope('untracked');
+  tf.engine().startScope(UNTRACKED);
   state.gradientDepth = 0;
   state.kernelDepth = 0;
   try {

@@ -4,6 +4,7 @@
  * `@tensorflow/tfjs` also has `tf.data`, graph models and WebGL, which are not needed here; it is four times as large.
  */
 import { version_cpu } from '@tensorflow/tfjs-backend-cpu';
+import type * as core from '@tensorflow/tfjs-core';
 import { version_core } from '@tensorflow/tfjs-core';
 import { version_layers } from '@tensorflow/tfjs-layers';
 import { registerChainedOps } from './chained-ops';
@@ -11,6 +12,16 @@ import { registerChainedOps } from './chained-ops';
 export * from '@tensorflow/tfjs-backend-cpu';
 export * from '@tensorflow/tfjs-core';
 export * from '@tensorflow/tfjs-layers';
+
+declare module '@tensorflow/tfjs-core/dist/tensor' {
+  interface Tensor<R extends core.Rank = core.Rank> {
+    /**
+     * Runs the backward of a loss that a cell has just computed with a module in training mode; `seed` (default 1) is the
+     * loss's gradient. Only in ranks. Throws: CONFIG if no forward was recorded; SHAPE unless the loss is a float32 scalar.
+     */
+    backward(seed?: number): void;
+  }
+}
 
 /** The versions of TensorFlow.js's packages. */
 export const version = {

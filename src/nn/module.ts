@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { currentEagerTape } from '../autograd/eager';
 import { currentDraws } from '../backend/current-engine';
 import { type Random, seeded } from '../core/random';
 import type * as tf from '../core/tf';
@@ -45,6 +46,11 @@ export abstract class Module extends ModuleTree {
 
   override modules(): Module[] {
     return super.modules() as Module[]; // as above
+  }
+
+  override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
+    const eager = this.#isTraining ? currentEagerTape() : null;
+    return eager === null ? super.apply(...inputs) : eager.run(() => super.apply(...inputs));
   }
 
   /** Whether the module trains (default) or is evaluated, which Dropout and batch norms read. */

@@ -67,7 +67,9 @@ describe('the compiler', () => {
     const fine =
       'model(x).y.shape; model.apply(x).n.toFixed(); DDP(model)(x).y; dist.allReduce(x, dist.ReduceOp.SUM).shape';
     assert.equal(
-      inRanks(`${net}${fine}; dist.allReduce(x, 'sum'); dist.broadcast(x, 0); FSDP(new Net())(x).y.shape`),
+      inRanks(
+        `${net}${fine}; dist.allReduce(x, 'sum'); dist.broadcast(x, 0); model(x).y.mean().backward(); FSDP(new Net())(x).y.shape`,
+      ),
       '',
     );
   });

@@ -93,12 +93,28 @@ export class CellSteps {
 
   /** Runs a forward, which returns its pass. */
   pass(forward: () => Pass): Pass {
+    this.begins();
+    const pass = this.forward(forward);
+    this.#notes.losses.push(numberOf(pass.loss) ?? Number.NaN);
+    return { ...pass, backward: (seed) => this.#timed('backward', () => pass.backward(seed)) };
+  }
+
+  /** Begins a pass. */
+  begins(): void {
     this.#parts.passBegins?.();
     if (this.#mark !== undefined) this.#cut(this.#mark);
     this.#parts.engine.tagUnscoped(BATCH);
-    const pass = this.#timed('forward', forward);
-    this.#notes.losses.push(numberOf(pass.loss) ?? Number.NaN);
-    return { ...pass, backward: (seed) => this.#timed('backward', () => pass.backward(seed)) };
+  }
+
+  /** Runs a forward, or a part of it. */
+  forward<T>(work: () => T): T {
+    return this.#timed('forward', work);
+  }
+
+  /** Runs the backward of a loss whose forward was recorded by itself. */
+  backward(loss: Tensor, work: () => void): void {
+    this.#notes.losses.push(numberOf(loss) ?? Number.NaN);
+    this.#timed('backward', work);
   }
 
   /** Notes that an optimizer exists in this rank. */

@@ -1,4 +1,5 @@
-import { gradients, type Pass } from '../../autograd/unit';
+import { EagerTape, recordEagerly } from '../../autograd/eager';
+import { gradients, type Pass, type TrainedParts } from '../../autograd/unit';
 import { currentDraws } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
 import { ConfigError, classOf } from '../../core/errors';
@@ -57,6 +58,15 @@ type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
 function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh: DeviceMesh) {
   const { group } = world;
   const warnings = new ParameterWarnings(group, warn);
+  const trained = (parts: TrainedParts): void => warnings.check(parts);
+  recordEagerly(
+    new EagerTape(engine, {
+      begins: () => steps.begins(),
+      forward: (work) => steps.forward(work),
+      backward: (loss, work) => steps.backward(loss, work),
+      trained,
+    }),
+  );
   const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));
   return {
     /** This process's rank index, from 0. */
@@ -87,7 +97,7 @@ function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh:
      * SHAPE when the loss is not a float32 scalar; CONFIG in backward, when the loss depends on no trainable parameter.
      */
     gradients(loss: () => tf.Tensor): Pass {
-      return steps.pass(() => gradients(engine, loss, (parts) => warnings.check(parts)));
+      return steps.pass(() => gradients(engine, loss, trained));
     },
     /**
      * Sets the loss that job.loss() draws for this step, as the mean over all ranks that report it: of the step that has just

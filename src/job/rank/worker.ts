@@ -1,6 +1,7 @@
 import { setImmediate } from 'node:timers/promises';
 import { deserialize, serialize } from 'node:v8';
 import { Script } from 'node:vm';
+import { currentEagerTape } from '../../autograd/eager';
 import type { Engine } from '../../backend/engine';
 import { describeDamage } from '../../backend/heap-health';
 import { registerDisplay } from '../../cell/display';
@@ -90,6 +91,7 @@ export class RankWorker {
     const { steps, courier } = this.#parts;
     if (isRecorded) steps.begin((step) => courier.send({ type: 'cellStep', id, step }));
     const outcome = await this.#outcome(work);
+    currentEagerTape()?.close();
     this.#parts.piles.look();
     // Node reports rejected promises that nobody awaits at the end of a turn of the event loop; they belong to this work.
     if (isRecorded) await setImmediate();

@@ -1,0 +1,151 @@
+import { beginPass } from '../backend/current-engine';
+import type { Engine } from '../backend/engine';
+import { tfjsState, UNTRACKED, untracked } from '../backend/tfjs-state';
+import { ConfigError, ShardlabError } from '../core/errors';
+import * as tf from '../core/tf';
+import { type Gradients, Recording } from './recording';
+import { dependsOnNothing, scalar } from './results';
+import { backward, ownResults, tidy } from './tape';
+import { handOut, type TrainedParts, trainedParts } from './unit';
+
+/** Functions around the parts of an eager pass. */
+export interface EagerHooks {
+  /** Called before the first forward of a pass. */
+  begins(): void;
+  /** Runs the forward of an outermost module. */
+  forward<T>(work: () => T): T;
+  /** Runs the backward of a loss. */
+  backward(loss: tf.Tensor, work: () => void): void;
+  trained(parts: TrainedParts): void;
+}
+
+/**
+ * Records what a cell computes outside of `gradients`, so that `loss.backward()` works as in torch.
+ *
+ * [Note: eager recording] The first call of a module in training mode opens a recording, which tfjs then uses as its tape,
+ * also for the operations on the module's results. `loss.backward()` closes it and runs backward; the end of the cell
+ * closes it without backward. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
+ * (logits, the loss) are the cell's. A module in evaluation mode opens no recording.
+ */
+export class EagerTape {
+  readonly #engine: Engine;
+  readonly #hooks: EagerHooks;
+  #tape: Recording | null = null;
+  #forget: () => void = () => undefined;
+  #isInModule = false;
+
+  constructor(engine: Engine, hooks: EagerHooks) {
+    this.#engine = engine;
+    this.#hooks = hooks;
+  }
+
+  /** Runs a module's forward; opens a recording unless some tape, kernel or hook is active. */
+  run<T>(work: () => T): T {
+    const { gradientDepth, kernelDepth, activeTape, scopeStack } = tfjsState();
+    const isIdle =
+      gradientDepth === 0 && kernelDepth === 0 && scopeStack.every(({ name }) => name !== UNTRACKED);
+    const isOpen =
+      this.#tape !== null && activeTape === this.#tape && gradientDepth === 1 && kernelDepth === 0;
+    if (this.#isInModule || !(isIdle || isOpen)) return work();
+    const tape = isOpen && this.#tape !== null ? this.#tape : this.#open();
+    this.#isInModule = true;
+    try {
+      return this.#hooks.forward(() => tidy(() => ownResults(tape, work())));
+    } catch (error) {
+      this.close();
+      throw error;
+    } finally {
+      this.#isInModule = false;
+    }
+  }
+
+  /** Runs the backward of a loss that was computed since the recording was opened. Throws: CONFIG, SHAPE. */
+  backward(loss: tf.Tensor, seed = 1): void {
+    const tape = this.#tape;
+    if (tape === null || tfjsState().activeTape !== tape) throw notRecorded();
+    const owner = tape.lostIn(loss);
+    if (owner !== undefined) throw usedOutside(owner);
+    scalar(loss);
+    if (!tape.flows(loss)) throw dependsOnNothing();
+    this.#leave();
+    try {
+      this.#hooks.backward(loss, () => {
+        const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
+        handOut(this.#engine, tape, backward(this.#engine, tape, seeds));
+      });
+    } finally {
+      tape.release();
+    }
+    this.#hooks.trained(trainedParts(tape));
+  }
+
+  /** Releases an open recording, whose loss then has no backward. */
+  close(): void {
+    const tape = this.#tape;
+    if (tape === null) return;
+    this.#leave();
+    tape.release();
+  }
+
+  #open(): Recording {
+    this.close();
+    this.#hooks.begins();
+    beginPass();
+    const tape = new Recording(this.#engine, null, new Map(), null, 'eager');
+    const state = tfjsState();
+    Object.assign(state, { activeTape: tape, gradientDepth: 1 });
+    tape.scopeDepth = state.scopeStack.length;
+    this.#tape = tape;
+    this.#forget = this.#engine.onRecover(() => {
+      this.#tape = null;
+      this.#isInModule = false;
+      tape.release();
+    });
+    return tape;
+  }
+
+  /** Ends tfjs's use of the tape; an interrupt has already done so. */
+  #leave(): void {
+    const state = tfjsState();
+    // tfjs itself sets null, which its types do not allow.
+    if (state.activeTape === this.#tape) Object.assign(state, { activeTape: null, gradientDepth: 0 });
+    this.#tape = null;
+    this.#forget();
+  }
+}
+
+const EAGER = Symbol('the eager tape of a tfjs backend');
+
+interface Marked {
+  [EAGER]?: EagerTape;
+}
+
+/** Returns the eager tape of tfjs's current backend; null outside of ranks, where nothing is recorded by itself. */
+export function currentEagerTape(): EagerTape | null {
+  return (tf.backend() as Marked)[EAGER] ?? null;
+}
+
+/** Lets modules on tfjs's current backend record, and gives tensors the method `backward`. */
+export function recordEagerly(tape: EagerTape): void {
+  (tf.backend() as Marked)[EAGER] = tape;
+  tf.Tensor.prototype.backward = function (this: tf.Tensor, seed?: number) {
+    const current = currentEagerTape();
+    if (current === null) throw notRecorded();
+    current.backward(this, seed);
+  };
+}
+
+function notRecorded(): ConfigError {
+  return new ConfigError(
+    'loss.backward(): no forward is recorded for this loss. Call the model (in training mode) and compute the loss in the same ' +
+      'cell, and run backward once; or write const pass = gradients(() => loss) with the forward inside, then pass.backward()',
+  );
+}
+
+function usedOutside(owner: string): ShardlabError {
+  return new ShardlabError(
+    'ENGINE',
+    `The loss uses a parameter of unit '${owner}' outside of this unit, so its gradient would be lost. Use it in the forward of ` +
+      'the unit, or make it a parameter of a unit around all of its uses.',
+  );
+}
