@@ -20,6 +20,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
   const options = compilerOptions(places.installation);
+  const variables = join(places.cellDir, '__rank_variables.mts');
   const loaders = new Set<string>();
   let shown = globals;
   let versions = 0;
@@ -28,7 +29,9 @@ export function createCheckedFiles(places: ResolutionPlaces) {
     files.set(path, { version: ++versions, snapshot: ts.ScriptSnapshot.fromString(text), text });
   };
   put(globals, GLOBALS_DECLARATION);
-  const host = createHost(files, options, places, () => (shown === globals ? [globals] : [globals, shown]));
+  put(variables, '');
+  const always = [globals, variables];
+  const host = createHost(files, options, places, () => (shown === globals ? always : [...always, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
   // A second service with the same registry; its program is never checked and only keeps the registry's files in memory.
@@ -54,6 +57,10 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       if (!loadsPackages) return;
       loaders.add(path);
       keeper.getProgram();
+    },
+    /** Sets the text that declares the variables of ranks for the checked file. */
+    declareVariables(text: string): void {
+      put(variables, text);
     },
     drop(path: string): void {
       files.delete(path);

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import ts from 'typescript';
 import { completenessOf, depthError, parse, rightImports, unlessTooDeep } from './cell-text';
 import { describeDiagnostics } from './diagnostics';
+import { completionsAt, inspectionAt, type ShownSource } from './editing';
 import { replTransformer } from './emit';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
@@ -11,14 +12,13 @@ import type {
   CellSource,
   Compiled,
   CompilerCalls,
-  Completions,
   Declaration,
   FailedCheck,
-  Inspection,
   Namespace,
   Position,
 } from './protocol';
 import { Scope } from './scope';
+import { sentValues } from './sent-values';
 
 const RANK_MODULE = 'shardlab/rank';
 const NOTEBOOK_PACKAGES = ['shardlab', 'tslab'];
@@ -73,6 +73,7 @@ export class NotebookCompiler implements CompilerCalls {
     const { declared, exported, loadsPackages } = outline;
     const exports = [...declared.keys()].filter((name) => !exported.has(name));
     const prelude = this.#scopes[namespace].prelude(outline);
+    this.#declareVariables(namespace, outline);
     const text = `${source}\n;${prelude}export { ${exports.join(', ')} };`;
     this.#files.show(path, text);
     const program = this.#files.program();
@@ -83,17 +84,34 @@ export class NotebookCompiler implements CompilerCalls {
       return this.#failedCheck(asked, outline, diagnostics);
     }
     const js = emit(program, file, source, nameOf(cell));
+    const sent = namespace === 'notebook' ? sentValues(program, file) : {};
     this.#files.drop(path);
     const names = Object.fromEntries(declared);
-    return { ok: true, js, declaration: { namespace, cell, module, text, names, loadsPackages } };
+    return { ok: true, js, declaration: { namespace, cell, module, text, names, loadsPackages, sent } };
   }
 
   commit(declaration: Declaration): void {
-    const { namespace, module, text, loadsPackages } = declaration;
+    const { namespace, module, text, loadsPackages, sent, cell } = declaration;
     // The declaration may come from an earlier process, whose modules keep their numbers.
     this.#modules = Math.max(this.#modules, module);
     this.#files.keep(this.#pathOf(module), text, loadsPackages);
     this.#scopes[namespace].declare(`./${moduleName(module)}.mjs`, declaration);
+    const names = Object.keys(sent);
+    if (names.length === 0) return;
+    const types = names.map((name) => `export declare let ${name}: ${sent[name]};`).join('\n');
+    this.#files.keep(join(this.#places.cellDir, `${sentName(module)}.mts`), types, false);
+    this.#scopes.ranks.declare(`./${sentName(module)}.mjs`, {
+      cell,
+      names: Object.fromEntries(names.map((name) => [name, 'let'])),
+    });
+  }
+
+  /** Declares the variables of ranks that a notebook's cell mentions, for job.get and for functions' scopes. */
+  #declareVariables(namespace: Namespace, outline: Pick<Outline, 'mentioned'>, all = false): void {
+    const members = namespace === 'notebook' ? this.#scopes.ranks.members(outline, all) : '';
+    this.#files.declareVariables(
+      members === '' ? '' : `declare global { interface ShardlabRankVariables { ${members} } }\nexport {};`,
+    );
   }
 
   miss({ namespace, cell, names, cause }: Absence): void {
@@ -153,13 +171,15 @@ export class NotebookCompiler implements CompilerCalls {
   #elsewhere(name: string, namespace: Namespace): string | undefined {
     if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
     return namespace === 'notebook'
-      ? 'Ranks have it: begin the cell with %%ranks to use it there.'
-      : "The notebook has it, ranks do not: send values with job.on('all').run(fn, ...values).";
+      ? `Ranks have it: begin the cell with %%ranks to use it there, or read it: await job.get('${name}').`
+      : `The notebook has it, ranks do not: send its value with await job.put({ ${name} }).`;
   }
 
   #show({ source, namespace }: Position, all: boolean): ShownSource {
     this.#learnRankGlobals(namespace);
-    const prelude = `${this.#scopes[namespace].prelude(outlineOf(parse(source)), all)}\n`;
+    const outline = outlineOf(parse(source));
+    const prelude = `${this.#scopes[namespace].prelude(outline, all)}\n`;
+    this.#declareVariables(namespace, outline, all);
     const path = join(this.#places.cellDir, '__scratch.mts');
     this.#files.show(path, `${prelude}${source}\n;export {};`);
     return { path, source, shift: prelude.length };
@@ -195,6 +215,10 @@ function nameOf(cell: number): string {
   return `In[${cell}]`;
 }
 
+function sentName(module: number): string {
+  return `__sent${module}`;
+}
+
 function moduleName(module: number): string {
   return `__cell${module}`;
 }
@@ -220,64 +244,4 @@ function emit(program: ts.Program, file: ts.SourceFile, source: string, name: st
   const inlined = Buffer.from(payload).toString('base64');
   const code = js.replace(/\n?\/\/# sourceMappingURL=.*\s*$/, '').replace(/^export \{\};$/m, '');
   return `${code}\n//# sourceMappingURL=data:application/json;base64,${inlined}`;
-}
-
-/** A source that the language service sees after a prelude. */
-export interface ShownSource {
-  readonly path: string;
-  readonly source: string;
-  /** Length of the text before the source in the file. */
-  readonly shift: number;
-}
-
-const WORD = /[\w$]/;
-
-/** Returns the completions at the cursor. */
-export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
-  const { source, path, shift } = shown;
-  const start = wordStart(source, offset);
-  const word = source.slice(start, offset);
-  const info = service.getCompletionsAtPosition(path, shift + offset, {});
-  const entries = (info?.entries ?? [])
-    .filter(({ name }) => name.startsWith(word) && !name.startsWith('__cell'))
-    .sort((a, b) => (a.sortText + a.name < b.sortText + b.name ? -1 : 1));
-  return {
-    matches: entries.map(({ name }) => name),
-    kinds: entries.map(({ kind }) => kind),
-    start,
-    end: offset,
-  };
-}
-
-/** Returns the declaration and documentation of the name at the cursor. */
-export function inspectionAt(
-  { service }: CheckedFiles,
-  shown: ShownSource,
-  offset: number,
-): Inspection | undefined {
-  const { source, path, shift } = shown;
-  const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
-  const info = service.getQuickInfoAtPosition(path, shift + at);
-  if (info === undefined) return undefined;
-  const declaration = ts.displayPartsToString(info.displayParts);
-  // The checker's text for an unknown name.
-  if (declaration === 'any') return undefined;
-  const documentation = ts.displayPartsToString(info.documentation);
-  const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));
-  const written = (code: (text: string) => string): string => {
-    const lines = tags.map(({ name, words }) =>
-      name === 'example' ? `Example:\n\n${code(words)}` : `@${name} ${words}`,
-    );
-    return [code(declaration), documentation, ...lines].filter((part) => part !== '').join('\n\n');
-  };
-  return {
-    text: written((code) => code),
-    markdown: written((code) => `\`\`\`typescript\n${code}\n\`\`\``),
-  };
-}
-
-function wordStart(source: string, offset: number): number {
-  let start = Math.min(offset, source.length);
-  while (start > 0 && WORD.test(source[start - 1] ?? '')) start--;
-  return start;
 }

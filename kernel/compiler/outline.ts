@@ -28,7 +28,8 @@ export function outlineOf(file: ts.SourceFile): Outline {
     }
   }
   const visit = (node: ts.Node): void => {
-    if (ts.isIdentifier(node)) mentioned.add(node.text);
+    // A string may be the name of a variable, as in job.get('losses').
+    if (ts.isIdentifier(node) || ts.isStringLiteralLike(node)) mentioned.add(node.text);
     ts.forEachChild(node, visit);
   };
   visit(file);

@@ -42,6 +42,8 @@ export interface Declaration {
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
   readonly loadsPackages: boolean;
+  /** The variables that the cell sends to ranks by job.put, and the texts of their types. */
+  readonly sent: Readonly<Record<string, string>>;
 }
 
 /** Why a name is missing although a cell declares it. */

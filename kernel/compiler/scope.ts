@@ -79,6 +79,18 @@ export class Scope {
       .join('');
   }
 
+  /** Returns declarations of the cells' variables that a cell mentions, as members of an interface; `all`: of all. */
+  members({ mentioned }: Pick<Outline, 'mentioned'>, all = false): string {
+    const wanted = all ? [...this.#homes.keys()] : [...mentioned];
+    return wanted
+      .map((name) => {
+        const home = this.#homes.get(name);
+        if (home?.cell === undefined || home.kind === 'type') return '';
+        return `${name}: typeof import(${JSON.stringify(home.specifier)}).${name};`;
+      })
+      .join('');
+  }
+
   #declaration(name: string): string {
     const home = this.#homes.get(name);
     if (home === undefined) return '';

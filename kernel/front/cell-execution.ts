@@ -105,10 +105,11 @@ export class CellExecution {
         : { type: 'ranks', cell, js, selection },
     );
     const names = namesOf(compiled);
-    if (names.length === 0) return outcome;
+    const sends = Object.keys(declaration.sent).length > 0;
+    if (names.length === 0 && !sends) return outcome;
     // A failed cell has made the declarations before its error. They do not count in ranks, because some ranks may lack them.
     if (outcome.ok || (selection === undefined && outcome.processEnded === undefined)) {
-      await this.#compiler.call('commit', declaration);
+      await this.#compiler.call('commit', outcome.ok ? declaration : { ...declaration, sent: {} });
     } else {
       await this.#miss({ namespace, cell, names, cause: causeOf(outcome) });
     }

@@ -138,8 +138,53 @@ describe('the compiler', () => {
     assert.match(String(messages('theirs')[0]), /TS2304: .* Ranks have it: begin the cell with %%ranks/);
     emitted('const ours = 1;');
     const wrong = inRanks('ours');
-    assert.match(wrong.ok ? '' : wrong.error.evalue, /The notebook has it, ranks do not: .*job\.on/);
+    assert.match(
+      wrong.ok ? '' : wrong.error.evalue,
+      /The notebook has it, ranks do not: .*job\.put\(\{ ours \}\)/,
+    );
     assert.match(String(messages('nowhere')[0]), /Cannot find name 'nowhere'\.$/);
+  });
+
+  it('gives values that cross between notebook and ranks their types', () => {
+    const inRanks = (source: string) => compiler.compile({ source, namespace: 'ranks', cell: 2 });
+    const failure = (source: string): string => {
+      const compiled = inRanks(source);
+      return compiled.ok ? '' : compiled.error.evalue;
+    };
+    emitted(`import * as sl from 'shardlab';
+      const job = await sl.launch({ ranks: 2 });
+      interface Row { name: string; size: number }
+      const rows: Row[] = [{ name: 'a', size: 1 }];`);
+    emitted(
+      "const count = 3; await job.put({ rows, count, X: new Float32Array(4), pair: { a: [1], b: 'x' } });",
+    );
+    assert.equal(
+      failure('rows[0].size.toFixed() + count.toFixed() + X.subarray(1).length + pair.b.trim();'),
+      '',
+    );
+    assert.match(failure('rows[0].sizes'), /'sizes' does not exist on type 'Row'/);
+    assert.match(failure('X.push(1)'), /'push' does not exist on type 'Float32Array/);
+    emitted("await job.on('0').put({ single: 1 });");
+    assert.match(failure('single.trim()'), /'trim' does not exist on type 'number'/);
+    const declared = inRanks(
+      'const losses = [0.5]; const net = new nn.Linear(2, 3); const t = tf.ones([2]);',
+    );
+    assert.ok(declared.ok);
+    compiler.commit(declared.declaration);
+    assert.deepEqual(messages("(await job.get('losses'))[0][0].toFixed()"), []);
+    assert.deepEqual(
+      messages('job.on(0).run(({ losses, net, rank }) => losses[rank] + net.numParams())'),
+      [],
+    );
+    assert.match(
+      String(messages("(await job.get('losses'))[0].trim()")[0]),
+      /'trim' does not exist on type 'number\[\]'/,
+    );
+    assert.match(String(messages('job.on(0).run(({ lossess }) => lossess)')[0]), /'lossess' does not exist/);
+    assert.match(String(messages("(await job.get('t'))[0].dispose()")[0]), /'dispose' does not exist/);
+    assert.deepEqual(messages("const anything: unknown[] = await job.get('unheardOf')"), []);
+    const names = compiler.complete({ source: "job.get('lo", namespace: 'notebook', offset: 11 });
+    assert.ok(names.matches.includes('losses'));
   });
 
   it('does not flag what notebooks do: unused values, unannotated parameters, unused labels', () => {

@@ -59,6 +59,10 @@ export type Measurement =
 /** Work for a rank's main thread. */
 export type RankWork =
   | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
+  /** Declares variables, which cells and functions see. */
+  | { readonly kind: 'put'; readonly values: Readonly<Record<string, unknown>> }
+  /** Returns the value of a variable. */
+  | { readonly kind: 'get'; readonly name: string }
   | { readonly kind: 'function'; readonly source: string; readonly args: readonly unknown[] }
   | {
       readonly kind: 'train';

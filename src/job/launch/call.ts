@@ -24,6 +24,8 @@ export interface CallSink {
 }
 
 const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
+  put: 'job.put',
+  get: 'job.get',
   function: 'job.on().run',
   train: 'job.train',
   steps: 'run.step',

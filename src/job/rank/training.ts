@@ -1,10 +1,8 @@
 import type { Engine } from '../../backend/engine';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import type { Bytes, Seconds } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
-import { memoryAtPeak } from '../../ledger/memory';
 import { explainProcess } from '../../ledger/process-memory';
 import type { Recorder } from '../../ledger/recorder';
 import type { StepResult } from '../../train/step-result';
@@ -14,6 +12,7 @@ import type { GroupRef, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf } from './first-state';
+import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 
@@ -24,7 +23,10 @@ const NUM_CURVES = 2;
 const NO_RUN = 0;
 
 /** Work of runs. */
-export type TrainingWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'measure' | 'recover' }>;
+export type TrainingWork = Exclude<
+  RankWork,
+  { kind: 'cell' | 'function' | 'put' | 'get' | 'measure' | 'recover' }
+>;
 
 /** The parts that training on a rank needs. */
 export interface RankTrainingParts {
@@ -267,33 +269,4 @@ export class RankTraining {
     const { rank } = this.#parts;
     throw new ShardlabError('INTERNAL', `rank ${rank} has no ${what}`, { rank });
   }
-}
-
-/** A rank's measurements of a config. */
-export interface ProbeResult {
-  /** The most bytes on the device, including the bytes of other runs and cells. */
-  readonly peakBytes: Bytes;
-  /** Shards and optimizer states among these bytes. */
-  readonly shardBytes: Bytes;
-  /** Time of the second step; the first step is a warm-up. */
-  readonly stepSeconds: Seconds;
-}
-
-/**
- * Builds a trainer, runs two steps without the memoryLimit, measures, and disposes the trainer. If that fails, the
- * rank's recovery disposes the trainer.
- */
-export function probeOnRank(engine: Engine, recorder: Recorder, build: () => Trainer): ProbeResult {
-  return engine.withoutLimit(() => {
-    recorder.beginStep(0);
-    const trainer = build();
-    trainer.step();
-    const { seconds } = trainer.step();
-    const record = recorder.endStep({ curve: false });
-    trainer.dispose();
-    const { peakBytes, elsewhereBytes } = record.memory;
-    const causes = memoryAtPeak(record);
-    const shardBytes = causes['param.shard'] + causes['grad.shard'] + causes.optimizer;
-    return { peakBytes: peakBytes + elsewhereBytes, shardBytes, stepSeconds: seconds };
-  });
 }

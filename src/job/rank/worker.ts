@@ -21,6 +21,7 @@ import { measure } from './measure';
 import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
+import { freeNames, missingVariable, requireFree, valueToSend, withVariables } from './variables';
 
 /** An interrupted work that is not blocked is terminated after this time, in which `finally` blocks can run. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
@@ -34,6 +35,7 @@ const LOST_SECONDS = 0.25;
 
 /** Work that is not a cell; the evaluator's code calls it from here. */
 const TASK = globalSlot<() => unknown>('shardlab.task');
+const TASK_CALL = "globalThis[Symbol.for('shardlab.task')]()";
 
 /** The parts that a rank's main thread needs. */
 export interface RankWorkerParts {
@@ -117,10 +119,15 @@ export class RankWorker {
       const { line, column, ...error } = result.error;
       // Work of a run has no line in a cell: the place would be in shardlab's own code.
       const isPlaced = work.kind === 'cell' || work.kind === 'function';
+      const { rank } = this.#parts.scope;
+      if (work.kind === 'get')
+        return { ok: false, error: rankError(missingVariable(result.thrown, work.name, rank)) };
       return { ok: false, error: rankError(result.thrown, isPlaced ? result.error : error) };
     }
     try {
       steps.end(result.value);
+      if (work.kind === 'put') return { ok: true, value: undefined };
+      if (work.kind === 'get') return { ok: true, value: sendable(valueToSend(result.value)) };
       if (work.kind !== 'cell') return { ok: true, value: sendable(result.value) };
       if (result.value !== undefined) await this.#showResult(result.value);
       return { ok: true, value: undefined };
@@ -132,16 +139,21 @@ export class RankWorker {
   #evaluate(work: RankWork): Promise<EvaluateResult> {
     const { evaluator } = this.#parts;
     if (work.kind === 'cell') return evaluator.evaluate(work.js, { name: `In[${work.cell}]` });
+    if (work.kind === 'get') return evaluator.evaluate(work.name, { name: work.kind });
     TASK.value = () => this.#task(work);
     const name = work.kind === 'function' ? FUNCTION_NAME : work.kind;
-    return evaluator.evaluate("await globalThis[Symbol.for('shardlab.task')]()", { name });
+    const names = work.kind === 'put' ? freeNames(work.values, this.#parts.scope) : [];
+    const code = names.length === 0 ? `await ${TASK_CALL}` : `let { ${names.join(', ')} } = ${TASK_CALL};`;
+    return evaluator.evaluate(code, { name });
   }
 
-  #task(work: Exclude<RankWork, { kind: 'cell' }>): unknown {
+  #task(work: Exclude<RankWork, { kind: 'cell' | 'get' }>): unknown {
     const { scope, training, engine, courier } = this.#parts;
     switch (work.kind) {
       case 'function':
         return runShipped(work.source, scope, work.args);
+      case 'put':
+        return requireFree(work.values, scope);
       case 'measure':
         return measure(work.measurement, scope);
       case 'recover':
@@ -195,7 +207,7 @@ export async function runShipped(
 ): Promise<unknown> {
   const work = compile(source);
   try {
-    return await work(scope, ...args);
+    return await work(withVariables(scope), ...args);
   } catch (error) {
     throw error instanceof ReferenceError && error.message.endsWith('is not defined')
       ? explained(error)

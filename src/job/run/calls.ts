@@ -9,7 +9,7 @@ import { firstRanks } from '../control/selection';
 import type { CallSink } from '../launch/call';
 import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
-import type { ProbeResult } from '../rank/training';
+import type { ProbeResult } from '../rank/probe';
 import type { RunHistory } from './history';
 
 /** The parts that a run gets from its job. */
@@ -31,7 +31,10 @@ export interface RunParts extends RunHome {
 }
 
 /** Work of a run. */
-export type RunWork = Exclude<RankWork, { kind: 'cell' | 'function' | 'recover' | 'group' | 'measure' }>;
+export type RunWork = Exclude<
+  RankWork,
+  { kind: 'cell' | 'function' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
+>;
 
 /** Calls a run's ranks until the run ends. */
 export class RunCalls {

@@ -2,10 +2,9 @@ import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import type { TrainConfigInput } from '../../config/train-config';
-import { type Bytes, formatBytes, now } from '../../core/units';
-import { type Column, createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import { now } from '../../core/units';
+import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
-import type { ReadyReport } from '../control/messages';
 import { parseSelection, type Selection } from '../control/selection';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
@@ -15,16 +14,13 @@ import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { JobData } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
+import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
 import { checkWorld } from './reshard';
 import { Run } from './run';
-
-/** A rank's report when it became ready. */
-export interface RankInfo extends ReadyReport {
-  readonly rank: number;
-}
+import type { RankVariables, VariableNamed } from './variables';
 
 /** A compiled cell and the ranks that run it. */
 export interface CellRequest {
@@ -33,19 +29,6 @@ export interface CellRequest {
   readonly cell: number;
   readonly selection: Selection;
 }
-
-const STATUS_COLUMNS: readonly Column[] = [
-  { key: 'rank' },
-  { key: 'pid', format: String },
-  { key: 'state' },
-  { key: 'cell' },
-  { key: 'collective' },
-  {
-    key: 'seconds',
-    title: 'seconds',
-    format: (seconds) => (seconds === null ? '—' : Number(seconds).toFixed(2)),
-  },
-];
 
 export interface TrainOptions {
   /**
@@ -115,6 +98,16 @@ export class Job extends StepFigures {
     await this.#recordings.during(ranks, work, (steps) =>
       this.#supervisor.run(ranks, work, { ...steps, output: sink }),
     );
+  }
+
+  /** Declares variables in all ranks, as `job.on('all').put` does. */
+  put(values: Readonly<Record<string, unknown>>): Promise<void> {
+    return this.on('all').put(values);
+  }
+
+  /** Returns a variable's value from each rank, as `job.on('all').get` does. */
+  get<Name extends string>(name: Name | (keyof RankVariables & string)): Promise<VariableNamed<Name>[]> {
+    return this.on('all').get<Name>(name);
   }
 
   /**
@@ -228,12 +221,12 @@ export class Job extends StepFigures {
   }
 
   [DISPLAY](): DisplayBundle {
-    return this.#table()[DISPLAY]();
+    return ranksTable(this.ranks)[DISPLAY]();
   }
 
   /** Returns the text that Node shows for the job. */
   [inspect.custom](): string {
-    return this.#table().toText();
+    return ranksTable(this.ranks).toText();
   }
 
   protected get recorded(): RecordedSteps {
@@ -260,21 +253,5 @@ export class Job extends StepFigures {
     });
     this.#runs.add(run);
     return run;
-  }
-
-  #table(): Table {
-    const rows = this.ranks.map((report) => ({ ...report, readyMs: Math.round(report.readyMs) }));
-    return createTable(rows, {
-      title: `${rows.length === 1 ? '1 rank' : `${rows.length} ranks`}`,
-      columns: [
-        { key: 'rank' },
-        { key: 'pid', format: String },
-        { key: 'rssBytes', title: 'RSS', align: 'right', format: (bytes) => formatBytes(bytes as Bytes) },
-        { key: 'engine' },
-        { key: 'blas', title: 'BLAS' },
-        { key: 'transport' },
-        { key: 'readyMs', title: 'ready after ms' },
-      ],
-    });
   }
 }

@@ -5,7 +5,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { buildModel } from '../../nn/models/build-model';
-import type { ProbeResult } from '../rank/training';
+import type { ProbeResult } from '../rank/probe';
 
 /** A failed run's config, and a function that tries settings on its ranks. */
 export interface AdviceOptions {

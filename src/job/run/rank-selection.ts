@@ -5,12 +5,16 @@ import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
 import type { Recordings } from './records';
+import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
 
 /**
- * A function that runs in ranks. It is sent as source code. It sees the scope of a rank's cell (also passed as its
- * first argument) and its other arguments, but no variables of the notebook.
+ * A function that runs in ranks. It is sent as source code. It sees the scope of a rank's cell and the variables of
+ * `%%ranks` cells (both are also in its first argument) and its other arguments, but no variables of the notebook.
  */
-export type RankFunction<Args extends readonly unknown[], Value> = (scope: RankScope, ...args: Args) => Value;
+export type RankFunction<Args extends readonly unknown[], Value> = (
+  scope: RankScope & RankVariables,
+  ...args: Args
+) => Value;
 
 /** Some ranks of a job. */
 export class RankSelection {
@@ -52,6 +56,32 @@ export class RankSelection {
     } finally {
       live.finish();
     }
+  }
+
+  /**
+   * Declares variables in these ranks: later `%%ranks` cells and functions see them by their names, with their types. Each
+   * rank gets its own copies. Throws: CONFIG for values that structured clone cannot carry, and for a name that every rank
+   * has already, such as tf.
+   * @example
+   * await job.put({ X: [[0, 1], [1, 0]], y: new Float32Array([1, 1]) });
+   */
+  async put(values: Readonly<Record<string, unknown>>): Promise<void> {
+    requireVariables(values);
+    await this.#supervisor.run(this.ranks, { kind: 'put', values }, {});
+  }
+
+  /**
+   * Returns the value of a variable of `%%ranks` cells from each of these ranks, in rank order; a tensor is returned as a number
+   * or as nested arrays. Throws: CONFIG for a rank that has no such variable, and for a value that cannot be sent.
+   * @example
+   * const losses = await job.get('losses');
+   */
+  async get<Name extends string>(
+    name: Name | (keyof RankVariables & string),
+  ): Promise<VariableNamed<Name>[]> {
+    requireName(name, 'get');
+    // The kernel's compiler declares the types of variables; a rank sends what the variable has.
+    return (await this.#supervisor.run(this.ranks, { kind: 'get', name }, {})) as VariableNamed<Name>[];
   }
 
   /** Returns each rank's measurement, in rank order; the caller names the type. Throws: as `run`. */

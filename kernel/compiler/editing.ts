@@ -1,0 +1,63 @@
+import ts from 'typescript';
+import type { CheckedFiles } from './language-service';
+import type { Completions, Inspection } from './protocol';
+
+/** A source that the language service sees after a prelude. */
+export interface ShownSource {
+  readonly path: string;
+  readonly source: string;
+  /** Length of the text before the source in the file. */
+  readonly shift: number;
+}
+
+const WORD = /[\w$]/;
+
+/** Returns the completions at the cursor. */
+export function completionsAt({ service }: CheckedFiles, shown: ShownSource, offset: number): Completions {
+  const { source, path, shift } = shown;
+  const start = wordStart(source, offset);
+  const word = source.slice(start, offset);
+  const info = service.getCompletionsAtPosition(path, shift + offset, {});
+  const entries = (info?.entries ?? [])
+    .filter(({ name }) => name.startsWith(word) && !name.startsWith('__cell'))
+    .sort((a, b) => (a.sortText + a.name < b.sortText + b.name ? -1 : 1));
+  return {
+    matches: entries.map(({ name }) => name),
+    kinds: entries.map(({ kind }) => kind),
+    start,
+    end: offset,
+  };
+}
+
+/** Returns the declaration and documentation of the name at the cursor. */
+export function inspectionAt(
+  { service }: CheckedFiles,
+  shown: ShownSource,
+  offset: number,
+): Inspection | undefined {
+  const { source, path, shift } = shown;
+  const at = Math.min(wordStart(source, offset), Math.max(0, source.length - 1));
+  const info = service.getQuickInfoAtPosition(path, shift + at);
+  if (info === undefined) return undefined;
+  const declaration = ts.displayPartsToString(info.displayParts);
+  // The checker's text for an unknown name.
+  if (declaration === 'any') return undefined;
+  const documentation = ts.displayPartsToString(info.documentation);
+  const tags = (info.tags ?? []).map(({ name, text }) => ({ name, words: ts.displayPartsToString(text) }));
+  const written = (code: (text: string) => string): string => {
+    const lines = tags.map(({ name, words }) =>
+      name === 'example' ? `Example:\n\n${code(words)}` : `@${name} ${words}`,
+    );
+    return [code(declaration), documentation, ...lines].filter((part) => part !== '').join('\n\n');
+  };
+  return {
+    text: written((code) => code),
+    markdown: written((code) => `\`\`\`typescript\n${code}\n\`\`\``),
+  };
+}
+
+function wordStart(source: string, offset: number): number {
+  let start = Math.min(offset, source.length);
+  while (start > 0 && WORD.test(source[start - 1] ?? '')) start--;
+  return start;
+}

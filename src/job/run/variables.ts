@@ -1,0 +1,60 @@
+import { Script } from 'node:vm';
+import { ConfigError } from '../../core/errors';
+import type { Tensor } from '../../core/tf';
+
+declare global {
+  /**
+   * The variables of ranks, by name. The kernel declares those of `%%ranks` cells and of `job.put` here; a program without the
+   * kernel can declare its own: `declare global { interface ShardlabRankVariables { losses: number[] } }`.
+   */
+  // biome-ignore lint/suspicious/noEmptyInterface: declarations elsewhere add members
+  interface ShardlabRankVariables {}
+}
+
+/** Variables that cells and `job.put` have made in ranks. */
+export type RankVariables = ShardlabRankVariables;
+
+/** The type in which a rank's variable is sent: a tensor as a number or nested arrays. */
+export type Received<T> = T extends Tensor ? ReturnType<T['arraySync']> : T;
+
+/** The type of a rank's variable of this name; unknown for a name that is not declared. */
+export type VariableNamed<Name extends string> = Name extends keyof RankVariables
+  ? Received<RankVariables[Name]>
+  : unknown;
+
+/** Throws: CONFIG unless the value is an object whose keys are names of variables and whose values can be sent. */
+export function requireVariables(values: unknown): asserts values is Readonly<Record<string, unknown>> {
+  if (typeof values !== 'object' || values === null || Array.isArray(values)) {
+    throw new ConfigError('put takes an object of values by name: await job.put({ X })');
+  }
+  for (const [name, value] of Object.entries(values)) {
+    requireName(name, 'put');
+    try {
+      structuredClone(value);
+    } catch (cause) {
+      throw new ConfigError(
+        `put: ${name} cannot be sent to ranks (${String(cause)}); put plain values, arrays or typed arrays`,
+      );
+    }
+  }
+}
+
+/** Throws: CONFIG unless the name can be that of a variable. */
+export function requireName(name: unknown, what: 'put' | 'get'): asserts name is string {
+  if (typeof name === 'string' && isName(name)) return;
+  throw new ConfigError(
+    `${what}: ${JSON.stringify(name)} cannot be the name of a variable; give a name such as ` +
+      (what === 'get' ? "'losses': await job.get('losses')" : 'losses: await job.put({ losses })'),
+  );
+}
+
+function isName(name: string): boolean {
+  if (!/^[\p{ID_Start}$_][\p{ID_Continue}$]*$/u.test(name)) return false;
+  try {
+    // Reserved words do not parse; nothing runs.
+    new Script(`let ${name};`);
+    return true;
+  } catch {
+    return false;
+  }
+}
