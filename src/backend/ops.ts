@@ -156,6 +156,19 @@ export function embedding(table: tf.Tensor, ids: tf.Tensor, paddingIndex?: numbe
   return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0, ...padding });
 }
 
+/**
+ * Sets elements to 0 with probability `rate`, and divides the others by 1 − rate; each `period` elements in a row have the same
+ * fate, and the same seeds (int32) drop the same elements. Source: torch.nn.functional.dropout. Throws: SHAPE if the period does
+ * not divide the size; ENGINE on an engine without the kernel.
+ */
+export function dropout(
+  x: tf.Tensor,
+  rate: number,
+  { seeds, period = 1 }: { readonly seeds: readonly [number, number]; readonly period?: number },
+): tf.Tensor {
+  return runForFirst(FUSED.dropout, { x }, { rate, period, seeds: [...seeds] });
+}
+
 function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>): void {
   for (const [name, { dtype, shape }] of Object.entries(tensors)) {
     if (dtype === 'int32') continue;

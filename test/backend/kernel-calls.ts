@@ -578,6 +578,10 @@ export const TRUSTED_NUMBERS: Readonly<Record<string, readonly TrustedNumber[]>>
       attrs: { inputShape: [1, value, 3, 3] },
     })),
   ],
+  ShardlabDropout: [
+    attribute(1, 2, (period) => ({ inputs: { x: floats(2) }, attrs: { rate: 0.5, period, seeds: [1, 2] } })),
+    fraction((rate) => ({ inputs: { x: floats(2) }, attrs: { rate, period: 1, seeds: [1, 2] } })),
+  ],
   ShardlabChannelMoments: [
     length(2, 2, (value) => ({ inputs: { x: value === 2 ? floats(2, 3) : floats(3) } })),
   ],

@@ -120,6 +120,8 @@ describe('the kernels write only their results, for every size and alignment', (
       assertClose(arena.take(sums, channels), spread, 1e-5, 'spread');
       const dx = zeros(channels * height * n);
       kernels.channelAffine(image, mean, variance, dx, ...sizes);
+      for (const period of [1, n])
+        kernels.dropout(image, dx, channels * height * n, period, 1, 2, 2 ** 30, 2);
       kernels.channelGrad(image, image, mean, variance, mean, sums, dx, ...sizes);
       arena.assertGuards();
     });

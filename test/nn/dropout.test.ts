@@ -33,6 +33,21 @@ test('dropout drops the part p of the elements and enlarges the others, in train
   assert.throws(() => new Dropout(1.5), /p is 1.5; give a probability from 0 to 1/);
 });
 
+test('the gradient drops the same elements', () => {
+  for (const layer of [new Dropout(0.3), new Dropout2d(0.6)]) {
+    const x = new Parameter(tf.randomNormal([5, 7, 3, 3]));
+    let y = tf.scalar(0) as tf.Tensor;
+    gradients(engine, () => {
+      y = tf.keep(layer.apply(x.tensor));
+      return tf.sum(y);
+    }).backward();
+    const [from, to] = [x.tensor.dataSync(), y.dataSync()];
+    x.grad?.dataSync().forEach((slope, i) => {
+      assert.ok(Math.abs((from[i] ?? 0) * slope - (to[i] ?? 0)) < 1e-6);
+    });
+  }
+});
+
 test('Dropout2d drops whole channels', () => {
   const values = new Dropout2d(0.5).apply(ones(8, 8, 2, 2)).dataSync();
   for (let plane = 0; plane < 64; plane++) {

@@ -59,6 +59,16 @@ test("an operation's work follows from its shapes, also for transposed and batch
   assert.equal(product('Conv2D', [1, 4, 4, 5], [3, 3, 5, 6], [1, 4, 4, 6]), windows);
   assert.equal(product('Conv2DBackpropInput', [1, 4, 4, 6], [3, 3, 5, 6], [1, 4, 4, 5]), windows);
   assert.equal(product('Conv2DBackpropFilter', [1, 4, 4, 5], [1, 4, 4, 6], [3, 3, 5, 6]), windows);
+  // Two images [4, 5, 5], two groups of 3 outputs, 3 x 2 filters.
+  const [image, filter, result] = [
+    [2, 4, 5, 5],
+    [6, 2, 3, 2],
+    [2, 6, 3, 4],
+  ];
+  const inGroups = 2 * 2 * 6 * 3 * 4 * (2 * 3 * 2);
+  assert.equal(product(FUSED.conv2d, image, filter, result, { groups: 2 }), inGroups);
+  assert.equal(product(FUSED.conv2dInputGrad, result, filter, image, { groups: 2 }), inGroups);
+  assert.equal(product(FUSED.conv2dFilterGrad, image, result, filter, { groups: 2 }), inGroups);
   const flash = { name: FUSED.flashAttention, attrs: { causal: true }, outputs: [tensor([2, 16, 4, 8])] };
   const q = tensor([2, 16, 4, 8]);
   assert.equal(flopsOf(workOf(called({ ...flash, inputs: [q, q, q] }))), 2 * 2 * 2 * 4 * 16 * 16 * 8 * 0.5);

@@ -54,7 +54,7 @@ const TYPES: ReadonlyMap<string, ReadonlySet<string>> = new Map([
       'ShardlabGelu ShardlabGeluGrad ShardlabCausalSoftmax ShardlabSoftmaxGrad ShardlabScaledGrad ShardlabCausalAttention ' +
       'ShardlabCausalAttentionGrad FlashAttention FlashAttentionGrad ShardlabConv2d ShardlabConv2dInputGrad ' +
       'ShardlabConv2dFilterGrad ShardlabMaxPool2d ShardlabChannelMoments ShardlabChannelSums ShardlabChannelProducts ' +
-      'ShardlabChannelAffine ShardlabChannelGrad',
+      'ShardlabChannelAffine ShardlabChannelGrad ShardlabDropout',
   ),
   ...named(
     NUMBERS,

@@ -69,6 +69,13 @@ export const VALUE_CHECKS: Readonly<Record<string, KernelCheck>> = {
     call.sizes((batch * seq * width) / 3, 'dy');
     call.sizes(batch * Number(call.attrs.heads) * seq * seq, 'p');
   },
+  ShardlabDropout: (call) => {
+    const size = sizeOf(call.input('x').shape);
+    const period = call.whole('period', call.attrs.period, 1);
+    if (size % period !== 0) call.refuse(`${size} elements are not divisible into groups of ${period}.`);
+    call.wholes('seeds', call.attrs.seeds, 2, -(2 ** 31) + 1);
+    call.finite('rate', call.attrs.rate);
+  },
   ShardlabChannelMoments: (call) => perChannel(call),
   ShardlabChannelSums: (call) => perChannel(call),
   ShardlabChannelAffine: (call) => perChannel(call, 'scale', 'shift'),

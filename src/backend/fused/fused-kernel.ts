@@ -21,6 +21,7 @@ export const FUSED = {
   scaledGrad: 'ShardlabScaledGrad',
   embedding: 'ShardlabEmbedding',
   embeddingGrad: 'ShardlabEmbeddingGrad',
+  dropout: 'ShardlabDropout',
   conv2d: 'ShardlabConv2d',
   conv2dInputGrad: 'ShardlabConv2dInputGrad',
   conv2dFilterGrad: 'ShardlabConv2dFilterGrad',

@@ -18,6 +18,7 @@ export function registerFusedKernels(context: WasmContext): void {
   registerCrossEntropy(context);
   registerCrossEntropyInPlace(context);
   registerEmbedding(context);
+  registerDropout(context);
   registerConvolutions(context);
   registerMaxPool(context);
   registerChannels(context);
@@ -187,6 +188,26 @@ function registerEmbedding(context: WasmContext): void {
     return out;
   });
   differentiateBy(FUSED.embedding, FUSED.embeddingGrad, ['table'], { inputs: ['ids'] });
+}
+
+/** Registers dropout. It saves nothing: the gradient drops the same elements of dy, because the seeds are the same. */
+function registerDropout(context: WasmContext): void {
+  const at = offsetsOn(context);
+  replaceKernel(FUSED.dropout, () => ({ x }, { rate, period, seeds }) => {
+    const out = outputLike(context, given(x));
+    const [seed = 0, otherSeed = 0] = seeds as readonly number[]; // checked, like the others
+    const p = Number(rate);
+    const numbers = [sizeOf(given(x).shape), Number(period), seed, otherSeed] as const;
+    context.kernels.dropout(at(x), out.offset, ...numbers, (p * 2 ** 32) | 0, p === 1 ? 0 : 1 / (1 - p));
+    return out.info;
+  });
+  tf.registerGradient({
+    kernelName: FUSED.dropout,
+    inputsToSave: [],
+    gradFunc: (dy, _, attrs) => ({
+      x: () => runForFirst(FUSED.dropout, { x: dy as tf.Tensor }, attrs as tf.NamedAttrMap),
+    }),
+  });
 }
 
 function offsetsOn(context: WasmContext): (info: tf.TensorInfo | undefined) => number {

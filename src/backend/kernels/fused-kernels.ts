@@ -53,6 +53,7 @@ export interface FusedKernels {
   readonly permute: Kernel<12>;
   readonly roundToBfloat16: Kernel<2>;
   readonly roundToFloat16: Kernel<2>;
+  readonly dropout: Kernel<8>;
   readonly columns: Kernel<15>;
   readonly addColumns: Kernel<15>;
   readonly maxPool: Kernel<16>;

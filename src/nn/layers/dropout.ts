@@ -1,12 +1,12 @@
-import { currentEngine } from '../../backend/current-engine';
+import { dropout } from '../../backend/ops';
 import { ConfigError } from '../../core/errors';
-import * as tf from '../../core/tf';
+import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
 /**
  * In training, sets each element to 0 with probability p, and divides the others by 1 − p; in `eval` returns x. Each rank and
- * step draws other elements; a forward that runs again in backward draws the same. Source: Srivastava et al. 2014;
- * torch.nn.Dropout. Throws: CONFIG if p is not from 0 to 1.
+ * step draws other elements; a forward that runs again in backward draws the same. Backward draws them again too, so no mask is
+ * stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not from 0 to 1.
  * @example
  * const dropout = new nn.Dropout(0.1);
  */
@@ -20,26 +20,24 @@ export class Dropout extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    if (!this.training || this.p === 0) return x;
-    return tf.mul(x, this.mask(x.shape));
+    return this.dropped(x, 1);
   }
 
-  /** Returns factors: 0 for dropped elements, else 1 / (1 − p). */
-  protected mask(shape: readonly number[]): tf.Tensor {
-    const { uniform } = this.random();
-    // A dry run needs no values.
-    if (currentEngine()?.hasValues === false) return tf.fill([...shape], 1);
-    const values = new Float32Array(shape.reduce((product, extent) => product * extent, 1));
-    const factor = this.p === 1 ? 0 : 1 / (1 - this.p);
-    for (let i = 0; i < values.length; i++) values[i] = uniform() < this.p ? 0 : factor;
-    return tf.tensor(values, [...shape], 'float32');
+  /** Drops each `period` elements in a row together. */
+  protected dropped(x: tf.Tensor, period: number): tf.Tensor {
+    if (!this.training || this.p === 0) return x;
+    const { integer } = this.random();
+    // 31 bits of each number are the seeds.
+    return dropout(x, this.p, { seeds: [integer(2 ** 31), integer(2 ** 31)], period });
   }
 }
 
 /** Does the same as `Dropout` for whole channels of [N, C, …]. Source: Tompson et al. 2015; torch.nn.Dropout2d. */
 export class Dropout2d extends Dropout {
   override forward(x: tf.Tensor): tf.Tensor {
-    if (!this.training || this.p === 0) return x;
-    return tf.mul(x, this.mask(x.shape.map((extent, axis) => (axis < 2 ? extent : 1))));
+    return this.dropped(
+      x,
+      x.shape.slice(2).reduce((product, extent) => product * extent, 1),
+    );
   }
 }

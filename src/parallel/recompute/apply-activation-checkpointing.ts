@@ -70,6 +70,7 @@ const OPERATIONS: ReadonlyMap<
   ['layerNorm', { fused: FUSED.layerNorm, parts: [] }],
   ['gelu', { fused: FUSED.gelu, parts: [] }],
   ['embedding', { fused: FUSED.embedding, parts: ['GatherV2'] }],
+  ['conv2d', { fused: FUSED.conv2d, parts: ['Conv2D'] }],
 ]);
 
 /** The kernels of tfjs for 'matMul'. */
@@ -79,7 +80,7 @@ const PRODUCTS = ['BatchMatMul', '_FusedMatMul'];
 const NOT_SAVED: ReadonlySet<string> = new Set(['Identity', 'Reshape', 'ExpandDims', 'Unpack', 'SplitV']);
 
 /**
- * The operations that 'selective' saves because they cost most to run again: matmuls and attention.
+ * The operations that 'selective' saves because they cost most to run again: matmuls, attention and convolutions.
  * Source: torchtitan's _save_list (mm, scaled dot-product attention).
  */
 export const EXPENSIVE_OPS: readonly string[] = [
@@ -87,6 +88,7 @@ export const EXPENSIVE_OPS: readonly string[] = [
   'causalAttention',
   'flashAttention',
   'matMul',
+  'conv2d',
   'Conv2D',
   'FusedConv2D',
 ];

@@ -97,6 +97,10 @@ export function flopsOf({
     case 'Conv2D':
     case 'FusedConv2D':
       return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape.at(-1) ?? 1);
+    case FUSED.conv2d:
+      return (2 * size * (inputs.filter?.size ?? 0)) / (outputs[0]?.shape[1] ?? 1);
+    case FUSED.conv2dInputGrad: // a transposed convolution
+      return (2 * (inputs.dy?.size ?? 0) * (inputs.filter?.size ?? 0)) / (inputs.dy?.shape[1] ?? 1);
     default:
       return NO_FLOPS.has(kernelName) ? 0 : size;
   }

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
 import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
+import { FUSED } from '../../../src/backend/fused/fused-kernel';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
@@ -61,4 +62,19 @@ test('a matmul costs the same whichever operands are transposed', () => {
     assert.equal(flops, 2 * 2 * 3 * 3 * 5);
     tf.dispose([a, b, product]);
   }
+});
+
+test('the meter counts the multiplications of convolutions', () => {
+  // Two images [4, 5, 5], two groups of 3 outputs, 3 x 2 filters: each result is a sum over 2 * 3 * 2 pixels.
+  const [image, filter, result] = [
+    [2, 4, 5, 5],
+    [6, 2, 3, 2],
+    [2, 6, 3, 4],
+  ].map((shape) => tf.zeros(shape)) as [tf.Tensor, tf.Tensor, tf.Tensor];
+  const expected = 2 * result.size * 2 * 3 * 2;
+  const convolution = { kernelName: FUSED.conv2d, inputs: { x: image, filter }, outputs: [result] };
+  assert.equal(flopsOf(convolution), expected);
+  const transposed = { kernelName: FUSED.conv2dInputGrad, inputs: { dy: result, filter }, outputs: [image] };
+  assert.equal(flopsOf(transposed), expected);
+  tf.dispose([image, filter, result]);
 });

@@ -16,3 +16,4 @@ export * from './rows';
 export * from './rounding';
 export * from './columns';
 export * from './channels';
+export * from './dropout';
