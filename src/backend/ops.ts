@@ -157,9 +157,9 @@ export function embedding(table: tf.Tensor, ids: tf.Tensor, paddingIndex?: numbe
 }
 
 /**
- * Sets elements to 0 with probability `rate`, and divides the others by 1 − rate; each `period` elements in a row have the same
- * fate, and the same seeds (int32) drop the same elements. Source: torch.nn.functional.dropout. Throws: SHAPE if the period does
- * not divide the size; ENGINE on an engine without the kernel.
+ * Sets elements to 0 with probability `rate`, and divides the others by 1 − rate. Each `period` consecutive elements are dropped
+ * together; the same seeds (int32) drop the same elements. Source: torch.nn.functional.dropout. Throws: SHAPE if the period does
+ * not divide the size.
  */
 export function dropout(
   x: tf.Tensor,

@@ -21,7 +21,7 @@ export interface LayerNormOptions<HasBias extends boolean = boolean> {
  * Source: torch.nn.LayerNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class LayerNorm<HasBias extends boolean = true> extends Module {
-  /** null without `elementwiseAffine`; its type has no null, because few layers are without. */
+  /** null without `elementwiseAffine`. The type omits null, because this case is rare. */
   readonly weight: Parameter;
   /** null without bias. */
   readonly bias: HasBias extends true ? Parameter : null;
@@ -60,7 +60,7 @@ export interface RMSNormOptions {
  * Source: Zhang and Sennrich 2019; torch.nn.RMSNorm. Throws: CONFIG for a size that is not a positive integer.
  */
 export class RMSNorm extends Module {
-  /** null without `elementwiseAffine`; its type has no null, because few layers are without. */
+  /** null without `elementwiseAffine`. The type omits null, because this case is rare. */
   readonly weight: Parameter;
   readonly #shape: readonly number[];
   readonly #eps: number;

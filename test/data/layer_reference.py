@@ -116,6 +116,18 @@ layer(
         average_attn_weights=False,
     ),
 )
+def encoder(norm=None, **options):
+    made = nn.TransformerEncoderLayer(4, 2, dim_feedforward=3, dropout=0.0, **options)
+    return nn.TransformerEncoder(made, 2, norm=norm, enable_nested_tensor=False)
+
+
+layer("TransformerEncoder", encoder(), floats(3, 2, 4))
+layer(
+    "TransformerEncoder with options",
+    encoder(nn.LayerNorm(4), activation="gelu", batch_first=True, norm_first=True, bias=False),
+    floats(2, 3, 4),
+    call=lambda m, x: m(x, mask=torch.ones(3, 3, dtype=torch.bool).triu(1), is_causal=True),
+)
 layer("LSTM", nn.LSTM(3, 2), floats(4, 2, 3))
 layer("LSTM with options", nn.LSTM(3, 2, num_layers=2, bidirectional=True, batch_first=True), floats(2, 3, 3), floats(4, 2, 2), floats(4, 2, 2), call=lambda m, x, h, c: m(x, (h, c)))
 layer("GRU", nn.GRU(3, 2, num_layers=2, bias=False), floats(3, 2, 3), floats(2, 2, 2))

@@ -87,6 +87,21 @@ export const LAYER_CASES: Readonly<Record<string, LayerCase>> = {
       return layer.apply(x, x, x, { keyPaddingMask, attnMask, averageAttnWeights: false });
     },
   },
+  TransformerEncoder: {
+    layer: () =>
+      new nn.TransformerEncoder(
+        () => new nn.TransformerEncoderLayer(4, 2, { dimFeedforward: 3, dropout: 0 }),
+        2,
+      ),
+  },
+  'TransformerEncoder with options': {
+    layer: () => {
+      const options = { dimFeedforward: 3, dropout: 0, activation: 'gelu', batchFirst: true } as const;
+      const make = () => new nn.TransformerEncoderLayer(4, 2, { ...options, normFirst: true, bias: false });
+      return new nn.TransformerEncoder(make, 2, { norm: new nn.LayerNorm(4) });
+    },
+    call: (layer, [x]) => layer.apply(x, { isCausal: true }),
+  },
   LSTM: { layer: () => new nn.LSTM(3, 2) },
   'LSTM with options': {
     layer: () => new nn.LSTM(3, 2, { numLayers: 2, bidirectional: true, batchFirst: true }),

@@ -36,6 +36,17 @@ test('layers say which shape of input they need', () => {
     /one value per channel, which has no variance; give more rows, or call eval\(\)/,
   );
   assert.throws(() => new nn.LSTM(3, 2).apply(ones(4, 2, 5)), /must be \[L, N, 3\] with batchFirst false/);
+  assert.throws(
+    () => new nn.GRU(3, 2).apply(ones(4, 2, 3), ones(2, 2)),
+    /nn\.GRU at '': the initial state must be one tensor \[1,2,2\], not \[2,2\]/,
+  );
+  assert.throws(
+    () =>
+      new nn.MultiheadAttention(4, 2).apply(ones(3, 1, 4), ones(3, 1, 4), ones(3, 1, 4), {
+        attnMask: ones(3, 2),
+      }),
+    /a mask \[3,2\] does not fit; its shape must be \[1,1,3,3\]/,
+  );
   assert.throws(() => new nn.LayerNorm([2, 3]).apply(ones(4, 3, 2)), /its last dims must be \[2,3\]/);
   const attention = new nn.MultiheadAttention(4, 2);
   assert.throws(() => attention.apply(ones(3, 2, 5), ones(3, 2, 4), ones(3, 2, 4)), /the query's last dim 4/);

@@ -26,6 +26,7 @@ export * from '../../nn/layers/multihead-attention';
 export * from '../../nn/layers/pooling';
 export { GRU, LSTM, type RecurrentOptions, RNN } from '../../nn/layers/recurrent';
 export * from '../../nn/layers/shapes';
+export * from '../../nn/layers/transformer-encoder';
 export { Linear } from '../../nn/linear';
 export { LlamaBlock } from '../../nn/llama-block';
 export { FeedForward, MixtureOfExperts } from '../../nn/mixture-of-experts';

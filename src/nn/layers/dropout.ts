@@ -23,7 +23,7 @@ export class Dropout extends Module {
     return this.dropped(x, 1);
   }
 
-  /** Drops each `period` elements in a row together. */
+  /** Drops each `period` consecutive elements together. */
   protected dropped(x: tf.Tensor, period: number): tf.Tensor {
     if (!this.training || this.p === 0) return x;
     const { integer } = this.random();

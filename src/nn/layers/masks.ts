@@ -1,3 +1,4 @@
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 
 /** Added to excluded scores: after the softmax, their weight is 0. */
@@ -5,6 +6,11 @@ const EXCLUDED = -1e9;
 
 /** Returns a mask to add to scores: true becomes a very low number, false 0; numbers remain. */
 export function additiveMask(mask: tf.Tensor, shape: readonly number[] = mask.shape): tf.Tensor {
+  if (mask.size !== shape.reduce((product, extent) => product * extent, 1))
+    throw new ShardlabError(
+      'SHAPE',
+      `attention: a mask [${mask.shape}] does not fit; its shape must be [${shape}].`,
+    );
   const numbers = mask.dtype === 'bool' ? tf.mul(tf.cast(mask, 'float32'), EXCLUDED) : mask;
   // Minus infinity would give NaN for a query without any key.
   return tf.reshape(tf.maximum(numbers, EXCLUDED), [...shape]);

@@ -71,8 +71,10 @@ abstract class Recurrent extends Module {
     this.#requireSequence(x);
     const sequence = this.#batchFirst ? tf.transpose(x, [1, 0, 2]) : x;
     const rows = this.#layers.length * this.#directions;
-    const zeros = tf.zeros([rows, sequence.shape[1] ?? 0, this.#size]);
+    const shape: [number, number, number] = [rows, sequence.shape[1] ?? 0, this.#size];
+    const zeros = tf.zeros(shape);
     const first = states ?? Array.from({ length: this.#cell.numStates }, () => zeros);
+    this.#requireStates(first, shape);
     const firstOf = first.map((state) => tf.unstack(state));
     const last: CellState[] = [];
     let output = sequence;
@@ -128,6 +130,16 @@ abstract class Recurrent extends Module {
       biasInput: hasBias ? add('bias_ih', [rows]) : null,
       biasState: hasBias ? add('bias_hh', [rows]) : null,
     };
+  }
+
+  #requireStates(states: readonly tf.Tensor[], shape: readonly number[]): void {
+    const { numStates } = this.#cell;
+    if (states.length === numStates && states.every((state) => state.shape.join() === shape.join())) return;
+    throw new ShardlabError(
+      'SHAPE',
+      `nn.${this.constructor.name} at '${this.path}': the initial state must be ${numStates === 1 ? 'one tensor' : 'two tensors'} ` +
+        `[${shape}], not ${states.map((state) => `[${state.shape}]`).join(' and ')}.`,
+    );
   }
 
   #requireSequence(x: tf.Tensor): void {
