@@ -53,6 +53,36 @@ describe('a %%ranks cell', () => {
     assert.equal((await client.execute('%%ranks\nn')).reply.content.ename, 'TypeScriptError[TS2304]');
   });
 
+  it('gets values from the notebook, and gives its variables back', async () => {
+    const put =
+      'interface Row { size: number }\nconst rows: Row[] = [{ size: 2 }];\nawait job.put({ rows });';
+    assert.equal((await client.execute(put)).reply.content.status, 'ok');
+    assert.match(
+      shownText(
+        await client.execute('%%ranks\nconst sizes = rows.map((row) => row.size + rank);\nrows[0].size'),
+      ),
+      /ranks 0-1 agree\s+2/,
+    );
+    const wrong = await client.execute('%%ranks\nrows[0].sizes');
+    assert.equal(wrong.reply.content.ename, 'TypeScriptError[TS2551]');
+    assert.match(
+      String(resultText(await client.execute("(await job.get('sizes')).map(([size]) => size.toFixed(1))"))),
+      /'2\.0', '3\.0'/,
+    );
+    assert.match(
+      String(resultText(await client.execute('await job.on(1).run(({ sizes, rank }) => sizes[0] + rank)'))),
+      /\[ 4 \]/,
+    );
+    await client.execute(
+      '%%ranks\nconst layer = new nn.Linear(4, 1); const opt = optim.sgd(layer, { lr: 0.1 });',
+    );
+    await client.execute(
+      '%%ranks\ngradients(() => tf.mean(layer.apply(tf.ones([2, 4])))).backward(); opt.step();',
+    );
+    assert.match(String(resultText(await client.execute('job.memory().title'))), /peak/);
+    assert.match(String(resultText(await client.execute('job.losses.length'))), /^1$/);
+  });
+
   it("does not see the notebook's names, and the notebook does not see the cell's", async () => {
     assert.equal((await client.execute('%%ranks\njob')).reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal((await client.execute('x')).reply.content.ename, 'TypeScriptError[TS2304]');

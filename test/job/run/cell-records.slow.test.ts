@@ -200,6 +200,9 @@ test('cells and functions of a job are recorded step by step', async (context) =
       assert.ok(figure.title.length > 0);
     }
     assert.equal(job.processes().rows.length, 2);
+    const { steps, memory } = await job.frames();
+    assert.deepEqual(steps.columns, ['step', 'loss', 'lr', 'gradNorm', 'seconds']);
+    assert.ok((memory.shape[0] ?? 0) > 0);
   });
 
   await context.test('report sets the loss of the step that has ended, or of the current one', async () => {
