@@ -32,6 +32,7 @@ export interface BufferOptions {
  */
 export class Buffer extends Parameter {
   readonly isPersistent: boolean;
+  override readonly isLocal = true;
   #half: HalfDType | null = null;
 
   constructor(tensor: tf.Tensor, { persistent = true }: BufferOptions = {}) {

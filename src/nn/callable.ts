@@ -1,3 +1,4 @@
+import { classOf, ShardlabError } from '../core/errors';
 import { NoticesFields } from './fields';
 
 /** The function that a wrapper calls to continue: it runs the next inner wrapper, or the module's forward. */
@@ -46,9 +47,30 @@ export abstract class Callable extends NoticesFields {
     return this.apply(...inputs);
   }
 
+  /** Runs forward. Throws: SHAPE in place of a TypeError because of an input that is missing. */
+  #forward(inputs: readonly unknown[]): unknown {
+    try {
+      return this.forward(...inputs);
+    } catch (error) {
+      if (!(error instanceof TypeError) || !isShort(inputs, this.forward.length)) throw error;
+      const given = inputs.length === 0 ? 'no input' : inputs.map(classOf).join(', ');
+      throw new ShardlabError(
+        'SHAPE',
+        `${this.constructor.name} was called with ${given}, but its forward has ${this.forward.length} ` +
+          `${this.forward.length === 1 ? 'input' : 'inputs'}: ${error.message}`,
+        { cause: error },
+      );
+    }
+  }
+
   #run(depth: number, inputs: unknown[]): unknown {
     const wrapper = this.#wrappers[depth - 1];
-    if (wrapper === undefined) return this.forward(...inputs);
+    if (wrapper === undefined) return this.#forward(inputs);
     return wrapper(inputs, (...next) => this.#run(depth - 1, next));
   }
+}
+
+/** Whether inputs are missing, or are no value at all. */
+function isShort(inputs: readonly unknown[], numInputs: number): boolean {
+  return inputs.length < numInputs || inputs.some((input) => input === undefined || input === null);
 }

@@ -76,10 +76,7 @@ export interface StateBuffer {
 }
 
 /** The shape of a parameter that has no tensor. */
-interface ShapeOnly {
-  readonly shape: readonly number[];
-  readonly size: number;
-}
+type ShapeOnly = { readonly shape: readonly number[]; readonly size: number };
 
 /** A module whose forward reads a parameter. */
 export interface ParameterUser {
@@ -95,6 +92,8 @@ export class Parameter implements Leaf {
   readonly size: number;
   /** float32 for a parameter that trains. */
   readonly dtype: DType;
+  /** Whether values may differ between ranks, as those of buffers; checkpoints then have rank 0's. */
+  readonly isLocal: boolean = false;
   /** The unit whose backward gets the gradient; null: the parameter is in no unit, and `grad` has this rank's gradient. */
   unit: string | null = null;
   /** Whether the last forward used it only so that its unit's collectives run; a zero gradient then counts as missing. */
@@ -245,7 +244,6 @@ export class Parameter implements Leaf {
 /** The state buffer of a parameter that is whole on every rank. */
 class WholeParameter implements StateBuffer {
   readonly shardGroup = null;
-  readonly isLocal = false;
   readonly #parameter: Parameter;
 
   constructor(parameter: Parameter) {
@@ -264,6 +262,10 @@ class WholeParameter implements StateBuffer {
     return this.#parameter.size;
   }
 
+  get isLocal(): boolean {
+    return this.#parameter.isLocal;
+  }
+
   segments(): readonly StateSegment[] {
     const { tensor, grad, size: length } = this.#parameter;
     const values = { tensor, offset: 0 };
@@ -279,9 +281,8 @@ class WholeParameter implements StateBuffer {
     this.#parameter.grad = null;
   }
 
-  updated(): void {
-    // There are no copies that could be stale.
-  }
+  /** Has no effect, because there are no copies. */
+  updated(): void {}
 
   dispose(): void {
     this.zeroGrad();

@@ -319,3 +319,13 @@ test('a state dict has torch’s names, also of ties, and a dict that does not f
   tf.dispose([...new Set(dict.values()), ...Object.values(wrong)]);
   for (const each of [model, other]) each.dispose();
 });
+
+test('a call without an input is an error that names the module, not a bare TypeError', () => {
+  const layer = new Linear(2, 3) as unknown as (x?: unknown) => unknown;
+  assert.throws(() => layer(), {
+    code: 'SHAPE',
+    message:
+      /^Linear was called with no input, but its forward has 1 input: Cannot read properties of undefined/,
+  });
+  assert.throws(() => layer(null), /^ShardlabError\[SHAPE\]: Linear was called with null, but/);
+});

@@ -58,7 +58,7 @@ export class StretchReader {
   read(
     { dtype, pieces }: StoredArray,
     range: Range,
-    take: (values: Float32Array, start: number) => void,
+    take: (values: Float32Array | Int32Array, start: number) => void,
   ): void {
     for (const piece of pieces) {
       const common = overlapOf(range, piece);
@@ -68,8 +68,7 @@ export class StretchReader {
         const bytes = this.#bytesOf(piece, block, dtype);
         const part = overlapOf(block, wanted);
         if (part === null) continue;
-        const decoded = decodeValues(bytes, dtype);
-        const values = decoded instanceof Float32Array ? decoded : Float32Array.from(decoded);
+        const values = decodeValues(bytes, dtype);
         const from = part.start - block.start;
         take(values.subarray(from, from + part.length), piece.start + part.start);
       }

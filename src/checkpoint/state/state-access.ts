@@ -73,8 +73,9 @@ export function stateAccess(
 }
 
 /** Returns numbers as a StateAccess writes them: for an int32 tensor, the floats that have the bits of the integers. */
-export function asStored(dtype: DType, numbers: Float32Array): Float32Array {
-  return dtype === 'int32' ? new Float32Array(Int32Array.from(numbers).buffer) : numbers;
+export function asStored(dtype: DType, numbers: Float32Array | Int32Array): Float32Array {
+  if (dtype === 'int32') return new Float32Array(Int32Array.from(numbers).buffer);
+  return numbers instanceof Float32Array ? numbers : Float32Array.from(numbers);
 }
 
 /** Returns the numbers of values that a StateAccess has read. */
