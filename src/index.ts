@@ -38,6 +38,7 @@ export { scaling } from './job/notebook/scaling';
 export { whatIf } from './job/notebook/what-if';
 export type { RankScope } from './job/rank/scope';
 export type { RunLoad, RunLoadOptions, RunSave, RunSaveOptions } from './job/run/checkpoints';
+export type { Evaluation, SampleOptions } from './job/run/inference';
 export type { CellRequest, Job, PendingRun } from './job/run/job';
 export type { RankInfo } from './job/run/job-tables';
 export { launch } from './job/run/launch';

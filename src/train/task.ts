@@ -3,7 +3,13 @@ import { type DitConfig, modelShape, positionsOf } from '../config/settings/mode
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
-import { type BatchSource, inputsOf, targetsOf } from '../data/batch';
+import {
+  type BatchSource,
+  inputsOf,
+  type TokenBatch,
+  targetsOf,
+  type ValidationBatches,
+} from '../data/batch';
 import { createBatches, type DataPlace } from '../data/batches';
 import { type LatentBatch, type LatentSource, syntheticLatents } from '../data/latents';
 import { DitExperts } from '../nn/models/dit-experts';
@@ -22,6 +28,8 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
   /** Makes a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): B;
+  /** The rows that are never trained on; null or undefined: there are none. */
+  readonly validation?: ValidationBatches<B> | null | undefined;
   /** Returns the mean loss of the batch, a float32 scalar. It is recorded, so it must include the model's forward. */
   lossOf(batch: B): tf.Tensor;
 }
@@ -54,18 +62,26 @@ export function taskOf(engine: Engine, model: Module, config: TrainConfig, data:
 
 /** The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], targets [B·T]. */
 function languageModelTask(engine: Engine, model: Module, batches: BatchSource): Task {
+  const tensorsOf = (tokens: TokenBatch): TensorBatch => {
+    const { batch, seq } = tokens;
+    return engine.tagged({ cause: 'batch', module: '' }, () => ({
+      tensors: [
+        tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+        tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
+      ],
+      count: batch * seq,
+    }));
+  };
+  const { validation } = batches;
   return {
     model,
-    batch(rank, index) {
-      const tokens = batches.batch(rank, index);
-      const { batch, seq } = tokens;
-      return engine.tagged({ cause: 'batch', module: '' }, () => ({
-        tensors: [
-          tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
-          tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
-        ],
-        count: batch * seq,
-      }));
+    batch: (rank, index) => tensorsOf(batches.batch(rank, index)),
+    validation: validation && {
+      ...validation,
+      batch(rank, index) {
+        const { batch, counted } = validation.batch(rank, index);
+        return { batch: tensorsOf(batch), counted };
+      },
     },
     lossOf: ({ tensors }) => model.apply(...tensors),
   };

@@ -21,6 +21,8 @@ import type { Optimizer } from '../optim/optimizer';
 import { WarmupCosineLR } from '../optim/warmup-cosine-lr';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
+import { type Evaluated, evaluateTask, type Progress } from './evaluation';
+import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
 import { type Task, taskOf } from './task';
@@ -116,6 +118,35 @@ export class Trainer {
       );
     }
     return { step, lr, ...done, seconds: watch.seconds('step'), spans: spansOf(watch) };
+  }
+
+  /**
+   * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. `progress` is called
+   * after each batch. Every rank calls it. Throws: CONFIG if no rows are kept from training.
+   */
+  async evaluate(progress: Progress): Promise<Evaluated> {
+    return this.#inferring(() => evaluateTask(this.#task, this.#options, progress));
+  }
+
+  /** Runs `work` with the model in eval mode; then frees the whole parameters that its forwards have left. */
+  async #inferring<T>(work: () => Promise<T>): Promise<T> {
+    const wasTraining = this.model.training;
+    this.model.eval();
+    try {
+      return await work();
+    } finally {
+      this.#parallel.abandon();
+      this.model.train(wasTraining);
+    }
+  }
+
+  /**
+   * Adds tokens to `ids`, one after the other: each is chosen from the model's logits of the last position. Every rank
+   * calls it, and all return the same ids. Throws: CONFIG for a model without logits.
+   */
+  async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
+    const { engine, group } = this.#options;
+    return this.#inferring(() => sampleFrom({ engine, group, model: this.model }, ids, how, progress));
   }
 
   /** The state that a checkpoint stores besides parameters and optimizer states. */

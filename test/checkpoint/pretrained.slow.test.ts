@@ -117,6 +117,6 @@ describe('a model in a folder of transformers', () => {
     assert.equal(readFileSync(join(temporary, 'travelled', 'tokenizer.json'), 'utf8'), '{}');
     const config = JSON.parse(readFileSync(join(temporary, 'travelled', 'config.json'), 'utf8')) as object;
     assert.equal(Reflect.get(config, 'max_position_embeddings'), 16);
-    assert.match(String(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 })), /GB/);
+    assert.ok(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 }).memory !== undefined);
   });
 });

@@ -7,6 +7,7 @@ import type { PreparedData } from '../../data/prepared';
 import type { BenchOp } from '../../dist/bench-collectives';
 import type { StepRecord } from '../../ledger/record';
 import type { ProfileOptions } from '../../train/kernel-profile';
+import type { Sampling } from '../../train/sampling';
 import type { StepResult } from '../../train/step-result';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
@@ -108,6 +109,10 @@ export type RankWork =
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
   /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }
+  /** Returns the mean loss of the validation rows, on every rank. */
+  | { readonly kind: 'evaluate'; readonly run: number }
+  /** Returns the ids, with the ones that the model adds. */
+  | ({ readonly kind: 'sample'; readonly run: number; readonly ids: readonly number[] } & Sampling)
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };

@@ -34,6 +34,8 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   save: 'run.save',
   load: 'run.load',
   probe: 'the trial of a setting',
+  evaluate: 'run.evaluate',
+  sample: 'run.sample',
   units: 'run.units',
   disposeRun: 'run.dispose',
   measure: 'a measurement',

@@ -12,6 +12,7 @@ import type { GroupRef, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf } from './first-state';
+import { evaluateRun, sampleTokens } from './inference';
 import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
@@ -93,6 +94,14 @@ export class RankTraining {
       }
       case 'probe':
         return this.#probe(work);
+      case 'evaluate':
+        return evaluateRun(this.#run(work.run).trainer, (progress) =>
+          courier.send({ type: 'progress', id, progress }),
+        );
+      case 'sample':
+        return sampleTokens(this.#run(work.run).trainer, work, (progress) =>
+          courier.send({ type: 'progress', id, progress }),
+        );
       case 'units':
         return unitFacts(this.#run(work.run).trainer.model);
       case 'disposeRun':

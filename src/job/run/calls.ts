@@ -118,7 +118,7 @@ export class RunCalls {
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
-type Business = 'stepping' | 'resharding' | 'saving' | 'loading';
+type Business = 'stepping' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
 
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other

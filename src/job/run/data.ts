@@ -1,5 +1,5 @@
 import { randomUUID } from 'node:crypto';
-import { statSync } from 'node:fs';
+import { existsSync, statSync } from 'node:fs';
 import { join } from 'node:path';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
@@ -8,7 +8,7 @@ import { now, type Seconds } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
 import { prepareData } from '../../data/prepare/prepare-data';
-import { tokenizerFiles } from '../../data/prepare/tokenizer';
+import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/tokenizer';
 import type { PreparedData } from '../../data/prepared';
 import { createProgressLine } from './progress';
 
@@ -44,6 +44,16 @@ export class JobData {
     const prepared = await this.#once(data, config.seed);
     createBatches(config, { world, prepared });
     return prepared;
+  }
+
+  /** Returns the tokens of a config's texts: of its tokenizer, of the tokenizer in the model's folder, or bytes. Throws: CONFIG. */
+  codecOf(config: TrainConfig): Promise<TextCodec> {
+    const { baseDir } = this.#options;
+    const [data, shape] = [ownData(config.data), modelShape(config)];
+    const from = 'from' in shape ? shape.from : undefined;
+    const hasTokenizer = from !== undefined && existsSync(tokenizerFiles(from, baseDir)[0]);
+    const tokenizer = data?.tokenizer ?? (hasTokenizer ? from : undefined);
+    return textCodecOf({ tokenizer, eosToken: null }, baseDir);
   }
 
   async #once(data: OwnData, seed: number): Promise<PreparedData> {

@@ -22,6 +22,7 @@ import {
 import { type JobData, withoutValues } from './data';
 import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
 import { placeText, RunHistory } from './history';
+import { type Evaluation, evaluateRun, type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import type { RunSummary } from './progress';
@@ -122,6 +123,31 @@ export class Run extends StepFigures {
       throw new ConfigError(`step(${numSteps}) is not a number of steps; give a whole number from 1`);
     }
     return this.#turns.take('stepping', () => this.#training.step(numSteps));
+  }
+
+  /**
+   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
+   * cannot share the rows equally. Throws: CONFIG if the config's data keep no rows (`validation`), and errors of ranks.
+   * @example
+   * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
+   * await run.evaluate();
+   */
+  async evaluate(): Promise<Evaluation> {
+    return this.#turns.take('evaluating', () => evaluateRun(this.#parts));
+  }
+
+  /**
+   * Continues a text, or a list of token ids, with a language model's choices, one token after the other; returns the prompt
+   * with what was added. Works under every strategy: units are gathered for each token. The model sees at most its last `seq`
+   * tokens. Throws: CONFIG for a model without tokens and for wrong options, and errors of ranks.
+   * @example
+   * console.log(await run.sample('function ', { tokens: 50, temperature: 0.8, topK: 40 }));
+   */
+  async sample<Prompt extends string | readonly number[]>(
+    prompt: Prompt,
+    options: SampleOptions = {},
+  ): Promise<Prompt extends string ? string : number[]> {
+    return this.#turns.take('sampling', () => sampleRun(this.#parts, prompt, options));
   }
 
   /**

@@ -50,7 +50,11 @@ def main():
         with torch.no_grad():
             logits = model(ids[:, :-1]).logits
             loss = torch.nn.functional.cross_entropy(logits.reshape(-1, 96), ids[:, 1:].reshape(-1))
-            sample = model.generate(ids[:1, :4], max_new_tokens=SEQ - 4, do_sample=False, pad_token_id=0)
+            prompt = ids[:1, :4]
+            # Without a mask, generate takes the id 0 for padding.
+            sample = model.generate(
+                prompt, attention_mask=torch.ones_like(prompt), max_new_tokens=SEQ - 4, do_sample=False, pad_token_id=0
+            )
         recorded[name] = {
             "ids": ids.tolist(),
             "loss": loss.item(),
