@@ -17,12 +17,21 @@ interface AdamStep<T> extends UpdateStep<T> {
   readonly step: number;
 }
 
-/** One AdamW step over `length` elements of flat arrays, in place. Source: Loshchilov and Hutter 2019; torch.optim.AdamW. */
+/**
+ * One step of AdamW or Adam over `length` elements of flat arrays, in place. Source: Loshchilov and Hutter 2019;
+ * torch.optim.AdamW and Adam.
+ */
 export interface AdamWStep<T> extends AdamStep<T> {
   readonly expAvg: T;
   readonly expAvgSq: T;
+  /** The largest second moment so far (amsgrad, Reddi et al. 2018); null, the default: the second moment itself is used. */
+  readonly maxExpAvgSq?: T | null;
+  /** Whether the weight decay multiplies the parameter (AdamW, the default) or is added to the gradient (Adam). */
+  readonly isDecoupled?: boolean;
   /** Index of the first element in each array. Default 0. */
-  readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq', number>>>;
+  readonly offsets?: Readonly<
+    Partial<Record<'param' | 'grad' | 'expAvg' | 'expAvgSq' | 'maxExpAvgSq', number>>
+  >;
 }
 
 /**
@@ -47,6 +56,14 @@ export interface AdamW8bitStep<T> extends AdamStep<T> {
   readonly offsets?: Readonly<Partial<Record<'param' | 'grad', number>>>;
 }
 
+/** One Lion step. Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2. */
+export interface LionStep<T> extends UpdateStep<T> {
+  readonly expAvg: T;
+  readonly beta1: number;
+  readonly beta2: number;
+  readonly offsets?: Readonly<Partial<Record<'param' | 'grad' | 'expAvg', number>>>;
+}
+
 /** One SGD step; `momentumBuffer` is null if momentum is 0. Source: torch.optim.SGD with dampening 0. */
 export interface SgdStep<T> extends UpdateStep<T> {
   readonly momentumBuffer: T | null;
@@ -69,5 +86,6 @@ export interface Elementwise<T> {
   sumOfSquares(array: T, offset?: number, length?: number): number;
   adamW(step: AdamWStep<T>): void;
   adamW8bit(step: AdamW8bitStep<T>): void;
+  lion(step: LionStep<T>): void;
   sgd(step: SgdStep<T>): void;
 }

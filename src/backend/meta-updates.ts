@@ -15,6 +15,9 @@ const floats = (count: number): DType[] => Array<DType>(count).fill('float32');
 /** Types of 8-bit moments, without their scales. */
 const CODES: readonly DType[] = ['bool', 'bool'];
 
+/** Index of adamW's argument that is the offset of amsgrad's maxima, or 0. */
+const MAXIMA = 15;
+
 const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
   addScaled: { name: 'addInto', length: 3, reads: floats(2), writes: floats(1) },
   scale: { name: 'scale', length: 2, reads: floats(1), writes: floats(1) },
@@ -29,6 +32,7 @@ const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
     reads: [...floats(2), ...CODES],
     writes: [...floats(1), ...CODES],
   },
+  lion: { name: 'lion', length: 3, reads: floats(3), writes: floats(2) },
   // The momentum buffer is omitted if there is none.
   sgd: { name: 'sgd', length: 3, reads: floats(3), writes: floats(2) },
 };
@@ -52,8 +56,11 @@ export function metaKernelFunctions(charge: ChargeUpdate): FusedKernels {
     return (...values) => {
       const shape = [values[update.length] ?? 0];
       const isWithoutBuffer = name === 'sgd' && values[2] === 0;
+      const hasMaxima = name === 'adamW' && values[MAXIMA] !== 0;
       const told = (dtypes: readonly DType[]): KernelTensor[] =>
-        dtypes.slice(isWithoutBuffer ? 1 : 0).map((dtype) => ({ shape, dtype, declared: undefined }));
+        [...dtypes.slice(isWithoutBuffer ? 1 : 0), ...floats(hasMaxima ? 1 : 0)].map((dtype) => {
+          return { shape, dtype, declared: undefined };
+        });
       charge(update.name, told(update.reads), told(update.writes));
       return result;
     };

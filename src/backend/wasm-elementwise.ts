@@ -2,7 +2,7 @@ import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
-import type { AdamW8bitStep, AdamWStep, Elementwise, Quantized, SgdStep } from './elementwise';
+import type { AdamW8bitStep, AdamWStep, Elementwise, LionStep, Quantized, SgdStep } from './elementwise';
 import type { FusedKernels } from './kernels/fused-kernels';
 import { quantizationTables, TABLES_BYTES } from './quantization-tables';
 
@@ -63,15 +63,32 @@ export class WasmElementwise<T extends FlatArray> implements Elementwise<T> {
 
   adamW(step: AdamWStep<T>): void {
     const { param, grad, expAvg, expAvgSq, offsets = {}, length = sizeOf(param) } = step;
+    const { maxExpAvgSq = null, isDecoupled = true, weightDecay } = step;
     this.#places.kernels.adamW(
       this.#at("adamW's param", param, offsets.param, length),
       this.#at("adamW's grad", grad, offsets.grad, length),
       this.#at("adamW's expAvg", expAvg, offsets.expAvg, length),
       this.#at("adamW's expAvgSq", expAvgSq, offsets.expAvgSq, length),
       length,
-      ...factorsOf(step),
+      ...factorsOf(isDecoupled ? step : { ...step, weightDecay: 0 }),
+      isDecoupled ? 0 : weightDecay,
+      maxExpAvgSq === null ? 0 : this.#at("adamW's maxExpAvgSq", maxExpAvgSq, offsets.maxExpAvgSq, length),
     );
     for (const array of [param, expAvg, expAvgSq]) this.#places.changed(array);
+    if (maxExpAvgSq !== null) this.#places.changed(maxExpAvgSq);
+  }
+
+  lion(step: LionStep<T>): void {
+    const { param, grad, expAvg, offsets = {}, length = sizeOf(param) } = step;
+    const { lr, beta1, beta2, weightDecay, gradScale = 1 } = step;
+    this.#places.kernels.lion(
+      this.#at("lion's param", param, offsets.param, length),
+      this.#at("lion's grad", grad, offsets.grad, length),
+      this.#at("lion's expAvg", expAvg, offsets.expAvg, length),
+      length,
+      ...[1 - lr * weightDecay, lr, beta1, 1 - beta1, beta2, 1 - beta2, gradScale],
+    );
+    for (const array of [param, expAvg]) this.#places.changed(array);
   }
 
   adamW8bit(step: AdamW8bitStep<T>): void {

@@ -9,7 +9,7 @@ import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import type { BufferState, FlatArray, StateMemory, UpdateRule } from './update-rule';
 
 /** The settings of AdamW, and the block size. */
-export interface AdamW8bitOptions extends AdamWOptions {
+export interface AdamW8bitOptions extends Omit<AdamWOptions, 'amsgrad'> {
   /** The number of elements that share a scale. */
   readonly blockSize?: number;
 }
@@ -41,7 +41,7 @@ type Settings = Omit<Required<AdamW8bitOptions>, 'lr' | 'fused'>;
 
 /** Returns the rule of AdamW with moments of one byte. */
 export function adamW8bitRule(settings: Settings): UpdateRule {
-  const whole = adamWRule(settings);
+  const whole = adamWRule({ ...settings, amsgrad: false });
   return {
     stateNames: whole.stateNames,
     granularity: settings.blockSize,

@@ -1,22 +1,28 @@
 import type { Engine } from '../backend/engine';
-import { ADAMW_DEFAULTS } from '../config/settings/optimizer';
+import { ADAM_DEFAULTS, ADAMW_DEFAULTS } from '../config/settings/optimizer';
 import type { HasStates } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
-/** The settings of AdamW, with the defaults of torch.optim.AdamW. */
+/** The settings of AdamW and of Adam, with the defaults of torch.optim. */
 export interface AdamWOptions extends CommonOptions {
   readonly betas?: readonly [number, number];
   readonly eps?: number;
-  /** Decoupled weight decay: a step first multiplies parameters by 1 - lr · weightDecay. */
+  /**
+   * AdamW's weight decay is decoupled: a step first multiplies parameters by 1 - lr · weightDecay. Adam adds
+   * weightDecay · parameter to the gradient.
+   */
   readonly weightDecay?: number;
+  /** Whether the update divides by the largest second moment so far; this is a third state. Default false. */
+  readonly amsgrad?: boolean;
 }
 
 /**
  * AdamW, for whole parameters and for flat shards. Its update is element-wise, so a shard's update equals that part of the
  * whole parameter's update.
- * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations.
+ * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations;
+ * amsgrad: Reddi et al. 2018.
  */
 export class AdamW extends RuleOptimizer {
   constructor(
@@ -30,9 +36,25 @@ export class AdamW extends RuleOptimizer {
   }
 }
 
-/** Returns the rule of AdamW with float32 moments. */
-export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>): UpdateRule {
-  const stateNames = ['exp_avg', 'exp_avg_sq'];
+/** Adam: AdamW whose weight decay is part of the gradient. Throws: CONFIG for an unknown option. Source: torch.optim.Adam. */
+export class Adam extends RuleOptimizer {
+  constructor(
+    engine: Engine,
+    model: HasStates,
+    options: AdamWOptions = {},
+    placement: OptimizerPlacement = {},
+  ) {
+    const settings = checkedOptions<Required<AdamWOptions>>('Adam', options, ADAM_DEFAULTS);
+    super(engine, model, adamWRule(settings, false), settings.lr, placement);
+  }
+}
+
+/** The settings of a rule: the options of an optimizer, without the rate. */
+export type AdamSettings = Omit<Required<AdamWOptions>, 'lr' | 'fused'>;
+
+/** Returns the rule of AdamW, or of Adam if the weight decay is not decoupled, with float32 moments. */
+export function adamWRule(settings: AdamSettings, isDecoupled = true): UpdateRule {
+  const stateNames = ['exp_avg', 'exp_avg_sq', ...(settings.amsgrad ? ['max_exp_avg_sq'] : [])];
   const factors = adamFactors(settings);
   return {
     stateNames,
@@ -43,10 +65,12 @@ export function adamWRule(settings: Omit<Required<AdamWOptions>, 'lr' | 'fused'>
         memory,
         stateNames,
         () => memory.zeros(size, tag),
-        (range, [expAvg, expAvgSq]) => {
+        (range, [expAvg, expAvgSq, maxExpAvgSq = null]) => {
           if (expAvg === undefined || expAvgSq === undefined) return; // never: both are in stateNames
-          const offsets = { ...range.offsets, expAvg: range.offset, expAvgSq: range.offset };
-          memory.updates.adamW({ ...range, ...factors, expAvg, expAvgSq, offsets });
+          const { offset } = range;
+          const offsets = { ...range.offsets, expAvg: offset, expAvgSq: offset, maxExpAvgSq: offset };
+          const states = { expAvg, expAvgSq, maxExpAvgSq, offsets };
+          memory.updates.adamW({ ...range, ...factors, isDecoupled, ...states });
         },
       ),
   };

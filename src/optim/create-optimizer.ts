@@ -4,6 +4,7 @@ import type { OptimizerConfig } from '../config/settings/optimizer';
 import { adamWRule } from './adamw';
 import { adamW8bitRule } from './adamw-8bit';
 import { DelayedUpdate } from './delayed-update';
+import { lionRule } from './lion';
 import type { HasStates, Optimizer } from './optimizer';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { sgdRule } from './sgd';
@@ -29,10 +30,14 @@ function ruleOf(config: OptimizerConfig): UpdateRule {
   switch (config.kind) {
     case 'adamW':
       return adamWRule(config);
+    case 'adam':
+      return adamWRule(config, false);
     case 'adamW8bit':
       return adamW8bitRule(config);
     case 'sgd':
       return sgdRule(config);
+    case 'lion':
+      return lionRule(config);
     default:
       return config.kind satisfies never;
   }

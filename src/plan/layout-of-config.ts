@@ -66,6 +66,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'offload.optimizer': offloadOf,
   'offload.parameters': offloadOf,
   'optimizer.kind': optimizerOf,
+  'optimizer.amsgrad': optimizerOf,
   'optimizer.momentum': optimizerOf,
   'optimizer.blockSize': optimizerOf,
 };
@@ -149,8 +150,8 @@ function offloadOf({ offload, parallel }: TrainConfig): Asked {
 }
 
 function optimizerOf({ optimizer }: TrainConfig): Asked {
-  const { kind, momentum, blockSize } = optimizer;
-  return { optimizerStates: { kind, momentum, blockSize } };
+  const { kind, amsgrad, momentum, blockSize } = optimizer;
+  return { optimizerStates: { kind, amsgrad, momentum, blockSize } };
 }
 
 function valuesOfModel(input: object): string[] {

@@ -23,6 +23,9 @@ export type Schedule = 'GPipe' | '1F1B' | 'interleaved';
 /** 'unfused' writes scores and probabilities to memory; the others do not. */
 export type AttentionKernel = 'unfused' | 'flash' | 'flash3';
 
+/** The settings of an optimizer on which its states depend. */
+export type PlannedOptimizer = Pick<OptimizerConfig, 'kind' | 'amsgrad' | 'momentum' | 'blockSize'>;
+
 /** One way to run a model on GPUs, with all choices made. */
 export interface Layout {
   readonly model: ModelShape;
@@ -57,7 +60,7 @@ export interface Layout {
   readonly compileLoss: boolean;
   /** Whether the framework's model has dropout, which costs memory (a mask) and traffic. */
   readonly dropout: boolean;
-  readonly optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>;
+  readonly optimizer: PlannedOptimizer;
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };

@@ -26,7 +26,12 @@ export const gpuSchema = z.strictObject({
 export const hardwareSchema = z.union([z.string(), gpuSchema]);
 
 /** The settings of an optimizer that a plan reads, because its states depend on them. */
-export const plannedOptimizerSchema = optimizerFields.pick({ kind: true, momentum: true, blockSize: true });
+export const plannedOptimizerSchema = optimizerFields.pick({
+  kind: true,
+  amsgrad: true,
+  momentum: true,
+  blockSize: true,
+});
 
 const offloadSchema = z.strictObject({
   optimizer: z.boolean().default(false),

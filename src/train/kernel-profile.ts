@@ -128,6 +128,7 @@ const UPDATES: ReadonlySet<PropertyKey> = new Set<keyof Engine>([
   'adamW8bit',
   'copyInto',
   'fill',
+  'lion',
   'round',
   'scale',
   'sgd',

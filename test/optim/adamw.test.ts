@@ -31,7 +31,14 @@ function expectedAdamW(
 }
 
 test("AdamW's steps equal torch's, with decoupled decay and every option", () => {
-  const options = { lr: 0.1, betas: [0.8, 0.95], eps: 1e-3, weightDecay: 0.2, maximize: false } as const;
+  const options = {
+    lr: 0.1,
+    betas: [0.8, 0.95],
+    eps: 1e-3,
+    weightDecay: 0.2,
+    amsgrad: false,
+    maximize: false,
+  } as const;
   const parameter = new Parameter(tf.tensor([1, -2, 3]));
   const frozen = new Parameter(tf.tensor([9]), { requiresGrad: false });
   const model = { states: () => stateBuffers([parameter, frozen]) };

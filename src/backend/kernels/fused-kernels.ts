@@ -26,8 +26,9 @@ export interface FusedKernels {
   readonly power: Kernel<4>;
   readonly sumOfSquares: Kernel<2, number>;
   readonly columnSums: Kernel<4>;
-  readonly adamW: Kernel<14>;
+  readonly adamW: Kernel<16>;
   readonly adamW8bit: Kernel<21>;
+  readonly lion: Kernel<11>;
   readonly sgd: Kernel<9>;
   readonly layerNorm: Kernel<8>;
   readonly layerNormGrad: Kernel<9>;

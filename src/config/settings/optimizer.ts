@@ -9,6 +9,19 @@ export const ADAMW_DEFAULTS = {
   betas: [0.9, 0.999],
   eps: 1e-8,
   weightDecay: 0.01,
+  amsgrad: false,
+  maximize: false,
+  fused: true,
+} as const;
+
+/** Adam's default settings. Source: torch.optim.Adam. */
+export const ADAM_DEFAULTS = { ...ADAMW_DEFAULTS, weightDecay: 0 } as const;
+
+/** Lion's default settings. Source: google/automl's lion_pytorch.py, by the authors of Lion. */
+export const LION_DEFAULTS = {
+  lr: 1e-4,
+  betas: [0.9, 0.99],
+  weightDecay: 0,
   maximize: false,
   fused: true,
 } as const;
@@ -24,7 +37,24 @@ export const SGD_DEFAULTS = {
 } as const;
 
 /** The default settings of 8-bit AdamW. Source: bitsandbytes' AdamW8bit. */
-export const ADAMW_8BIT_DEFAULTS = { ...ADAMW_DEFAULTS, blockSize: 256 } as const;
+export const ADAMW_8BIT_DEFAULTS = {
+  lr: 1e-3,
+  betas: [0.9, 0.999],
+  eps: 1e-8,
+  weightDecay: 0.01,
+  maximize: false,
+  fused: true,
+  blockSize: 256,
+} as const;
+
+/** The defaults of a config that depend on the kind. */
+const DEFAULTS_OF_KIND = {
+  adamW: ADAMW_DEFAULTS,
+  adam: ADAM_DEFAULTS,
+  adamW8bit: ADAMW_8BIT_DEFAULTS,
+  sgd: { ...SGD_DEFAULTS, betas: ADAMW_DEFAULTS.betas },
+  lion: LION_DEFAULTS,
+} as const;
 
 /** The part of a config that the rules below read. */
 export interface Read {
@@ -38,38 +68,45 @@ const SAME_WORK = 'the work does not depend on the value';
 /** The settings of all optimizers. */
 export const OPTIMIZER = {
   kind: {
-    schema: z.enum(['adamW', 'adamW8bit', 'sgd']).default('adamW'),
-    says: 'the optimizer; adamW8bit stores each moment in one byte per element (Dettmers et al. 2022, block-wise quantization)',
+    schema: z.enum(['adamW', 'adam', 'adamW8bit', 'sgd', 'lion']).default('adamW'),
+    says: 'the optimizer; lion stores one moment (Chen et al. 2023); adamW8bit stores each moment in one byte per element (Dettmers et al. 2022, block-wise quantization)',
     names: { transformers: 'optim' },
-    words: { adamw: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
+    words: { adamw: 'adamW', adamwtorch: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
     planned: { reads: true },
   },
   lr: {
-    schema: z.number().min(0).default(ADAMW_DEFAULTS.lr),
-    says: 'learning rate',
+    schema: z.number().min(0).optional(),
+    says: 'learning rate. Default: 0.001; for lion 0.0001',
     names: { torch: 'lr', transformers: 'learning_rate' },
     planned: { ignored: SAME_WORK },
   },
   betas: {
-    schema: z.tuple([fraction, fraction]).default([...ADAMW_DEFAULTS.betas]),
-    says: "decay rates of AdamW's moments",
+    schema: z.tuple([fraction, fraction]).optional(),
+    says: "decay rates of Adam's moments; for lion, of the update's direction and of the moment. Default: [0.9, 0.999]; for lion [0.9, 0.99]",
     form: '[0.9, 0.999]',
     names: { torch: 'betas' },
-    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
+    warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config, ['sgd']),
     planned: { ignored: SAME_WORK },
   },
   eps: {
     schema: z.number().positive().default(ADAMW_DEFAULTS.eps),
-    says: "added to AdamW's denominator",
+    says: "added to Adam's and AdamW's denominator",
     names: { torch: 'eps' },
     warns: ({ config }: Facts<Read>): string | null => withoutSecondMoment(config),
     planned: { ignored: SAME_WORK },
   },
   weightDecay: {
     schema: z.number().min(0).optional(),
-    says: 'weight decay: decoupled in AdamW, added to the gradient in SGD. Default: 0.01; for sgd 0',
+    says: 'weight decay: decoupled in AdamW and Lion, added to the gradient in Adam and SGD. Default: 0.01; for adam, lion and sgd 0',
     names: { torch: 'weight_decay', transformers: 'weight_decay' },
     planned: { ignored: SAME_WORK },
+  },
+  amsgrad: {
+    schema: z.boolean().default(ADAMW_DEFAULTS.amsgrad),
+    says: 'whether adam and adamW divide by the largest second moment so far, which is a third state (Reddi et al. 2018)',
+    names: { torch: 'amsgrad' },
+    warns: ({ config }: Facts<Read>): string | null => withoutMaxima(config),
+    planned: { reads: true, but: (config: Read): string | null => withoutMaxima(config) },
   },
   momentum: {
     schema: fraction.default(SGD_DEFAULTS.momentum),
@@ -120,13 +157,19 @@ export const OPTIMIZER = {
   },
 } as const satisfies Settings<Read>;
 
-/** The schema without the default of weightDecay, which depends on the kind. */
+/** The schema without the defaults that depend on the kind. */
 export const optimizerFields = schemaOf(OPTIMIZER);
 
-export const optimizerSchema = optimizerFields.transform((given) => ({
-  ...given,
-  weightDecay: given.weightDecay ?? (given.kind === 'sgd' ? SGD_DEFAULTS : ADAMW_DEFAULTS).weightDecay,
-}));
+export const optimizerSchema = optimizerFields.transform((given) => {
+  const { lr, betas, weightDecay } = DEFAULTS_OF_KIND[given.kind];
+  const [beta1, beta2] = betas;
+  return {
+    ...given,
+    lr: given.lr ?? lr,
+    betas: given.betas ?? ([beta1, beta2] as [number, number]),
+    weightDecay: given.weightDecay ?? weightDecay,
+  };
+});
 
 export type OptimizerConfig = Readonly<z.output<typeof optimizerSchema>>;
 
@@ -183,8 +226,14 @@ export const SCHEDULE = {
 
 export type ScheduleConfig = Readonly<z.output<typeof scheduleSchema>>;
 
-function withoutSecondMoment({ optimizer }: Read): string | null {
-  return optimizer.kind === 'sgd' ? 'has no effect with sgd, which has no second moment; use adamW' : null;
+function withoutSecondMoment({ optimizer }: Read, kinds: readonly string[] = ['sgd', 'lion']): string | null {
+  const { kind } = optimizer;
+  return kinds.includes(kind) ? `has no effect with ${kind}, which has no second moment; use adamW` : null;
+}
+
+function withoutMaxima({ optimizer: { kind, amsgrad } }: Read): string | null {
+  if (!amsgrad || kind === 'adam' || kind === 'adamW') return null;
+  return `has no effect with ${kind}; it is a setting of adam and adamW`;
 }
 
 function withoutKind(

@@ -44,6 +44,7 @@ export function layoutWords(layout: Layout): string {
     `microbatch ${microBatch} x ${numMicroBatches}`,
     ...(recompute === 'none' ? [] : [`${recompute} recompute${nth > 1 ? ` of one layer in ${nth}` : ''}`]),
     ...(optimizer.kind === 'adamW' ? [] : [optimizer.kind]),
+    ...(optimizer.amsgrad ? ['amsgrad'] : []),
     ...(offload.parameters ? ['all states on the host'] : offload.optimizer ? ['optimizer on the host'] : []),
   ].join(', ');
 }

@@ -6,10 +6,11 @@ import type { ProcessGroup } from '../../dist/types';
 import { isLayer, type Layer } from '../../nn/layers-model';
 import { Module } from '../../nn/module';
 import { withParameters } from '../../nn/require-parameters';
-import { AdamW, type AdamWOptions } from '../../optim/adamw';
+import { Adam, AdamW, type AdamWOptions } from '../../optim/adamw';
 import { AdamW8bit, type AdamW8bitOptions } from '../../optim/adamw-8bit';
 import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
 import { GradScaler, type GradScalerOptions } from '../../optim/grad-scaler';
+import { Lion, type LionOptions } from '../../optim/lion';
 import type { HasStates, Optimizer } from '../../optim/optimizer';
 import type { OptimizerPlacement } from '../../optim/rule-optimizer';
 import { SGD, type SgdOptions } from '../../optim/sgd';
@@ -60,7 +61,16 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       });
     };
   const adamW = made('adamW', (model, options: AdamWOptions, at) => new AdamW(engine, model, options, at));
+  const adam = made('adam', (model, options: AdamWOptions, at) => new Adam(engine, model, options, at));
+  const lion = made('lion', (model, options: LionOptions, at) => new Lion(engine, model, options, at));
+  const sgd = made('sgd', (model, options: SgdOptions, at) => new SGD(engine, model, options, at));
   return {
+    Adam: callableClass(adam),
+    adam,
+    Lion: callableClass(lion),
+    lion,
+    SGD: callableClass(sgd),
+    sgd,
     AdamW: callableClass(adamW),
     adamW,
     /** Torch's spelling of adamW. */
@@ -70,7 +80,6 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       'adamW8bit',
       (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
     ),
-    sgd: made('sgd', (model, options: SgdOptions, at) => new SGD(engine, model, options, at)),
     /**
      * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
      * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.

@@ -1,8 +1,7 @@
-import type { OptimizerConfig } from '../../config/settings/optimizer';
 import type { ModelState } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
 import { MIN_8BIT_SIZE } from '../../optim/adamw-8bit';
-import type { Layout, Precision, Stack } from '../layout';
+import type { Layout, PlannedOptimizer, Precision, Stack } from '../layout';
 import { shardedStates } from '../stack-rules';
 
 /** Bytes per parameter in one framework at one precision with Adam, without sharding. */
@@ -74,13 +73,13 @@ export function optimizerStateBytes(
 
 /**
  * Returns the bytes per parameter that are allocated during the step. Source: torch/optim/adam.py, _foreach_sqrt; sgd.py, whose
- * weight decay makes new gradients (_foreach_add); bitsandbytes' fused update allocates nothing, except copies of gradients.
+ * weight decay makes new gradients (_foreach_add); Lion's authors' lion_pytorch.py makes the update of one parameter at a time; bitsandbytes' fused update allocates nothing, except copies of gradients.
  */
 export function freshInStep(
   { stack, optimizer }: Pick<Layout, 'stack' | 'optimizer'>,
   bytes: StateBytes,
 ): number {
-  return stack === 'fsdp2' && optimizer.kind === 'adamW8bit' ? 0 : bytes.step;
+  return stack === 'fsdp2' && ['adamW8bit', 'lion'].includes(optimizer.kind) ? 0 : bytes.step;
 }
 
 /** Returns the bytes of one value of an activation. */
@@ -98,25 +97,27 @@ export function shardsOfState(
 
 /** Two float32 moments. */
 export const ADAM_BYTES = 8;
-const MOMENTUM_BYTES = 4;
+/** One float32 moment, momentum or maximum. */
+const MOMENT_BYTES = 4;
 /** Two codes of one byte per element, and two float32 scales per block. */
 const CODE_BYTES = 2;
 const SCALE_BYTES = 8;
 
 /** Returns the bytes of an optimizer's states as a function of the elements of a whole parameter or of a shard. */
-export function optimizerBytesOf(
-  optimizer: Pick<OptimizerConfig, 'kind' | 'momentum' | 'blockSize'>,
-): (elements: number) => Bytes {
+export function optimizerBytesOf(optimizer: PlannedOptimizer): (elements: number) => Bytes {
   switch (optimizer.kind) {
+    case 'adam':
     case 'adamW':
-      return (elements) => ADAM_BYTES * elements;
+      return (elements) => (ADAM_BYTES + (optimizer.amsgrad ? MOMENT_BYTES : 0)) * elements;
+    case 'lion':
+      return (elements) => MOMENT_BYTES * elements;
     case 'adamW8bit':
       return (elements) =>
         elements < MIN_8BIT_SIZE
           ? ADAM_BYTES * elements
           : CODE_BYTES * elements + SCALE_BYTES * Math.ceil(elements / optimizer.blockSize);
     case 'sgd':
-      return (elements) => (optimizer.momentum > 0 ? MOMENTUM_BYTES * elements : 0);
+      return (elements) => (optimizer.momentum > 0 ? MOMENT_BYTES * elements : 0);
     default:
       return optimizer.kind satisfies never;
   }

@@ -38,7 +38,7 @@ export function adamW8bit(
     const inBlock = <usize>(from - start) << 2;
     adamW(
       param + at, grad + at, m + inBlock, v + inBlock, to - from, keep, stepSize, beta1, rest1, beta2, rest2,
-      rootCorrection, eps, gradScale,
+      rootCorrection, eps, gradScale, 0, 0,
     );
     const largest1 = absoluteMax(m, count);
     const largest2 = absoluteMax(v, count);

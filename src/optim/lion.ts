@@ -1,0 +1,57 @@
+import type { Engine } from '../backend/engine';
+import { LION_DEFAULTS } from '../config/settings/optimizer';
+import type { HasStates } from './optimizer';
+import { type CommonOptions, checkedOptions } from './optimizer-options';
+import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import { floatStates, type UpdateRule } from './update-rule';
+
+/** The settings of Lion, with the defaults of its authors' code. */
+export interface LionOptions extends CommonOptions {
+  readonly betas?: readonly [number, number];
+  /** Decoupled weight decay: a step first multiplies parameters by 1 - lr · weightDecay. */
+  readonly weightDecay?: number;
+}
+
+/**
+ * Lion: each element moves by lr in the direction of the sign of its moment, of which there is one. A good rate is 3 to 10
+ * times smaller than AdamW's, and the weight decay larger by the same factor.
+ * Throws: CONFIG for an unknown option. Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2;
+ * the defaults are those of google/automl's lion_pytorch.py.
+ */
+export class Lion extends RuleOptimizer {
+  constructor(
+    engine: Engine,
+    model: HasStates,
+    options: LionOptions = {},
+    placement: OptimizerPlacement = {},
+  ) {
+    const settings = checkedOptions<Required<LionOptions>>('Lion', options, LION_DEFAULTS);
+    super(engine, model, lionRule(settings), settings.lr, placement);
+  }
+}
+
+/** Returns the rule of Lion. */
+export function lionRule({
+  betas,
+  weightDecay,
+  maximize,
+}: Omit<Required<LionOptions>, 'lr' | 'fused'>): UpdateRule {
+  const stateNames = ['exp_avg'];
+  return {
+    stateNames,
+    granularity: 1,
+    maximize,
+    createState: (memory, size, tag) =>
+      floatStates(
+        memory,
+        stateNames,
+        () => memory.zeros(size, tag),
+        (range, [expAvg]) => {
+          if (expAvg === undefined) return; // never: it is in stateNames
+          const offsets = { ...range.offsets, expAvg: range.offset };
+          const [beta1, beta2] = betas;
+          memory.updates.lion({ ...range, expAvg, offsets, beta1, beta2, weightDecay });
+        },
+      ),
+  };
+}
