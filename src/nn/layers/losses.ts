@@ -214,11 +214,10 @@ function meanOfCounted(
   requireLabels(input, target);
   const [rows, labels] = [classesLast(input), tf.reshape(target, [-1])];
   // A dry run assumes that every row counts. See [Note: values in a dry run].
-  const counted = [...readValues(target, () => new Int32Array(target.size)).entries()]
-    .filter(([, label]) => label !== ignoreIndex)
-    .map(([row]) => row);
+  const values = readValues(target, () => new Int32Array(target.size));
+  if (!values.includes(ignoreIndex)) return softmaxCrossEntropy(rows, labels);
+  const counted = Array.from(values.keys()).filter((row) => values[row] !== ignoreIndex);
   if (counted.length === 0) return null;
-  if (counted.length === target.size) return softmaxCrossEntropy(rows, labels);
   return softmaxCrossEntropy(tf.gather(rows, counted), tf.gather(labels, counted));
 }
 
