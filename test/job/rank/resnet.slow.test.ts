@@ -10,7 +10,7 @@ const reference = JSON.parse(readFileSync(testData('resnet_reference.json'), 'ut
   readonly buffers: Readonly<Record<string, readonly number[]>>;
 };
 
-const AROUND = ['DDP', 'fullyShard', 'fullyShard, checkpointed'];
+const AROUND = ['DDP', 'ZERO_1', 'ZERO_2', 'fullyShard', 'fullyShard, checkpointed', 'FSDP', 'SHARD_GRAD_OP'];
 
 type Tensor = import('@tensorflow/tfjs').Tensor;
 
@@ -36,7 +36,8 @@ for (const world of [1, 2, 4]) {
     const job = await launchFor(context, { ranks: world });
     for (const around of AROUND) {
       const ranks = await job.on('all').run((scope, wrapper): Trained => {
-        const { nn, tf, rank, worldSize, optim, gradients, dist, fullyShard, DDP, checkpointWrapper } = scope;
+        const { nn, tf, rank, worldSize, optim, gradients, dist, fullyShard, DDP, FSDP, checkpointWrapper } =
+          scope;
         class Block extends nn.Module {
           readonly conv1: InstanceType<typeof nn.Conv2d>;
           readonly norm1: InstanceType<typeof nn.BatchNorm2d>;
@@ -84,7 +85,11 @@ for (const world of [1, 2, 4]) {
             },
           });
         });
+        let trained: InstanceType<typeof nn.Module> = model;
         if (wrapper === 'DDP') DDP(model);
+        else if (wrapper === 'ZERO_1' || wrapper === 'ZERO_2') fullyShard(model, { strategy: wrapper });
+        else if (wrapper === 'FSDP') trained = FSDP(model);
+        else if (wrapper === 'SHARD_GRAD_OP') trained = FSDP(model, { shardingStrategy: wrapper });
         else {
           for (const block of [model.first, model.second]) {
             if (wrapper.endsWith('checkpointed')) checkpointWrapper(block);
@@ -92,7 +97,7 @@ for (const world of [1, 2, 4]) {
           }
           fullyShard(model);
         }
-        const optimizer = optim.sgd(model, { lr: 0.05, momentum: 0.9 });
+        const optimizer = optim.sgd(trained, { lr: 0.05, momentum: 0.9 });
         const rows = 8 / worldSize;
         const batch = (number: number): [Tensor, Tensor] => {
           const pixels = rows * 3 * 64;
@@ -104,7 +109,7 @@ for (const world of [1, 2, 4]) {
         };
         const losses = Array.from({ length: 6 }, (_, step) => {
           const [x, y] = batch(100 + step);
-          const pass = gradients(() => nn.functional.crossEntropy(model.apply(x), y));
+          const pass = gradients(() => nn.functional.crossEntropy(trained.apply(x) as Tensor, y));
           pass.backward();
           optimizer.step();
           optimizer.zeroGrad();
@@ -116,9 +121,11 @@ for (const world of [1, 2, 4]) {
         const buffers = Object.fromEntries(
           [...model.namedBuffers()].map(([name, { tensor }]) => [name, [...tensor.dataSync()]]),
         );
-        model.eval();
+        trained.eval();
         const [x] = batch(100);
-        const evaluated = tf.tidy(() => tf.sum(tf.abs(model.apply(x))).dataSync()[0] ?? Number.NaN);
+        const evaluated = tf.tidy(
+          () => tf.sum(tf.abs(trained.apply(x) as Tensor)).dataSync()[0] ?? Number.NaN,
+        );
         return { losses, buffers, evaluated };
       }, around);
       for (const { losses, buffers, evaluated } of ranks) {
