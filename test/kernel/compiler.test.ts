@@ -209,6 +209,39 @@ describe('the compiler', () => {
     assert.ok(!inRanks('new Net().b.bias.tensor').ok, 'without bias there is none to read');
   });
 
+  it('accepts layers, losses and functions as PyTorch users type them', () => {
+    const compiled = compiler.compile({
+      source: `const F = nn.functional;
+class Cnn extends nn.Module {
+  conv = new nn.Conv2d(3, 8, 3, { padding: 1, bias: false });
+  norm = new nn.BatchNorm2d(8);
+  rest = new nn.Sequential([new nn.ReLU(), new nn.MaxPool2d(2), new nn.Dropout(0.1), new nn.Flatten()]);
+  head = new nn.Linear(8 * 16, 10);
+  forward(x) { return this.head(this.rest(this.norm(this.conv(x)))); }
+}
+class Reader extends nn.Module {
+  words = new nn.Embedding(100, 16, { paddingIdx: 0 });
+  lstm = new nn.LSTM(16, 32, { numLayers: 2, batchFirst: true });
+  attention = new nn.MultiheadAttention(32, 4, { batchFirst: true });
+  forward(ids: tf.Tensor) {
+    const [y, [h, c]] = this.lstm(this.words(ids));
+    const [z, weights] = this.attention(y, y, y, { isCausal: true });
+    return { z, h, c, weights };
+  }
+}
+const cnn = nn.SyncBatchNorm.convertSyncBatchnorm(new Cnn());
+const criterion = new nn.CrossEntropyLoss({ labelSmoothing: 0.1 });
+const labels = tf.tensor1d([1, 2], 'int32');
+criterion(cnn(tf.ones([2, 3, 8, 8])), labels).shape;
+F.crossEntropy(cnn(tf.ones([2, 3, 8, 8])), labels, { ignoreIndex: 0 }).shape;
+new Reader()(labels).z.shape;
+cnn.norm.running_mean?.tensor.shape;`,
+      namespace: 'ranks',
+      cell: ++cells,
+    });
+    assert.ok(compiled.ok, compiled.ok ? '' : compiled.error.traceback.join('\n'));
+  });
+
   it('distinguishes complete, incomplete and invalid cells', () => {
     for (const source of ['1', '', 'type T = { a: number }', 'await 1']) {
       assert.deepEqual(compiler.isComplete(source), { status: 'complete' }, source);
