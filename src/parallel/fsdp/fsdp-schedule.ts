@@ -78,6 +78,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.root = root;
     this.#prefetch = prefetch;
     this.units = unitsOf(root);
+    recoverWithEngine(engine, new WeakRef(this));
   }
 
   /**
@@ -163,6 +164,15 @@ export class FsdpSchedule implements UnitSchedule {
     this.#wanted = [];
   }
 
+  /**
+   * Makes ranks alike after work was interrupted or failed: one rank may have gathered a unit, and another one not. Gradients
+   * that are already reduced stay, because the failed work may have been something else.
+   */
+  recover(): void {
+    this.abandon();
+    for (const unit of this.units) unit.hideWholes();
+  }
+
   #startReduction(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
     if (unit.numTrained === 0) return;
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
@@ -207,4 +217,14 @@ export class FsdpSchedule implements UnitSchedule {
     const index = this.#lastEntered.indexOf(unit);
     return index < 0 ? [] : this.#lastEntered.slice(index + 1, index + 2);
   }
+}
+
+/** Calls the schedule's `recover` in each recovery of the engine, as long as the schedule is in use. */
+function recoverWithEngine(engine: Engine, schedule: WeakRef<FsdpSchedule>): void {
+  engine.onRecover(() => {
+    const used = schedule.deref();
+    if (used === undefined) return;
+    used.recover();
+    recoverWithEngine(engine, schedule);
+  });
 }

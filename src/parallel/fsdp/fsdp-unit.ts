@@ -154,6 +154,11 @@ export class FsdpUnit implements StateOwner {
    */
   abandon(): void {
     this.gradients.zero();
+    this.hideWholes();
+  }
+
+  /** Frees whole parameters; those that are not freed count as stale. Every rank then gathers them again. */
+  hideWholes(): void {
     for (const parameters of this.#gathered) parameters.changed();
   }
 

@@ -278,6 +278,14 @@ test('cells and functions of a job are recorded step by step', async (context) =
     while (job.losses.length < 10) await new Promise((resolve) => setTimeout(resolve, 5));
     await job.interrupt();
     assert.match(String(await endless), /interrupted/);
+    // Ranks are interrupted at different collectives of a pass; the model still trains.
+    const sharded = runCell(job, 'after = (i) => { if (i === 2) console.log("third"); }; train(1e9)', 30);
+    const stopped = sharded.catch((error: unknown) => error);
+    const soFar = job.losses.length;
+    while (job.losses.length < soFar + 3) await new Promise((resolve) => setTimeout(resolve, 5));
+    await job.interrupt();
+    assert.match(String(await stopped), /interrupted/);
+    await runCell(job, 'after = () => {}; train(2)', 31);
     const seen = job.losses.length;
     assert.ok(job.memory().title.length > 0);
     await runCell(job, 'trainAlone(2)', 19);
