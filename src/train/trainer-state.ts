@@ -1,5 +1,5 @@
 import type { GradScalerState } from '../optim/grad-scaler';
-import type { ScheduleState } from '../optim/warmup-cosine-lr';
+import type { ScheduleState } from '../optim/lr-schedule';
 
 /**
  * The state of a training besides parameters and optimizer states; plain JSON, the same on every rank. It contains no

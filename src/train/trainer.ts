@@ -17,8 +17,8 @@ import { freeze } from '../nn/name-patterns';
 import { clipGradNorm } from '../optim/clip-grad-norm';
 import { createOptimizer } from '../optim/create-optimizer';
 import { GradScaler } from '../optim/grad-scaler';
+import { LRSchedule, rateOf } from '../optim/lr-schedule';
 import type { Optimizer } from '../optim/optimizer';
-import { WarmupCosineLR } from '../optim/warmup-cosine-lr';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Progress } from './evaluation';
@@ -70,7 +70,7 @@ export class Trainer {
   readonly #options: TrainerOptions;
   readonly #task: Task;
   readonly #parallel: ParallelModel;
-  readonly #schedule: WarmupCosineLR | null;
+  readonly #schedule: LRSchedule | null;
   readonly #scaler: GradScaler | null;
   #steps = 0;
   #microBatches = 0;
@@ -168,7 +168,7 @@ export class Trainer {
     this.#microBatches = microBatches;
     this.optimizer.restore(optimizerSteps, stepsLeftOut);
     if (this.#schedule === null) this.optimizer.lr = lr;
-    else if (schedule !== null) this.#schedule.restore(schedule);
+    else this.#schedule.restore(schedule);
     if (scaler !== null) this.#scaler?.restore(scaler);
   }
 
@@ -254,10 +254,8 @@ export class Trainer {
   }
 }
 
-function scheduleOf({ schedule }: TrainConfig, optimizer: Optimizer): WarmupCosineLR | null {
-  if (schedule === null) return null;
-  const { warmupSteps, maxSteps, etaMin } = schedule;
-  return new WarmupCosineLR(optimizer, { warmupSteps, maxSteps, etaMin });
+function scheduleOf({ schedule, steps }: TrainConfig, optimizer: Optimizer): LRSchedule | null {
+  return schedule === null ? null : new LRSchedule(optimizer, rateOf(schedule, steps));
 }
 
 function spansOf(watch: Stopwatch): StepResult['spans'] {

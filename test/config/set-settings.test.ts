@@ -53,7 +53,7 @@ test('every setting of the table can be set', () => {
   const usual = parseTrainConfig({
     mixedPrecision: {},
     gradScaler: {},
-    schedule: { maxSteps: 9 },
+    schedule: { kind: 'wsd', maxSteps: 9, decaySteps: 3 },
     data: { path: 'a.txt' },
   });
   for (const { path } of SETTING_ROWS) {

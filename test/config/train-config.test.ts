@@ -160,7 +160,7 @@ test('the error of a wrong value shows the forms of the setting', () => {
     [{ parallel: { backwardPrefetch: 'BackwardPrefetch.BACKWARD_POST' } }, /did you mean "BACKWARD_POST"/],
     [{ offload: true }, /offload: expected object, got true; write \{ optimizer: true \}/],
     [{ optimizer: { lr: Number.NaN } }, /optimizer\.lr: expected number, got NaN$/],
-    [{ schedule: {} }, /schedule\.maxSteps: is missing: expected number/],
+    [{ schedule: { maxSteps: 'x' } }, /schedule\.maxSteps: expected number/],
     [{ parallel: { mesh: [2, 2] } }, /write \{ dpReplicate: 2, dpShard: 2 \}/],
   ];
   for (const [config, message] of cases)

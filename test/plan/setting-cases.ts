@@ -54,7 +54,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   'optimizer.momentum': [[0.5], [0.5, { optimizer: { kind: 'sgd' } }]],
   'optimizer.nesterov': [[true], [true, { optimizer: { kind: 'sgd', momentum: 0.5 } }]],
   'optimizer.blockSize': [[16], [16, { optimizer: { kind: 'adamW8bit' } }]],
-  schedule: [[{ maxSteps: 100 }]],
+  schedule: [[{ maxSteps: 100 }], [{ kind: 'wsd' }]],
   frozen: [[['*']]],
 };
 

@@ -59,8 +59,6 @@ const DEFAULTS_OF_KIND = {
 /** The part of a config that the rules below read. */
 export interface Read {
   readonly optimizer: OptimizerConfig;
-  readonly schedule: ScheduleConfig | null;
-  readonly steps: number;
 }
 
 const SAME_WORK = 'the work does not depend on the value';
@@ -72,7 +70,10 @@ export const OPTIMIZER = {
     says: 'the optimizer; lion stores one moment (Chen et al. 2023); adamW8bit stores each moment in one byte per element (Dettmers et al. 2022, block-wise quantization)',
     names: { transformers: 'optim' },
     words: { adamw: 'adamW', adamwtorch: 'adamW', adam8bit: 'adamW8bit', adamw8bit: 'adamW8bit' },
-    planned: { reads: true },
+    planned: {
+      reads: true,
+      but: (config: Read): string | null => sameAsAdamW(config),
+    },
   },
   lr: {
     schema: z.number().min(0).optional(),
@@ -173,62 +174,13 @@ export const optimizerSchema = optimizerFields.transform((given) => {
 
 export type OptimizerConfig = Readonly<z.output<typeof optimizerSchema>>;
 
-const SCHEDULE_PARTS = {
-  kind: {
-    schema: z.literal('WarmupCosineLR').default('WarmupCosineLR'),
-    says: 'the learning rate rises to optimizer.lr within warmupSteps, then falls along a cosine to etaMin at maxSteps',
-  },
-  warmupSteps: {
-    schema: z.int().min(0).default(0),
-    says: 'number of warmup steps',
-    names: { transformers: 'warmup_steps' },
-    conflict: (config: Read): string | null => {
-      const { warmupSteps, maxSteps } = config.schedule ?? { warmupSteps: 0, maxSteps: 1 };
-      if (warmupSteps < maxSteps) return null;
-      return `${warmupSteps} leaves nothing of maxSteps ${maxSteps} for the cosine; give fewer than ${maxSteps}`;
-    },
-  },
-  maxSteps: {
-    schema: z.int().min(1),
-    says: 'the step at which the learning rate is etaMin',
-    names: { torch: 'T_max' },
-    warns: (facts: Facts<Read>): string | null => {
-      const { schedule, steps } = facts.config;
-      return schedule !== null && schedule.maxSteps > steps && facts.given('steps')
-        ? `${schedule.maxSteps} is beyond the run's ${steps} steps: the learning rate does not fall to etaMin`
-        : null;
-    },
-  },
-  etaMin: {
-    schema: z.number().min(0).default(0),
-    says: 'the last learning rate',
-    names: { torch: 'eta_min' },
-    conflict: (config: Read): string | null => {
-      const { etaMin } = config.schedule ?? { etaMin: 0 };
-      const { lr } = config.optimizer;
-      return etaMin > lr
-        ? `${etaMin} is above optimizer.lr ${lr}, from which the learning rate falls; give at most ${lr}`
-        : null;
-    },
-  },
-} as const;
-
-const scheduleSchema = schemaOf(SCHEDULE_PARTS);
-
-export const SCHEDULE = {
-  schema: scheduleSchema.nullable().default(null),
-  says: 'how the learning rate changes. `null`: it is constant',
-  form: '{ warmupSteps: 10, maxSteps: 100, etaMin: 1e-5 } or null',
-  names: { transformers: 'lr_scheduler_type', deepSpeed: 'scheduler' },
-  parts: SCHEDULE_PARTS,
-  planned: { ignored: SAME_WORK },
-} as const;
-
-export type ScheduleConfig = Readonly<z.output<typeof scheduleSchema>>;
-
 function withoutSecondMoment({ optimizer }: Read, kinds: readonly string[] = ['sgd', 'lion']): string | null {
   const { kind } = optimizer;
   return kinds.includes(kind) ? `has no effect with ${kind}, which has no second moment; use adamW` : null;
+}
+
+function sameAsAdamW({ optimizer }: Read): string | null {
+  return optimizer.kind === 'adam' ? 'is planned as adamW, which has the same states and work' : null;
 }
 
 function withoutMaxima({ optimizer: { kind, amsgrad } }: Read): string | null {

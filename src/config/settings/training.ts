@@ -4,9 +4,10 @@ import type { ConfigIssue, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape, size } from './model';
-import { OPTIMIZER, optimizerSchema, SCHEDULE } from './optimizer';
+import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
+import { SCHEDULE } from './schedule';
 
 /** The part of a config that the rules below read. */
 export interface Read {

@@ -1,4 +1,5 @@
 import type { Engine } from '../../backend/engine';
+import { ENDING, SCHEDULE_DEFAULTS, type ScheduleConfig } from '../../config/settings/schedule';
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
@@ -11,7 +12,8 @@ import { AdamW8bit, type AdamW8bitOptions } from '../../optim/adamw-8bit';
 import { clipGradNormInPlace } from '../../optim/clip-grad-norm';
 import { GradScaler, type GradScalerOptions } from '../../optim/grad-scaler';
 import { Lion, type LionOptions } from '../../optim/lion';
-import type { HasStates, Optimizer } from '../../optim/optimizer';
+import { LRSchedule, rateOf, type Scheduled, TORCH_SCHEDULES } from '../../optim/lr-schedule';
+import type { HasStates } from '../../optim/optimizer';
 import type { OptimizerPlacement } from '../../optim/rule-optimizer';
 import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
@@ -23,6 +25,16 @@ type OnHost = Pick<OptimizerPlacement, 'onHost'>;
 
 /** What an optimizer can train: a model, including a tfjs model. */
 export type Optimized = HasStates | Layer;
+
+const LR_SCHEDULER = {
+  LambdaLR: callableClass(TORCH_SCHEDULES.LambdaLR),
+  StepLR: callableClass(TORCH_SCHEDULES.StepLR),
+  MultiStepLR: callableClass(TORCH_SCHEDULES.MultiStepLR),
+  ExponentialLR: callableClass(TORCH_SCHEDULES.ExponentialLR),
+  LinearLR: callableClass(TORCH_SCHEDULES.LinearLR),
+  ConstantLR: callableClass(TORCH_SCHEDULES.ConstantLR),
+  CosineAnnealingLR: callableClass(TORCH_SCHEDULES.CosineAnnealingLR),
+} as const;
 
 /** The parts that optimizers of a rank need. */
 interface OptimParts {
@@ -80,6 +92,26 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       'adamW8bit',
       (model, options: AdamW8bitOptions, at) => new AdamW8bit(engine, model, options, at),
     ),
+    /** Schedules of learning rates, by the names and with the arguments of torch.optim.lr_scheduler. */
+    lrScheduler: LR_SCHEDULER,
+    /**
+     * Returns a config's schedule for an optimizer of a cell: `optim.getScheduler('cosine', opt, { warmupSteps: 10,
+     * maxSteps: 100 })`. Throws: CONFIG as a config does. Source: the name is transformers'.
+     */
+    getScheduler(
+      kind: ScheduleConfig['kind'],
+      optimizer: Scheduled,
+      options: Partial<Omit<ScheduleConfig, 'kind'>> = {},
+    ): LRSchedule {
+      if (ENDING.includes(kind) && options.maxSteps === undefined)
+        throw new ConfigError(`optim.getScheduler: ${kind} needs maxSteps, the step at which it ends`);
+      const { schedule, steps } = parseTrainConfig({
+        optimizer: { lr: optimizer.lr },
+        schedule: { kind, ...options },
+        steps: options.maxSteps ?? 1,
+      });
+      return new LRSchedule(optimizer, rateOf(schedule ?? SCHEDULE_DEFAULTS, steps));
+    },
     /**
      * Scales the gradients of all ranks so that their total norm is at most `maxNorm` (null: only measures); returns the
      * norm before scaling. Every rank calls it. Source: torch.nn.utils.clip_grad_norm_.
@@ -101,8 +133,7 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
   return {
     /** Source: DeepSpeed's WarmupCosineLR, with the document's arguments. */
     WarmupCosineLR: callableClass(
-      (optimizer: Pick<Optimizer, 'lr'>, options: WarmupCosineOptions) =>
-        new WarmupCosineLR(optimizer, options),
+      (optimizer: Scheduled, options: WarmupCosineOptions) => new WarmupCosineLR(optimizer, options),
     ),
     /** Source: torch.amp.GradScaler. */
     GradScaler: callableClass(({ enabled, ...options }: GradScalerOptions = {}): GradScaler => {

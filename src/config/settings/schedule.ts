@@ -1,0 +1,131 @@
+import { z } from 'zod';
+import { type Facts, schemaOf } from '../setting';
+
+/** The part of a config that the rules below read. */
+export interface Read {
+  readonly optimizer: { readonly lr: number };
+  readonly schedule: ScheduleConfig | null;
+  readonly steps: number;
+}
+
+type ScheduleKind = (typeof SCHEDULE_KINDS)[number];
+
+const SCHEDULE_KINDS = [
+  'WarmupCosineLR',
+  'constant',
+  'linear',
+  'cosine',
+  'wsd',
+  'step',
+  'exponential',
+] as const;
+/** The schedules that end at maxSteps with etaMin. */
+export const ENDING: readonly ScheduleKind[] = ['WarmupCosineLR', 'linear', 'cosine', 'wsd'];
+
+const SCHEDULE_PARTS = {
+  kind: {
+    schema: z.enum(SCHEDULE_KINDS).default('WarmupCosineLR'),
+    says: 'after warmupSteps, linear and cosine (WarmupCosineLR is one step ahead) fall to etaMin at maxSteps; wsd stays, then falls within decaySteps; step multiplies by gamma every stepSize steps, exponential each step',
+    words: {
+      constantwithwarmup: 'constant',
+      linearlr: 'linear',
+      cosineannealinglr: 'cosine',
+      warmupstabledecay: 'wsd',
+      steplr: 'step',
+      exponentiallr: 'exponential',
+    },
+  },
+  warmupSteps: {
+    schema: z.int().min(0).default(0),
+    says: 'number of steps in which the rate rises: step n has n / warmupSteps of optimizer.lr',
+    names: { transformers: 'warmup_steps' },
+    conflict: (config: Read): string | null => {
+      const { kind, warmupSteps, end } = scheduleIn(config);
+      if (!ENDING.includes(kind) || warmupSteps < end) return null;
+      return `${warmupSteps} leaves nothing of maxSteps ${end} for the ${kind === 'WarmupCosineLR' ? 'cosine' : 'rest'}; give fewer than ${end}`;
+    },
+  },
+  maxSteps: {
+    schema: z.int().min(1).optional(),
+    says: 'the step at which the learning rate is etaMin. Default: `steps`',
+    names: { torch: 'T_max' },
+    warns: (facts: Facts<Read>): string | null => {
+      const { steps } = facts.config;
+      const { kind, end } = scheduleIn(facts.config);
+      if (!ENDING.includes(kind)) return ofOtherSchedule(facts.config, ENDING);
+      return end > steps && facts.given('steps')
+        ? `${end} is beyond the run's ${steps} steps: the learning rate does not fall to etaMin`
+        : null;
+    },
+  },
+  etaMin: {
+    schema: z.number().min(0).default(0),
+    says: 'the last learning rate',
+    names: { torch: 'eta_min' },
+    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ENDING),
+    conflict: (config: Read): string | null => {
+      const { etaMin } = config.schedule ?? { etaMin: 0 };
+      const { lr } = config.optimizer;
+      return etaMin > lr
+        ? `${etaMin} is above optimizer.lr ${lr}, from which the learning rate falls; give at most ${lr}`
+        : null;
+    },
+  },
+  decaySteps: {
+    schema: z.int().min(1).optional(),
+    says: 'number of steps in which wsd falls. Default: a fifth of the steps after warmup',
+    names: { transformers: 'num_decay_steps' },
+    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
+    conflict: (config: Read): string | null => {
+      const { warmupSteps, decaySteps = 0, end } = scheduleIn(config);
+      return warmupSteps + decaySteps <= end
+        ? null
+        : `${decaySteps} with warmupSteps ${warmupSteps} is more than maxSteps ${end}; give fewer`;
+    },
+  },
+  decayType: {
+    schema: z.enum(['cosine', 'linear', '1-sqrt']).default('cosine'),
+    says: 'how wsd falls',
+    names: { transformers: 'decay_type' },
+    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
+  },
+  stepSize: {
+    schema: z.int().min(1).default(30),
+    says: 'number of steps between two changes of step',
+    names: { torch: 'step_size' },
+    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step']),
+  },
+  gamma: {
+    schema: z.number().positive().default(0.1),
+    says: 'factor of step and exponential. Source of the default: torch.optim.lr_scheduler.StepLR',
+    names: { torch: 'gamma' },
+    warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step', 'exponential']),
+  },
+} as const;
+
+/** Returns the schedule with the step at which it ends. */
+function scheduleIn({ schedule, steps }: Read) {
+  const given = schedule ?? SCHEDULE_DEFAULTS;
+  return { ...given, end: given.maxSteps ?? steps };
+}
+
+function ofOtherSchedule(config: Read, kinds: readonly ScheduleKind[]): string | null {
+  const { kind } = scheduleIn(config);
+  return kinds.includes(kind) ? null : `has no effect with ${kind}; it is a setting of ${kinds.join(', ')}`;
+}
+
+const scheduleSchema = schemaOf(SCHEDULE_PARTS);
+
+/** A schedule's default settings. */
+export const SCHEDULE_DEFAULTS: ScheduleConfig = scheduleSchema.parse({});
+
+export const SCHEDULE = {
+  schema: scheduleSchema.nullable().default(null),
+  says: 'how the learning rate changes. `null`: it is constant',
+  form: "{ kind: 'cosine', warmupSteps: 10, maxSteps: 100, etaMin: 1e-5 } or null",
+  names: { transformers: 'lr_scheduler_type', deepSpeed: 'scheduler' },
+  parts: SCHEDULE_PARTS,
+  planned: { ignored: 'the work does not depend on the value' },
+} as const;
+
+export type ScheduleConfig = Readonly<z.output<typeof scheduleSchema>>;

@@ -1,0 +1,198 @@
+import type { ScheduleConfig } from '../config/settings/schedule';
+import { ConfigError } from '../core/errors';
+import { checkedOptions } from './optimizer-options';
+
+/** What a schedule sets: an optimizer, or its groups if it has several. */
+export interface Scheduled {
+  lr: number;
+  readonly paramGroups?: readonly { lr: number }[];
+}
+
+/** The state that a checkpoint stores; plain JSON. */
+export interface ScheduleState {
+  /** The number of steps so far. */
+  readonly steps: number;
+  /** The first group's rate without the schedule. */
+  readonly baseLr: number;
+  /** Each group's rate without the schedule; undefined: there is one group. */
+  readonly baseLrs?: readonly number[] | undefined;
+}
+
+/** Returns the rate of the step after `t` steps; it is a multiple of `base`, plus a number that does not depend on it. */
+export type Rate = (t: number, base: number) => number;
+
+/**
+ * Sets the rates of an optimizer's groups before each step. The constructor sets the rates of the first step; `step()` must
+ * be called after each step of the optimizer. If a rate was set by hand since the last step, the later rates are scaled so
+ * that they continue from it, as in torch's schedules that multiply the last rate.
+ */
+export class LRSchedule {
+  readonly #groups: readonly { lr: number }[];
+  readonly #rate: Rate;
+  #bases: number[];
+  #set: number[] = [];
+  #steps = 0;
+
+  constructor(optimizer: Scheduled, rate: Rate) {
+    this.#groups = optimizer.paramGroups ?? [optimizer];
+    this.#rate = rate;
+    this.#bases = this.#groups.map(({ lr }) => lr);
+    this.#apply();
+  }
+
+  /** The rate of the next step, of the first group. */
+  get lr(): number {
+    return this.lrAt(this.#steps + 1);
+  }
+
+  /** The rate of step n, from 1, of the first group. */
+  lrAt(n: number): number {
+    return this.#rate(n - 1, this.#bases[0] ?? 0);
+  }
+
+  /** Returns the rates of the next step, by group. Source: torch's LRScheduler.get_last_lr. */
+  getLastLr(): number[] {
+    return this.#groups.map(({ lr }) => lr);
+  }
+
+  /** Sets the rates of the next step; must be called after each step of the optimizer. */
+  step(): void {
+    this.#takeRates();
+    this.#steps++;
+    this.#apply();
+  }
+
+  state(): ScheduleState {
+    this.#takeRates();
+    const [baseLr = 0] = this.#bases;
+    return { steps: this.#steps, baseLr, ...(this.#bases.length > 1 ? { baseLrs: [...this.#bases] } : {}) };
+  }
+
+  /** Continues from a state, or sets its own rates again if the state is null. */
+  restore(state: ScheduleState | null): void {
+    if (state !== null) {
+      const { steps, baseLr, baseLrs = [baseLr] } = state;
+      this.#steps = steps;
+      this.#bases = this.#groups.map((_, i) => baseLrs[i] ?? baseLr);
+    }
+    this.#apply();
+  }
+
+  /** Changes the base of each group whose rate was set by hand, so that the rate of this step is that rate. */
+  #takeRates(): void {
+    for (const [i, { lr }] of this.#groups.entries()) {
+      if (lr === this.#set[i]) continue;
+      const least = this.#rate(this.#steps, 0);
+      const factor = this.#rate(this.#steps, 1) - least;
+      // Where the rate does not depend on the base, the rate that was set holds for one step.
+      if (Math.abs(factor) > 1e-12) this.#bases[i] = (lr - least) / factor;
+      this.#set[i] = lr;
+    }
+  }
+
+  #apply(): void {
+    this.#set = this.#bases.map((base) => this.#rate(this.#steps, base));
+    for (const [i, group] of this.#groups.entries()) group.lr = this.#set[i] ?? group.lr;
+  }
+}
+
+/** The share of the way from the full rate (0) to the last one (1) → what remains of the difference. */
+const DECAYS: Readonly<Record<ScheduleConfig['decayType'], (x: number) => number>> = {
+  cosine: (x) => 0.5 * (1 + Math.cos(Math.PI * x)),
+  linear: (x) => 1 - x,
+  '1-sqrt': (x) => 1 - Math.sqrt(x),
+};
+
+/**
+ * Returns the rate of a config's schedule, of a run of `steps` steps. During warm-up, step n (from 1) has n / warmupSteps of
+ * the base, as in torchtitan. Source, after warm-up: torch.optim.lr_scheduler's LinearLR to etaMin, CosineAnnealingLR (which
+ * then stays at etaMin), StepLR and ExponentialLR; wsd: transformers' get_wsd_schedule; WarmupCosineLR: DeepSpeed's cosine, one
+ * step ahead of the others, so that step maxSteps has etaMin.
+ */
+export function rateOf(schedule: ScheduleConfig, steps: number): Rate {
+  const { kind, warmupSteps, maxSteps = steps, etaMin, decayType, stepSize, gamma } = schedule;
+  const decaySteps = schedule.decaySteps ?? Math.max(1, Math.round((maxSteps - warmupSteps) / 5));
+  const fall =
+    (decay: (x: number) => number, from: number, over: number): Rate =>
+    (t, base) =>
+      etaMin + (base - etaMin) * decay(Math.min(1, Math.max(0, (t - from) / over)));
+  const span = maxSteps - warmupSteps;
+  const after: Readonly<Record<ScheduleConfig['kind'], Rate>> = {
+    constant: (_, base) => base,
+    linear: fall(DECAYS.linear, warmupSteps, span),
+    cosine: fall(DECAYS.cosine, warmupSteps, span),
+    WarmupCosineLR: fall(DECAYS.cosine, warmupSteps - 1, span),
+    wsd: fall(DECAYS[decayType], maxSteps - decaySteps, decaySteps),
+    step: (t, base) => base * gamma ** Math.floor((t - warmupSteps) / stepSize),
+    exponential: (t, base) => base * gamma ** (t - warmupSteps),
+  };
+  return (t, base) => (t < warmupSteps ? (base * (t + 1)) / warmupSteps : after[kind](t, base));
+}
+
+/** Makes a schedule that multiplies the rates by a function of the number of steps so far. */
+function multiplied(optimizer: Scheduled, factor: (t: number) => number): LRSchedule {
+  return new LRSchedule(optimizer, (t, base) => base * factor(t));
+}
+
+/**
+ * The schedules of torch.optim.lr_scheduler, with its defaults. Each takes the optimizer and an object with torch's
+ * arguments; LambdaLR takes a function of the number of steps so far, whose result multiplies the rate.
+ * Throws: CONFIG for an unknown or missing argument.
+ */
+export const TORCH_SCHEDULES = {
+  LambdaLR(optimizer: Scheduled, lrLambda: (step: number) => number): LRSchedule {
+    if (typeof lrLambda === 'function') return multiplied(optimizer, lrLambda);
+    throw new ConfigError('LambdaLR takes a function of the step, as (step) => 0.95 ** step');
+  },
+  StepLR(optimizer: Scheduled, options: { readonly stepSize: number; readonly gamma?: number }): LRSchedule {
+    const { stepSize, gamma } = checked('StepLR', options, { stepSize: 0, gamma: 0.1 });
+    if (!(stepSize >= 1)) throw new ConfigError(`StepLR: stepSize is ${stepSize}; give 1 or more`);
+    return multiplied(optimizer, (t) => gamma ** Math.floor(t / stepSize));
+  },
+  MultiStepLR(
+    optimizer: Scheduled,
+    options: { readonly milestones: readonly number[]; readonly gamma?: number },
+  ): LRSchedule {
+    const none: readonly number[] = [];
+    const { milestones, gamma } = checked('MultiStepLR', options, { milestones: none, gamma: 0.1 });
+    return multiplied(optimizer, (t) => gamma ** milestones.filter((milestone) => milestone <= t).length);
+  },
+  ExponentialLR(optimizer: Scheduled, options: { readonly gamma: number }): LRSchedule {
+    const { gamma } = checked('ExponentialLR', options, { gamma: 1 });
+    return multiplied(optimizer, (t) => gamma ** t);
+  },
+  LinearLR(
+    optimizer: Scheduled,
+    options: {
+      readonly startFactor?: number;
+      readonly endFactor?: number;
+      readonly totalIters?: number;
+    } = {},
+  ): LRSchedule {
+    const usual = { startFactor: 1 / 3, endFactor: 1, totalIters: 5 };
+    const { startFactor, endFactor, totalIters } = checked('LinearLR', options, usual);
+    return multiplied(optimizer, (t) => {
+      return startFactor + (endFactor - startFactor) * (t < totalIters ? t / totalIters : 1);
+    });
+  },
+  ConstantLR(
+    optimizer: Scheduled,
+    options: { readonly factor?: number; readonly totalIters?: number } = {},
+  ): LRSchedule {
+    const { factor, totalIters } = checked('ConstantLR', options, { factor: 1 / 3, totalIters: 5 });
+    return multiplied(optimizer, (t) => (t < totalIters ? factor : 1));
+  },
+  CosineAnnealingLR(
+    optimizer: Scheduled,
+    options: { readonly tMax: number; readonly etaMin?: number },
+  ): LRSchedule {
+    const { tMax, etaMin } = checked('CosineAnnealingLR', options, { tMax: 0, etaMin: 0 });
+    if (!(tMax > 0)) throw new ConfigError(`CosineAnnealingLR: tMax is ${tMax}; give a number of steps`);
+    return new LRSchedule(optimizer, (t, base) => etaMin + (base - etaMin) * DECAYS.cosine(t / tMax));
+  },
+} as const;
+
+function checked<T extends object>(schedule: string, options: object, defaults: T): T {
+  if (typeof options === 'object' && options !== null) return checkedOptions<T>(schedule, options, defaults);
+  throw new ConfigError(`${schedule}: arguments are in an object: { ${Object.keys(defaults).join(', ')} }`);
+}
