@@ -15,7 +15,7 @@ interface VirtualFile {
   readonly text: string;
 }
 
-/** Starts the service; nothing is read or checked before the first call. */
+/** Makes the service; it reads and checks nothing before its first call. */
 export function createCheckedFiles(places: ResolutionPlaces) {
   const files = new Map<string, VirtualFile>();
   const globals = join(places.cellDir, 'globals.d.ts');
@@ -34,7 +34,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? always : [...always, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // A second service with the same registry; its program is never checked and only keeps the registry's files in memory.
+  // A second service with the same registry. Its program is never checked; it only keeps the registry's files in memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -49,8 +49,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       shown = path;
     },
     /**
-     * Stores a file that later cells import. The files of packages that it loads stay in memory; otherwise the service
-     * would drop them after each cell that does not mention them, and read them again later.
+     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory; otherwise the
+     * service would drop them after each cell that does not mention them, and read them again later.
      */
     keep(path: string, text: string, loadsPackages: boolean): void {
       put(path, text);
@@ -75,7 +75,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   };
 }
 
-/** Returns options that help in a notebook: checks of null and of function types, but no required annotations. */
+/** Returns the compiler's options for cells: null and function types are checked, but annotations are not required. */
 function compilerOptions(installation: string): ts.CompilerOptions {
   return {
     target: ts.ScriptTarget.ES2022,
@@ -103,8 +103,8 @@ function compilerOptions(installation: string): ts.CompilerOptions {
 }
 
 /**
- * Returns a folder and all folders above it: packages are in the node_modules of this installation, or of the folder in
- * which it is installed.
+ * Returns a folder and all folders above it, because packages may be in the node_modules of this installation, or of a folder
+ * above it.
  */
 function foldersAbove(folder: string): string[] {
   const parent = dirname(folder);
@@ -146,7 +146,7 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    // This cache stores which package.json belongs to a file; without it every cell would read all package.json files again.
+    // This cache stores which package.json belongs to a file; without the cache, every cell would read all package.json files again.
     getModuleResolutionCache: () => packages,
     resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
@@ -155,23 +155,23 @@ function createHost(
 }
 
 /** How long a file's modification time is cached; a program asks for the times of hundreds of files at once. */
-const BELIEVED_MS = 1000;
+const MODIFIED_TIME_CACHE_MS = 1000;
 
-/** Returns a function for versions of files on disk. The user's files may change while a kernel runs; packages do not. */
+/** Returns a function that returns the version of a file on disk. The user's files may change while a kernel runs; packages do not. */
 function createDiskVersions(): (path: string) => string {
   const known = new Map<string, { readonly at: number; readonly version: string }>();
   return (path) => {
     if (path.includes('/node_modules/')) return '0';
     const entry = known.get(path);
     const at = Date.now();
-    if (entry !== undefined && at - entry.at < BELIEVED_MS) return entry.version;
+    if (entry !== undefined && at - entry.at < MODIFIED_TIME_CACHE_MS) return entry.version;
     const version = String(ts.sys.getModifiedTime?.(path)?.getTime() ?? 0);
     known.set(path, { at, version });
     return version;
   };
 }
 
-/** Names in the scope of every cell (src/cell/display.ts, kernel/executor/main.ts), for the checker. */
+/** Declares for the checker the names that are in the scope of every cell (src/cell/display.ts, kernel/executor/main.ts). */
 export const GLOBALS_DECLARATION = `
 interface CellDisplayOptions {
   /** Names the display, so that updateDisplay can replace its content. */
@@ -197,7 +197,7 @@ interface CellComms {
 declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
 /** Replaces the content of all displays with this id. */
 declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Clears the cell's output; with wait, when the next output arrives. */
+/** Clears the cell's output: at once, or with wait when the next output arrives. */
 declare function clearOutput(wait?: boolean): void;
 /** Asks the user of the notebook for a line of text. */
 declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;

@@ -7,7 +7,7 @@ export interface ConfigIssue {
   readonly message: string;
 }
 
-/** Calls of this library, and other programs, that have their own names for settings. */
+/** Where a setting has further names: in calls of this library's functions ('fsdp', 'fullyShard', 'ddp', 'fairScale'), or in another program. */
 export type Original =
   | 'fsdp'
   | 'fullyShard'
@@ -23,55 +23,61 @@ export type Original =
 export interface Facts<Config> {
   readonly config: Config;
   readonly world: number;
-  /** Whether the user gave the setting with this path. */
+  /** Whether the user's config has the setting with this path. */
   given(path: string): boolean;
 }
 
-/** Values of a plan's request that replace settings. */
+/** Values of a plan request that replace a config's settings. */
 export interface PlannedOn {
   readonly gpus?: number | undefined;
   readonly recompute?: unknown;
 }
 
-/** Returns how a plan uses a setting's value differently from a run; null: in the same way. */
+/** Returns how a plan uses a setting's value differently from a run; null if both use it in the same way. */
 type Otherwise<Config> = (config: Config, on: PlannedOn) => string | null;
 
 /** How a plan uses a setting. */
 export type Planned<Config> =
-  /** It affects time or memory: without a reader of it, src/plan/layout-of-config.ts does not compile. */
+  /** The setting affects time or memory. READERS in src/plan/layout-of-config.ts must have a function that reads it. */
   | { readonly reads: true; readonly but?: Otherwise<Config> }
-  /** It would affect a training on GPUs, but plans do not read it; the sentence says what is planned instead. */
+  /** The setting would affect a training on GPUs, but plans do not read it; the text of `refused` says what is planned instead. */
   | { readonly refused: string }
-  /** It affects neither time nor memory of a step; the sentence says why. */
+  /** The setting affects neither time nor memory of a step; the text of `ignored` says why. */
   | { readonly ignored: string; readonly but?: Otherwise<Config> };
 
 interface Row<in Config> {
-  /** The type of its values, and its default. */
+  /** The type of the setting's values, and its default. */
   readonly schema: z.ZodType;
-  /** Its meaning, for docs/settings.md. */
+  /** The setting's meaning, for docs/settings.md. */
   readonly says: string;
-  /** How it is written, if the schema does not say it; messages about a wrong value end with this text. */
+  /** How a value is written, if the schema does not say so; messages about a wrong value end with this text. */
   readonly form?: string;
-  /** Its names in other programs, in their spelling; arguments of calls here are the same names in camelCase. */
+  /**
+   * The setting's names elsewhere, as PyTorch or another program spells them: 'sharding_strategy'. The functions of this library
+   * have the same names in camelCase: `shardingStrategy`.
+   */
   readonly names?: Readonly<Partial<Record<Original, string | readonly string[]>>>;
-  /** If a config has another program's name for the setting, an error names the setting's path; this text follows the path. */
+  /** If a config has another program's name for the setting, an error names the setting's path; `hint` follows the path. */
   readonly hint?: string;
-  /** Other programs' names for its values, in lower case without '-', '_' and blanks. */
+  /** Other programs' names for the setting's values, in lower case without '-', '_' and blanks. */
   readonly words?: Readonly<Record<string, string>>;
-  /** Returns why the setting, if a config has it, has no effect or another effect than its name says; null: no warning. */
+  /**
+   * Called if a config has the setting. Returns a warning if the setting has no effect, or another effect than its name says;
+   * else null.
+   */
   readonly warns?: (facts: Facts<Config>) => string | null;
-  /** Returns what contradicts the setting; null: nothing. */
+  /** Returns what contradicts the setting; null if nothing does. */
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;
 }
 
 /** Everything about a setting. `Config` is the part of a config that its rules read. */
 export interface Setting<in Config> extends Row<Config> {
   readonly planned: Planned<Config>;
-  /** Settings within it that are planned with it. */
+  /** Settings within this setting; a plan uses them together with it. */
   readonly parts?: Readonly<Record<string, Row<Config>>>;
 }
 
-/** Settings that belong together and are planned one by one. */
+/** Settings that belong together; each of them says how a plan uses it. */
 export interface Section<in Config> extends Row<Config> {
   readonly planned: 'by part';
   readonly parts: Settings<Config>;
@@ -81,7 +87,7 @@ export type Settings<Config> = Readonly<Record<string, Setting<Config>>>;
 
 type Schemas = Readonly<Record<string, { readonly schema: z.ZodType }>>;
 
-/** Makes the schema of settings from their rows. */
+/** Makes a schema of an object with all these settings. */
 export function schemaOf<Rows extends Schemas>(
   rows: Rows,
 ): z.ZodObject<{ -readonly [Key in keyof Rows]: Rows[Key]['schema'] }, z.core.$strict> {

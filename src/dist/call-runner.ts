@@ -9,14 +9,15 @@ import { type GroupContext, settleEnded } from './group-context';
 import type { Work } from './types';
 import { type CallTensors, FinishedWork, hold, PostedWork } from './work';
 
-/** Times on the engine's clock and on the main thread's CPU clock. */
+/** One moment, as a time on the engine's clock and a time on the main thread's CPU clock. */
 interface Moment {
   readonly at: Seconds;
   readonly cpu: Seconds;
 }
 
 /**
- * Runs a group's calls: on the main thread (blocking), on the comm thread (posted), or locally in a group of one rank.
+ * Runs a group's calls: blocking calls on the main thread, posted (asynchronous) calls on the comm thread, and all calls of a
+ * group of one rank without any wire.
  */
 export class CallRunner {
   readonly #context: GroupContext;
@@ -31,7 +32,7 @@ export class CallRunner {
     this.#plane = plane;
   }
 
-  /** Starts a call and returns its work; the work's result is `value`. */
+  /** Starts a call and returns its work handle; the result of the work is `value`. */
   start<T>(call: Call, tensors: CallTensors, value: T): Work<T> {
     settleEnded(this.#context);
     if (this.#plane === undefined) return this.#runAlone(call, value);
@@ -40,7 +41,7 @@ export class CallRunner {
       : this.#runBlocking(this.#plane, call, value);
   }
 
-  /** Runs an internal call of the group; it is reported to the status board, but not to the observer. */
+  /** Runs an internal call of the group. The status board shows such a call, but the observer gets no event of it. */
   runInternal(call: Call): CallResult {
     if (this.#plane === undefined) {
       const at = this.#now();
@@ -84,7 +85,7 @@ export class CallRunner {
   }
 
   /**
-   * Runs a call in a group of one rank. It rounds results to the wire's type, so that one rank rounds in the same way as several ranks.
+   * Runs a call in a group of one rank. The results are rounded to the wire's dtype, as they are in a group of several ranks.
    */
   #runAlone<T>(call: Call, value: T): Work<T> {
     const posted = this.#moment();

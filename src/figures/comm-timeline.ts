@@ -67,19 +67,20 @@ function findingOf(records: readonly StepRecord[], seconds: number): string {
   const { divisor, unit } = timeScale(seconds);
   const cost = `${short(totalWait(waits) / divisor)} of ${short(seconds / divisor)} ${unit}`;
   if (totalWait(waits) < seconds / 200) return titleOf(`Ranks hardly wait: ${cost}`);
-  return titleOf(`Ranks wait ${cost}${mostlyFor(waits)}`);
+  return titleOf(`Ranks wait ${cost} on average${mostlyFor(waits)}`);
 }
 
-/** `numSteps`: the number of steps among which this is the typical one; 0 if the caller chose the step. */
+/** `numSteps`: the number of steps of which the drawn one is the typical one; 0 if the caller chose the step. */
 function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
-  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks shown.` : '';
-  const nearest = numSteps > 1 ? `, the nearest to the median of ${numSteps} steps` : '';
+  const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';
+  const nearest = numSteps > 1 ? `: its times are nearest to the medians of ${numSteps} steps` : '';
   const scale = timeScale(Math.max(...records.map(({ start, end }) => end - start)));
   const waits = meanWaits(records);
-  const said = totalWait(waits) > 0 ? ` Waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
+  const said =
+    totalWait(waits) > 0 ? ` Mean waits in ${scale.unit}: ${waitsText(waits, scale.divisor)}.` : '';
   return (
-    `${run.strategy}, ${counted(run.world, 'rank')}${note}, step ${records[0]?.step}${nearest}.${shown}<br>` +
+    `${run.strategy}, ${counted(run.world, 'rank')}${note}. Step ${records[0]?.step}${nearest}.${shown}<br>` +
     `Upper lane: main thread. Lower: wire.${said}`
   );
 }

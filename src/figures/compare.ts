@@ -14,7 +14,13 @@ const COMPARISONS = {
   timeline: compareTimeline,
   comm: compareComm,
   loss: (runs: Runs): Figure =>
-    lossCurve(Object.entries(runs).map(([name, run]) => ({ name, ...lossesOf(run) }))),
+    lossCurve(
+      Object.entries(runs).map(([name, run]) => ({
+        name,
+        isFromCells: run.isFromCells ?? false,
+        ...lossesOf(run),
+      })),
+    ),
 } as const;
 
 export type Comparison = keyof typeof COMPARISONS;

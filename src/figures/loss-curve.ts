@@ -9,20 +9,22 @@ import type { Annotation, ScatterTrace } from './grammar/plotly';
 import { textWidth, wrappedMarkup } from './grammar/text-width';
 import { createTable } from './table';
 
-/** Losses of one run, step by step; NaN if a step has none. */
+/** Losses of one run, step by step; NaN for a step without a loss. */
 export interface LossSeries {
   readonly name: string;
   readonly losses: readonly number[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
+  /** Whether cells computed or reported the losses, so that they may be of any kind. Default: false, cross-entropies of job.train. */
+  readonly isFromCells?: boolean;
 }
 
 export interface LossCurveOptions {
   /** Tokens per second over the last steps, for the subtitle. */
   readonly tokensPerSecond?: number;
-  /** The number of planned steps, so that the axis of a live figure does not change. */
+  /** The last step that the axis shows, so that the axis of a live figure does not change. */
   readonly steps?: number;
-  /** Steps at which something changed (a reshard, a load), with a word for it. */
+  /** Steps at which something changed, with a word for the change (a reshard, a load). */
   readonly marks?: readonly { readonly step: number; readonly text: string }[];
 }
 
@@ -33,16 +35,16 @@ const LABEL_SIZE = 11;
 const VALUE_ROOM = 84;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Draws the loss over steps: one line per run, with the last loss at its end; of several runs, also the run's name. */
+/** Draws the loss over steps: one line per run, with the last loss at its end. If there are several runs, the run's name is there too. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, ...one }) => ({ firstStep, ...one }))
+    .map(({ firstStep = 1, isFromCells = false, ...one }) => ({ firstStep, isFromCells, ...one }))
     .filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
   const ends = shown.map(({ firstStep, losses }) => firstStep + Math.max(1, losses.length - 1));
   const lastStep = Math.max(steps, 2, ...ends);
-  // Training that continues from a checkpoint begins at the step of the load.
+  // Training that continues from a checkpoint begins at the step after the saved one.
   const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep));
   const [low, high] = values.length === 0 ? [0, 1] : [Math.min(...values), Math.max(...values)];
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
@@ -51,11 +53,11 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
   const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
-  // Leaves room for whole markers at both ends.
+  // This margin leaves room for whole markers at both ends of the axis.
   const margin = (lastStep - firstStep) * 0.015;
   const notes = shown.length === 1 ? shown.map(lastLoss) : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({
-    title: findingOf(shown),
+    title: findingOf(series, shown),
     subtitle: subtitleOf(shown, options),
     ...plot({ ...FRAME, right, pixels }, [
       {
@@ -84,24 +86,28 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
 
 type Shown = Required<LossSeries>;
 
-/** Returns the pixels that the names at the lines' ends need. */
+/** Returns the width in pixels that the labels at the lines' ends need. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
   const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
   return Math.min(330, 24 + Math.max(...widths));
 }
 
-function findingOf(shown: readonly Shown[]): string {
+function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string {
   const [first] = shown;
-  if (first === undefined) return 'No step was taken yet';
+  if (first === undefined) {
+    return all.some(({ losses }) => losses.length > 0)
+      ? 'No step has a finite loss'
+      : 'No step has been taken yet';
+  }
   const spoiled = shown.find(({ losses }) => !losses.every(Number.isFinite));
   if (spoiled !== undefined) {
     const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + spoiled.firstStep;
     return titleOf(
       ...(spoiled.name === ''
         ? []
-        : [`The loss of ${quoted(spoiled.name)} is first not finite at step ${at}`]),
-      `The loss is first not finite at step ${at}`,
+        : [`Step ${at} of ${quoted(spoiled.name)} is the first without a finite loss`]),
+      `Step ${at} is the first without a finite loss`,
     );
   }
   if (shown.length > 1) return agreement(shown);
@@ -109,7 +115,7 @@ function findingOf(shown: readonly Shown[]): string {
   const to = later.at(-1);
   if (to === undefined) return `The loss begins at ${from.toFixed(3)}`;
   const steps = counted(first.losses.length, 'step');
-  if (to === from) return `The loss stays at ${from.toFixed(3)} for ${steps}`;
+  if (to === from) return `The loss is ${from.toFixed(3)} at the first and the last of ${steps}`;
   const verb = to < from ? 'falls' : 'rises';
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
@@ -131,13 +137,12 @@ function agreement(shown: readonly Shown[]): string {
   return titleOf(`The losses of ${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
 }
 
-function subtitleOf(
-  [only, ...others]: readonly Shown[],
-  { tokensPerSecond: speed }: LossCurveOptions,
-): string {
+function subtitleOf(shown: readonly Shown[], { tokensPerSecond: speed }: LossCurveOptions): string {
+  const [only, ...others] = shown;
+  const kind = shown.some(({ isFromCells }) => isFromCells) ? 'Loss' : 'Cross-entropy in nats';
   const name = others.length === 0 && only !== undefined && only.name !== '' ? `, ${safe(only.name)}` : '';
   const speedText = speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`;
-  return `Cross-entropy in nats, mean over all ranks${name}.${speedText}`;
+  return `${kind}, mean over all ranks${name}.${speedText}`;
 }
 
 function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
@@ -156,7 +161,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
   );
 }
 
-/** Returns a label with a run's name, in as many lines as it needs, and its last loss. */
+/** Returns a label: the run's name, on several lines if it is long, and the run's last loss. */
 function endLabel({ name, losses }: Shown, i: number, room: number) {
   const at = losses.findLast(Number.isFinite) ?? 0;
   const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));

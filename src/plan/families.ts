@@ -24,7 +24,7 @@ export interface Loss {
   /** Numbers of the family's candidates, and of those that fit. */
   readonly tried: number;
   readonly fitting: number;
-  /** 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble (41% of its time)'. */
+  /** 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble; the bubble takes 41% of its time'. */
   readonly why: string;
   /** The assumption that decides if each time is within the other's interval. */
   readonly undecided?: string | undefined;
@@ -80,16 +80,19 @@ function largestCause(loser: Planned, winner: Planned): string | undefined {
   const [a, b] = [loser.prediction.time, winner.prediction.time];
   const scale = winner.layout.globalBatch / loser.layout.globalBatch;
   const words = {
-    bubble: 'bubble',
-    exposedComm: 'exposed communication',
-    compute: computeWord(loser, winner),
+    bubble: ['bubble', 'the bubble'],
+    exposedComm: ['exposed communication', 'it'],
+    compute: [computeWord(loser, winner), 'compute'],
   } as const;
   const parts = (['bubble', 'exposedComm', 'compute'] as const)
-    .map((part) => ({ extra: a[part] * scale - b[part], share: a[part] / a.seconds, word: words[part] }))
+    .map((part) => {
+      const [word, noun] = words[part];
+      return { extra: a[part] * scale - b[part], share: a[part] / a.seconds, word, noun };
+    })
     .sort((x, y) => y.extra - x.extra);
   const [first] = parts;
   if (first === undefined || first.extra <= 0) return undefined;
-  return `more ${first.word} (${Math.round(100 * first.share)}% of its time)`;
+  return `more ${first.word}; ${first.noun} takes ${Math.round(100 * first.share)}% of its time`;
 }
 
 function computeWord(loser: Planned, winner: Planned): string {

@@ -11,11 +11,14 @@ const USUAL_OPTIMIZER = plannedOptimizerSchema.parse({});
 
 type Sections = Pick<PlanRequest, 'parallel' | 'batch'>;
 
-/** What a config or a request says about a layout: a request's keys, with the keys of its sections at the same level. */
+/**
+ * What a config or a request says about a layout. It has a request's keys; the keys of the request's sections are at the same
+ * level as the others.
+ */
 export type Asked = Omit<PlanRequest, keyof Sections> &
   Partial<NonNullable<Sections['parallel']> & NonNullable<Sections['batch']>>;
 
-/** Returns the layout of a request. Throws: CONFIG with the key, its value and what to change. */
+/** Returns the layout of a request. Throws: CONFIG, which names the key, its value and what to change. */
 export function layoutOf(request: unknown): Layout {
   return layoutAsked(askedBy(parseRequest(request)));
 }
@@ -24,17 +27,17 @@ export function askedBy({ parallel, batch, ...request }: PlanRequest): Asked {
   return { ...request, ...parallel, ...batch };
 }
 
-/** Returns the layout and checks it. Throws: CONFIG if degrees, batch, model, precision and hardware do not fit together. */
+/** Makes the layout and checks it. Throws: CONFIG if degrees, batch, model, precision and hardware do not fit together. */
 export function layoutAsked(asked: Asked): Layout {
-  const layout = filledIn(asked);
+  const layout = layoutWithDefaults(asked);
   checkDegrees(asked, layout);
   checkModel(layout);
   checkPrecision(layout);
   return layout;
 }
 
-/** Returns a layout with the usual values of keys that are not given; it does not check whether they fit together. */
-export function filledIn(asked: Asked): Layout {
+/** Makes the layout. Keys that `asked` lacks have their usual values. Does not check whether all values fit together. */
+export function layoutWithDefaults(asked: Asked): Layout {
   const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, strategy = 'FULL_SHARD', compile = false } = asked;
   const model = modelAsked(asked);
   const hardware = hardwareAsked(asked);
@@ -88,17 +91,17 @@ function modelAsked({ model = {}, seq }: Asked): ModelShape {
   const outer = shape.experts * shape.outerParams;
   check(
     shape.params > outer,
-    `model.params (${shape.params}) leaves nothing for layers: with ${shape.layers} layers of dim ${shape.dim}, embeddings and ` +
-      `head have ${outer} parameters; params is the number of parameters, such as 7.5e9; describe a small model by its shape`,
+    `model.params (${shape.params}) leaves no parameters for the layers: with ${shape.layers} layers of dim ${shape.dim}, embeddings and ` +
+      `head have ${outer} parameters. params is the number of all parameters, such as 7.5e9; describe a small model by its shape`,
   );
   return shape;
 }
 
-/** Returns the hardware with the request's numbers. Throws: CONFIG for an unknown name. */
+/** Returns the hardware, with the request's numbers in place of its own. Throws: CONFIG for an unknown name. */
 export function hardwareAsked({ hardware = 'A100-80G', gpusPerNode, nicGbit }: Asked): Hardware {
-  const { like, ...figures } = typeof hardware === 'string' ? { like: hardware } : hardware;
+  const { like, ...numbers } = typeof hardware === 'string' ? { like: hardware } : hardware;
   return hardwareOf(like, {
-    ...(figures as HardwareOverrides), // a checked request has no undefined figures
+    ...(numbers as HardwareOverrides), // a checked request has no undefined numbers
     ...(gpusPerNode === undefined ? {} : { gpusPerNode }),
     ...(nicGbit === undefined ? {} : { nicGbit }),
   });
@@ -141,15 +144,15 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
   );
 }
 
-/** Source: NVIDIA's data sheets: FP8 tensor cores came with Hopper. */
+/** Checks that the GPU can compute in the precision. Source: NVIDIA's data sheets: Hopper was the first generation with FP8 tensor cores. */
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
     precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
-    `precision: ${name} cannot compute in fp8; give 'bf16' or 'fp16', or a GPU from H100 on`,
+    `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
   );
 }
 
-/** Returns the usual framework: Megatron-LM if gradients are not sharded, else DeepSpeed for GPTs, PyTorch for others. */
+/** Returns the usual framework: Megatron-LM if gradients are not sharded; otherwise DeepSpeed for GPTs, and PyTorch for other models. */
 function usualStack({ kind }: ModelShape, strategy: Layout['strategy']): Layout['stack'] {
   if (!STRATEGIES[strategy].shardedAtRest.includes('gradient')) return 'megatron';
   return kind === 'gpt' ? 'deepspeed' : 'fsdp2';

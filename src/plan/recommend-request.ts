@@ -3,7 +3,7 @@ import { size } from '../config/settings/model';
 import { strategySchema } from '../config/strategies';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { type Layout, RECOMPUTE, STACKS } from './layout';
-import { filledIn } from './layout-of';
+import { layoutWithDefaults } from './layout-of';
 import { askedByConfig, isTrainConfig } from './layout-of-config';
 import { ourKey, parseWith } from './parse-request';
 import { inputOf, isObject, planInputNamed, withPlace } from './plan-input';
@@ -106,7 +106,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
   const { hardware, batch, gpus, by: _by, within: _within, search: _search, ...asked } = request;
   const kinds = Array.isArray(hardware) ? hardware : [hardware];
   return kinds.flatMap((kind) => {
-    const whole = filledIn({ ...asked, hardware: kind, stack: 'megatron', strategy: 'NO_SHARD' });
+    const whole = layoutWithDefaults({ ...asked, hardware: kind, stack: 'megatron', strategy: 'NO_SHARD' });
     const globalBatch = batch.global ?? usualBatch(whole.model.seq, gpus);
     return countsOf(request, whole.hardware.gpusPerNode).map((count) => ({
       ...whole,

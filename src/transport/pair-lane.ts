@@ -13,7 +13,7 @@ import { Cursor, type SpanCall } from './spans';
 import type { Steps, Wait } from './wait';
 
 const LINE_WORDS = 16;
-/** Words of a pair's header, one cache line each. */
+/** Words of a pair's header; each word has a cache line of its own. */
 const HEAD = 0;
 const TAIL = LINE_WORDS;
 const HEAD_SLEEPER = 2 * LINE_WORDS;
@@ -22,9 +22,9 @@ const VERDICT = 4 * LINE_WORDS;
 const NUM_BUFFERS = 2;
 
 /**
- * Runs send and recv between two ranks. Pieces pass through two slots; the sender counts the pieces that it has written,
- * and the receiver counts the pieces that it has read. A send ends when the receiver has read all, so a mismatch is an error on both
- * sides. Both streams use the same slots; the group ensures that only one call at a time uses a direction.
+ * Runs send and recv between two ranks. Pieces of the tensor pass through two slots; the sender counts the pieces that it has written,
+ * and the receiver counts the pieces that it has read. A send ends when the receiver has read all pieces, so a mismatch is an error on
+ * both sides. Both streams use the same slots; the group ensures that only one call at a time sends in a direction.
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;
@@ -53,7 +53,7 @@ export class PairLane implements Lane {
     return [];
   }
 
-  /** Shows the other ranks which partner this rank's main thread has: the partner's rank index plus 1, or 0 for none. */
+  /** Shows the other ranks the peer of this main thread's current send or recv: the peer's rank index plus 1, or 0 for none. */
   #showPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
@@ -87,7 +87,7 @@ export class PairLane implements Lane {
   }
 }
 
-/** The slots, counters and records of one direction between two ranks, for one call. */
+/** The slots, counters and records of one direction between two ranks, as one call uses them. */
 class Pair {
   readonly #group: GroupMemory;
   readonly #header: CallHeader;
@@ -109,7 +109,7 @@ class Pair {
     this.#tail = this.#counter(TAIL);
   }
 
-  /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if the group broke earlier. */
+  /** Writes this side's fingerprint. Throws: COLLECTIVE_MISMATCH if an earlier call of the group had a mismatch. */
   enter(call: SpanCall): void {
     if (this.#isPoisoned) throw brokenError(this.#group.identity);
     const own = this.#record(this.#sends);
@@ -130,8 +130,8 @@ class Pair {
   }
 
   /**
-   * The time at which both sides had arrived and had free links. If a side has already begun its next call, its record no longer
-   * describes this call and is left out.
+   * The time from which both sides had arrived and both links were free. If a side has already begun its next call, its record no
+   * longer describes this call and is ignored.
    */
   get ready(): Seconds {
     const { number } = this.#header;
@@ -195,7 +195,7 @@ class Pair {
     };
   }
 
-  /** Throws if the group is poisoned, unless the receiver poisoned it because it refused this call. */
+  /** Throws if a rank has found a mismatch in the group (it is poisoned), unless that rank is the receiver, which refused this call. */
   #diagnose(): void {
     if (!this.#refused && this.#isPoisoned) throw this.#mismatchWithCollective();
   }

@@ -55,9 +55,9 @@ test("a plan's text shows the breakdown by cause, the range, assumptions and the
     stdout,
     /^llama3-8b on 64 x H100-80G, .* MFU, .* of 8\d\.\d GB: (fits|does not fit|probably (fits, but may need more|does not fit, but may need less) memory)$/m,
   );
-  assert.match(stdout, /^time +products +\d/m);
+  assert.match(stdout, /^time +matmuls +\d/m);
   assert.match(stdout, /^memory +activations +\d/m);
-  assert.match(stdout, /^iteration .* to .*; peak .* to .*, in the .*, pipeline stage 0$/m);
+  assert.match(stdout, /^iteration .* to .*; peak .* to .*, in the .*, on pipeline stage 0$/m);
   assert.match(stdout, /^largest assumption: /m);
   assert.match(stdout, /USD per million tokens, at 6\.88 USD per GPU hour \(Amazon EC2/);
 });

@@ -54,7 +54,7 @@ const STEADY = [9, 1, 1.01, 0.99, 1, 1.02, 1.005];
 test('the drawn step is the step nearest the median, without the cold first step and late steps', () => {
   const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]);
   // Of steps 2 to 7 the median is 1.2: step 3.
-  assert.match(commTimeline(run).subtitle, /step 3, the nearest to the median of 6 steps\./);
+  assert.match(commTimeline(run).subtitle, /Step 3: its times are nearest to the medians of 6 steps\./);
   const [row] = compareTimeline({ run }).table.rows;
   assert.equal(row?.shownStep, 3);
   assert.equal(row?.numSteps, 6);

@@ -101,7 +101,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '07-planner',
-    sentence: 'Here it must be exact',
+    sentence: 'Its predicted peak must be exactly the measured peak',
     holds: (outputs) => shows(outputs, /^\[ (\d+), \1 \]$/),
   },
   {

@@ -124,7 +124,9 @@ const comparedTimelines: Check = (figure) => {
 };
 
 const oneTimeline: Check = (figure) => {
-  const said = /^Ranks wait ([\d.]+) of [\d.]+ (?:m?s|µs)(?:, mostly (for .*))?$/.exec(figure.title);
+  const said = /^Ranks wait ([\d.]+) of [\d.]+ (?:m?s|µs)(?: on average)?(?:, mostly (for .*))?$/.exec(
+    figure.title,
+  );
   if (said === null || !figure.subtitle.includes('Upper lane')) return [];
   const ranks = number(/(\d+) ranks?/.exec(figure.subtitle)?.[1]);
   const sums = figure.bars

@@ -92,7 +92,7 @@ test('fp8 is refused before Hopper, and a note says that Volta has no bf16', () 
 });
 
 test('parameters given in billions, or fewer than in the tables, are refused', () => {
-  assert.match(refused({ model: { params: 7.5 } }), /leaves nothing for layers: .*as 7\.5e9/);
-  assert.match(refused({ model: { ...GPT, params: 1e6 } }), /leaves nothing for layers/);
+  assert.match(refused({ model: { params: 7.5 } }), /leaves no parameters for the layers: .*as 7\.5e9/);
+  assert.match(refused({ model: { ...GPT, params: 1e6 } }), /leaves no parameters for the layers/);
   assert.equal(layout({ model: { params: 1e7 } }).model.params, 1e7);
 });

@@ -4,7 +4,7 @@ import { numElements } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import type { OwnedRange } from './owners';
 
-/** The form of a state dict: whole tensors, or each rank's shards. Source: torch.distributed.fsdp.StateDictType. */
+/** The form of a state dict: it has whole tensors, or each rank's shards. Source: torch.distributed.fsdp.StateDictType. */
 export type StateDictType = 'FULL_STATE_DICT' | 'SHARDED_STATE_DICT';
 
 /** The first word of file names: 'model-00001-of-00006.safetensors'. */
@@ -33,8 +33,8 @@ export interface LaidOutFile {
 }
 
 /**
- * A rank's task: to write elements [start, start + length) of an array into a stored tensor; the first of them becomes the
- * tensor's element `at`.
+ * A rank's task: to write elements [start, start + length) of an array into a stored tensor. Element `start` of the array becomes
+ * element `at` of the stored tensor.
  */
 export interface WriteTask extends OwnedRange {
   readonly array: SavedArray;
@@ -43,7 +43,7 @@ export interface WriteTask extends OwnedRange {
   readonly at: number;
 }
 
-/** The arrays of a save, their files and their ranks. All ranks compute the same layout. */
+/** Which rank writes which elements into which file. All ranks compute the same layout. */
 export interface SaveLayout {
   readonly files: readonly LaidOutFile[];
   readonly tasks: readonly WriteTask[];
@@ -53,7 +53,7 @@ export interface SaveLayout {
 
 export interface LayoutOptions {
   readonly type: StateDictType;
-  /** Maximum size of a file of whole tensors. Source: Hugging Face's max_shard_size. */
+  /** Maximum size of a file of whole tensors; a larger tensor gets a file of its own. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes: Bytes;
   readonly numRanks: number;
 }
@@ -64,12 +64,12 @@ function fileName(kind: ArrayKind, k: number, n: number): string {
   return n === 1 ? `${kind}.safetensors` : `${kind}-${padded(k)}-of-${padded(n)}.safetensors`;
 }
 
-/** Returns the name of a kind's index. */
+/** Returns the name of the index file of a kind of arrays. */
 export function indexName(kind: string): string {
   return `${kind}.safetensors.index.json`;
 }
 
-/** Assigns arrays to files. `owners` is indexed by parameter. */
+/** Assigns arrays to files. `owners[i]` has the ranges of parameter i and the ranks that own them. */
 export function saveLayout(
   arrays: readonly SavedArray[],
   owners: readonly (readonly OwnedRange[])[],
@@ -130,10 +130,10 @@ function wholeTensors(
 }
 
 /**
- * Lays out one file per rank with the elements that the rank owns. [Note: sharded files] Tensors have the arrays' names.
+ * Lays out one file per rank with the elements that the rank owns. Tensors have the arrays' names.
  * A slice of whole rows has the array's shape except for dim 0, so that safetensors' readers show a meaningful shape;
  * other slices are stored flat. If a rank has several slices of one array, the names of the later slices contain the
- * element range: 'weight[6:9]'. The index says where each slice belongs. For slices of rows the file says it too, in
+ * element range: 'weight[6:9]'. The index says where each slice belongs. For slices of whole rows, the file itself says this too, in
  * torch.distributed.checkpoint's format (DCP_SHARDING_INFO), so that consolidate_safetensors_files can join them.
  */
 function ownFiles(
@@ -182,7 +182,7 @@ function storedSlice({ dtype, shape }: SavedArray, { start, length }: OwnedRange
   return { dtype, shape: [length / row, ...rest], offsets: [start / row, ...rest.map(() => 0)] };
 }
 
-/** Source: torch.distributed.checkpoint, _hf_utils.py. */
+/** Returns a file's metadata in DCP's format. Source: torch.distributed.checkpoint, _hf_utils.py. */
 function shardingInfo(tensors: ReadonlyMap<string, StoredSlice>): Record<string, string> {
   const info = [...tensors].flatMap(([name, { offsets }]) => {
     return offsets === null ? [] : [[name, { saved_offsets: offsets }] as const];

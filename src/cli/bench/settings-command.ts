@@ -9,7 +9,7 @@ import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import type { Io, Perform } from '../io';
 
-/** Two configurations that differ in one setting, or in settings that belong together; the results are ratios `of` ÷ `to`. */
+/** Two configurations that differ in one setting, or in settings that belong together. The results are ratios: `of` ÷ `to`. */
 interface Pair {
   readonly name: string;
   readonly of: TrainConfigInput;
@@ -24,7 +24,7 @@ const bench = (more: TrainConfigInput): TrainConfigInput => ({
 });
 const FULL_SHARD = bench({});
 
-/** The pairs about which users ask first. */
+/** Settings about which users ask first. */
 const PAIRS: readonly Pair[] = [
   { name: 'FULL_SHARD / NO_SHARD', of: FULL_SHARD, to: bench({ parallel: { strategy: 'NO_SHARD' } }) },
   {
@@ -44,12 +44,12 @@ interface SettingsOptions {
   readonly link?: Link;
 }
 
-/** `shardlab bench settings`: measures how settings change time, bytes and memory, as ratios of runs whose steps alternate. */
+/** `shardlab bench settings`: measures how settings change time, bytes and memory. The steps of the two compared runs alternate. */
 export function addSettingsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('settings')
     .description(
-      'measures step time, bytes on the wire and peak memory with a setting ÷ without it; the steps of the two runs alternate',
+      'trains with and without each of six settings, in alternating steps, and prints three ratios (with ÷ without): step time, bytes on the wire and peak memory',
     )
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
     .option('--rounds <k>', 'measurements per setting; the result is their median', wholeNumber(3), 7)
@@ -77,7 +77,7 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
 
 type SettingsRow = Awaited<ReturnType<typeof measure>>;
 
-/** Returns the ratios of one pair. The ratio of times is the median over rounds, and has a range. */
+/** Returns the ratios of one pair. The ratio of times is the median over rounds; `least` and `most` are its range. */
 async function measure(job: Job, { name, of, to }: Pair, rounds: number) {
   const runs = [await job.train(of), await job.train(to)] as const;
   try {

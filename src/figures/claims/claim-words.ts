@@ -10,7 +10,7 @@ import { createTable, type Table } from '../table';
 /** Each verdict's dot (verdicts of one colour differ in shape), and the words that follow a number of claims ("3 hold"). */
 export const VERDICT_MARKS = {
   confirmed: { symbol: 'circle', color: '#2362AC', plural: 'hold', singular: 'holds' },
-  off: { symbol: 'x', color: '#B3401A', plural: 'are off', singular: 'is off' },
+  off: { symbol: 'x', color: '#B3401A', plural: 'do not hold', singular: 'does not hold' },
   'contradicts itself': {
     symbol: 'diamond-open',
     color: '#B3401A',

@@ -193,7 +193,7 @@ function claimQuantities(results: readonly ClaimResult[]): Quantities {
   const quantity = (value: number, says: (count: string) => string) => ({ value, unit: '', says });
   return {
     confirmed: quantity(counts.confirmed, (count) => `${count} of ${results.length} claims hold`),
-    off: quantity(counts.off, (count) => `${count} claims are off`),
+    off: quantity(counts.off, (count) => `${count} claims do not hold`),
     contradictions: quantity(
       counts['contradicts itself'],
       (count) => `${count} claims contradict themselves`,

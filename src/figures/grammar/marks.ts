@@ -79,11 +79,12 @@ export function swatches<K extends string>(
   keys: readonly K[],
   fillOf: (key: K) => Fill,
   isGroup = false,
+  labelOf: (key: K) => string = (key) => key,
 ): BarTrace[] {
   return keys.map((key) => ({
     ...filled(fillOf(key)),
     ...(isGroup ? { orientation: 'h', legendgroup: key } : {}),
-    name: soft(key),
+    name: soft(labelOf(key)),
     x: [0],
     y: [0],
     hoverinfo: 'skip',

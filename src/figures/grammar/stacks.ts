@@ -37,6 +37,8 @@ export interface StackPanel<K extends string> {
 export interface StackStyle<K extends string> {
   readonly order: readonly K[];
   fillOf(key: K): Fill;
+  /** Returns a segment's name in the legend. Default: its key. */
+  label?(key: K): string;
   /** Returns a segment's hovertemplate; %{customdata} is its value before scaling. */
   hover(key: K): string;
 }
@@ -93,7 +95,7 @@ export function plotStacks<K extends string>(
   const others = beside === undefined ? [] : [{ ...beside, y: { ...beside.y, domain } }];
   const seen = style.order.filter((key) => panels.some(({ rows }) => isSeen(key, rows)));
   const frame = { top: TOP, left, right, pixels, foot: LEGEND_GAP, legend: 'edge' } as const;
-  return plot(frame, [...drawn, ...others], { data: swatches(seen, style.fillOf, true) });
+  return plot(frame, [...drawn, ...others], { data: swatches(seen, style.fillOf, true, style.label) });
 }
 
 /** Whether a key's segment is visible in any row: longer than 1/500 of the longest bar. */

@@ -52,7 +52,7 @@ export function layoutWords(layout: Layout): string {
 /** Returns lines with the intervals of time and peak, and the assumptions. */
 export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
   return [
-    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, pipeline stage ${memory.stage}`,
+    `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
     `largest assumption: ${largestAssumption}`,
     ...(outside.length === 0
       ? []
@@ -81,8 +81,9 @@ function range({ low, high }: Estimate, format: (value: number) => string): stri
 }
 
 function timeRows({ time }: Prediction): PlanRow[] {
+  const { products, ...others } = time.computeByCause;
   const rows = [
-    ...Object.entries(time.computeByCause),
+    ...Object.entries({ matmuls: products, ...others }),
     ['exposed communication', time.exposedComm] as const,
     ['bubble', time.bubble] as const,
   ];

@@ -46,10 +46,15 @@ const NOUNS: Readonly<Record<TimeCause, string>> = {
   bubble: 'bubbles',
 };
 
+function labelOf(cause: TimeCause): string {
+  return cause === 'products' ? NOUNS.products : cause;
+}
+
 const STYLE: StackStyle<TimeCause> = {
   order: TIME_CAUSES,
   fillOf: (cause) => TIME_FILL[cause],
-  hover: (cause) => `<b>${cause}</b> %{customdata:.4s}s<extra></extra>`,
+  label: labelOf,
+  hover: (cause) => `<b>${labelOf(cause)}</b> %{customdata:.4s}s<extra></extra>`,
 };
 
 const NOTE_ROOM = 96;

@@ -25,26 +25,28 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '01.halved': {
     number: 0.5,
     tolerance: 0.02,
-    because: 'half the sequences per microbatch halve the activations; two microbatches make the same step',
+    because:
+      'with half the sequences per microbatch, activations are halved; two microbatches make the same step',
   },
   '02.collectives': {
     number: 10,
     because:
-      'three units: 3 all-gathers in forward, 2 in backward, 3 reduce-scatters, and 2 collectives of one number each',
+      'there are three units: 3 all-gathers in forward, 2 in backward, 3 reduce-scatters, and 2 collectives that each carry one number',
   },
   '02.bytes': {
     number: 6_382_080,
     because:
-      'one all-gather and one reduce-scatter of 4 N bytes each (N parameters); a rank receives 3/4 of them from other ranks',
+      'there are one all-gather and one reduce-scatter of 4 N bytes each (N parameters); a rank receives 3/4 of these bytes from other ranks',
   },
   '03.fit': {
     least: 1e6,
     most: 16e6,
-    because: 'recompute and offload remove the activations; states, logits and one block remain',
+    because:
+      'recompute removes the stored activations, and offload.activations moves them to the host; states, logits and the activations of one block remain',
   },
   '03.interval': {
     number: 2,
-    because: 'layers 0 and 2 store only their inputs, layers 1 and 3 store A bytes each: (L − L / k) A',
+    because: 'layers 0 and 2 store only their inputs, and layers 1 and 3 store A bytes each: (L − L / k) · A',
   },
   '06.cards': {
     number: 4,
@@ -67,11 +69,12 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '12.right': {
     words: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
-    because: 'the fused AdamW exists as written; the other three are refused or never existed',
+    because:
+      'the fused AdamW exists as the document writes it; the other three names are refused or never existed',
   },
   '12.hang': {
     words: ['optim_state_dict', 'fsdp.optim_state_dict', 'optimstatedict', 'fsdp.optimstatedict'],
-    because: 'it gathers from all ranks, and rank 0 alone calls it',
+    because: 'it gathers from all ranks, but only rank 0 calls it',
   },
 };
 
@@ -84,8 +87,8 @@ export interface Verdict {
 }
 
 /**
- * Compares a value with the exercise's answer; a list is right if each of its values is right. The caller awaits promises
- * first. Never throws.
+ * Compares a value with the exercise's answer; a list is right if each of its values is right. A promise must be
+ * awaited before this call. Never throws.
  */
 export function checkExercise(id: string, value?: unknown): Verdict {
   const answer = Object.hasOwn(ANSWERS, id) ? ANSWERS[id] : undefined;
@@ -99,10 +102,10 @@ export function checkExercise(id: string, value?: unknown): Verdict {
   return verdict(id, 'wrong', `${shown(value)} is not right yet.${hintOf(answers, answer)}`);
 }
 
-/** Says what an answer looks like; '' if the given one is a number, as it should be. */
+/** Returns a sentence about the form of an answer; '' if the user's answer is a number, as it should be. */
 function hintOf(answers: readonly unknown[], answer: Answer): string {
   if ('words' in answer)
-    return ' Give a word that the exercise or its figure offers, or a name as the code writes it.';
+    return ' Give a word that the exercise or its figure offers, or a name as it is written in the code of the exercise.';
   const isOneNumber = typeof answers[0] === 'number' && new Set(answers).size === 1;
   return isOneNumber ? '' : ' Give a number; if ranks answer, every rank must give the same number.';
 }

@@ -6,7 +6,7 @@ import { noSync, unitsOf } from '../fsdp/units-of';
 import { modulesToWrap } from '../wrap-policy';
 import { type FsdpOptions, fsdpSettings } from './fsdp-options';
 
-/** The objects that FSDP needs; a rank has one of each. */
+/** The rank's objects that FSDP needs. */
 export interface FsdpContext extends ShardContext {
   readonly warn: Warn;
 }
@@ -18,7 +18,7 @@ export type Fsdp<M extends Module> = FullyShardedDataParallel<M> & Omit<M, keyof
  * Shards a module in place and returns a wrapper around it. Put the wrapper into the model in place of the module; if the
  * module is the model, call the wrapper. Each parameter is sharded by rows, as in FSDP2, not as part of a flat parameter
  * with padding, so bytes per rank differ from torch's FSDP1. Throws: CONFIG for arguments that FSDP does not have, MESH if
- * mesh and ranks do not match.
+ * the mesh does not match the ranks.
  * Source: torch.distributed.fsdp.FullyShardedDataParallel.
  */
 export function fsdp<M extends Module>(module: M, context: FsdpContext, given: FsdpOptions = {}): Fsdp<M> {
@@ -27,7 +27,7 @@ export function fsdp<M extends Module>(module: M, context: FsdpContext, given: F
   return new FullyShardedDataParallel(module, context) as Fsdp<M>;
 }
 
-/** Does the same as `fsdp`, but returns no wrapper: call the module itself. Throws: as `fsdp`. */
+/** Does the same as `fsdp`, but returns no wrapper: call the module itself. Throws the same errors as `fsdp`. */
 export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOptions = {}): void {
   const { policy, ignoredModules, group = context.group, mesh, options } = fsdpSettings(given, context.warn);
   const shardContext: ShardContext = { ...context, group, mesh };
@@ -37,7 +37,7 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
   fullyShard(module, shardContext, options);
 }
 
-/** A wrapper around a sharded module. The sharded modules have the units; the wrapper only notes that it was called. */
+/** A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes that it was called. */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */
   readonly module: M;
@@ -62,7 +62,7 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     }
   }
 
-  /** Runs `work` without reductions: whole local gradients add up. Source: FullyShardedDataParallel.no_sync. */
+  /** Runs `work` without reductions: each rank adds up its own gradients, which are whole. Source: FullyShardedDataParallel.no_sync. */
   noSync<T>(work: () => T): T {
     return noSync(this.module, work);
   }
@@ -84,8 +84,9 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
   }
 
   /**
-   * Warns if the module is called without its wrapper, because the wrapper was not put into the model. In torch such a
-   * call fails if parameters are sharded over several ranks, because only the wrapper gathers them.
+   * Warns if the module is called without its wrapper: either the wrapper was not put into the model, or the code calls the
+   * unwrapped model. In torch such a call fails if parameters are sharded over several ranks, because only the wrapper gathers
+   * them.
    */
   #watchBareCalls(warn: Warn): void {
     this.module.wrap((inputs, next) => {

@@ -26,7 +26,7 @@ type MemoryPhaseName =
   | 'loss'
   | "head's backward"
   | "last layer's backward"
-  | 'backward of a layer before the last'
+  | 'backward of a layer other than the last'
   | 'outer reduction'
   | 'optimizer step';
 
@@ -115,7 +115,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
   ];
 }
 
-/** All activations exist when the last layer's backward begins; during the backward of a layer before it, gradients are being reduced. */
+/** All activations exist when the last layer's backward begins; during the backward of every other layer, gradients are being reduced. */
 function backwardPhases(ground: Ground): MemoryPhase[] {
   const { stage, whole, layer, saved, outputs } = ground;
   const moment = { wholeParams: whole.parameters, wholeGrads: whole.gradients };
@@ -123,7 +123,7 @@ function backwardPhases(ground: Ground): MemoryPhase[] {
   const last = phaseOf(ground, "last layer's backward", { ...moment, activations });
   if (stage.layers < 2 || whole.reducing === 0) return [last];
   const earlier = { ...moment, activations: activations - layer.saved, temporary: whole.reducing };
-  return [last, phaseOf(ground, 'backward of a layer before the last', earlier)];
+  return [last, phaseOf(ground, 'backward of a layer other than the last', earlier)];
 }
 
 /** Returns the bytes of the last microbatch's logits if outputs are stored. */

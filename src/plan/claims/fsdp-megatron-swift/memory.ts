@@ -90,8 +90,8 @@ export const SWIFT_MEMORY: readonly ClaimEntry[] = [
         unit: '% of activations at the peak',
         by: '',
         why:
-          'A layer stores only its input, 2 bytes per element, instead of about 34 bytes per element and its attention. The cost is a second ' +
-          'forward, a third of forward and backward. Predicted for Llama 3 8B at 4096 tokens, each layer recomputed.',
+          'A layer stores only its input, 2 bytes per element, instead of about 34 bytes per element and its attention. The cost is one ' +
+          'more forward, which takes a third of the time of a forward and its backward. Predicted for Llama 3 8B at 4096 tokens, each layer recomputed.',
         evidence: {
           kind: 'prediction',
           source: changeCell(recomputing('full'), recomputing('none'), 'prediction.memory.activations'),

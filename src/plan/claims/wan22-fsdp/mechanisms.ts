@@ -47,7 +47,7 @@ await run.units()`,
       measured: fact(facts, 'savedPercent'),
       unit: '% of activations saved',
       by: '',
-      why: `It works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than a quarter of the activations; recompute of every block saves ${Math.round(fact(facts, 'savedPercentFull'))}% and costs four times the recompute.`,
+      why: `It works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than a quarter of the activations; recomputing every block saves ${Math.round(fact(facts, 'savedPercentFull'))}%, and recomputes four times as many blocks as recomputing every fourth block does.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
