@@ -119,6 +119,7 @@ test('tensors of unsupported types are left out, and named if a model needs them
   const path = place('types', {
     'model.safetensors': safetensors({
       w: f32(1, 2),
+      steps: { dtype: 'I64', shape: [1], bytes: new Uint8Array(BigInt64Array.of(20_000_001n).buffer) },
       mask: { dtype: 'BOOL', shape: [3], bytes: new Uint8Array(3) },
       count: { dtype: 'F64', shape: [], bytes: new Uint8Array(8) },
       wide: { dtype: 'F64', shape: [1], bytes: new Uint8Array(8) },
@@ -126,21 +127,34 @@ test('tensors of unsupported types are left out, and named if a model needs them
     }),
   });
   const { arrays, unread, close } = openCatalog(path, 'model');
-  assert.deepEqual([...arrays.keys()], ['w']);
+  assert.deepEqual([...arrays.keys()], ['w', 'steps']);
+  assert.deepEqual(valuesOf(arrays.get('steps')), [20_000_001]);
   assert.deepEqual(valuesOf(arrays.get('w')), [1, 2]);
-  requireFit('it does not fit', new Map([['w', [2]]]), arrays, { unread });
+  requireFit(
+    'it does not fit',
+    new Map([
+      ['w', [2]],
+      ['steps', [1]],
+    ]),
+    arrays,
+    { unread },
+  );
   assert.throws(
     () =>
       requireFit(
         'it does not fit',
         new Map([
           ['w', [2]],
+          ['steps', [1]],
           ['wide', [1]],
         ]),
         arrays,
         { unread },
       ),
-    { code: 'SHAPE', message: /wide is F64 in .*model\.safetensors; F32, I32, BF16 and F16 can be read/ },
+    {
+      code: 'SHAPE',
+      message: /wide is F64 in .*model\.safetensors; F32, I32, I64, BF16 and F16 can be read/,
+    },
   );
   close();
   const index = place('types-index', {

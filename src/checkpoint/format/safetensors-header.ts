@@ -109,7 +109,8 @@ export function parseHeader(text: string, fileBytes: number, file: string): Safe
   const unread = new Map<string, string>();
   for (const [name, { dtype, ...rest }] of byOffset) {
     if (isStoredDType(dtype)) tensors.set(name, { dtype, ...rest });
-    else unread.set(name, `is ${dtype} in ${file}; F32, I32, BF16 and F16 can be read: convert it to F32`);
+    else
+      unread.set(name, `is ${dtype} in ${file}; F32, I32, I64, BF16 and F16 can be read: convert it to F32`);
   }
   return { tensors, unread, metadata, dataStart };
 }

@@ -47,6 +47,47 @@ test('the naive forms train like the real ones, and refuse a model that is alrea
   await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build the model again/);
 });
 
+test('collectives take their operation, source and destination as second argument, as in torch', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const found = await job.on('all').run(({ dist, tf, rank }) => {
+    const of = (x: { dataSync(): ArrayLike<number> }): number => x.dataSync()[0] ?? -1;
+    const values = [
+      of(dist.allReduce(tf.tensor1d([rank + 1]), 'sum')),
+      of(dist.allReduce(tf.tensor1d([rank + 1]), dist.ReduceOp.AVG)),
+      of(dist.allReduce(tf.tensor1d([rank + 1]), dist.ReduceOp.MAX)),
+      of(dist.reduceScatter(tf.tensor1d([rank, 10 * rank]), 'sum')),
+      of(dist.broadcast(tf.tensor1d([rank]), 1)),
+    ];
+    if (rank === 0) dist.send(tf.tensor1d([5]), 1);
+    else values.push(of(dist.recv(tf.tensor1d([0]), 0)));
+    const errors = [
+      () => dist.allReduce(tf.tensor1d([1]), 'total' as never),
+      () => (dist.ReduceOp as unknown as Record<string, unknown>).MIN,
+      () => dist.broadcast(tf.tensor1d([1]), 7),
+    ].map((wrong) => {
+      try {
+        wrong();
+        return '';
+      } catch (error) {
+        return (error as Error).message;
+      }
+    });
+    return { values, errors };
+  });
+  assert.deepEqual(
+    found.map(({ values }) => values),
+    [
+      [3, 1.5, 2, 1, 1],
+      [3, 1.5, 2, 10, 1, 5],
+    ],
+  );
+  for (const { errors } of found) {
+    assert.match(errors[0] ?? '', /op is 'total', but must be one of 'sum', 'avg', 'max'/);
+    assert.match(errors[1] ?? '', /ReduceOp\.MIN does not exist; it is not built; SUM, AVG and MAX are/);
+    assert.match(errors[2] ?? '', /src 7 is not in group/);
+  }
+});
+
 test('a cell of ranks builds, shards and trains its own model with the names in scope', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   const js = `
