@@ -23,11 +23,8 @@ import { tfjsState } from './tfjs-state';
  */
 export function linear(x: tf.Tensor, weight: tf.Tensor, bias: tf.Tensor): tf.Tensor {
   const [outputs = 0, inputs = 0] = weight.shape;
-  requireFit('linear', x.shape.at(-1) === inputs && weight.rank === 2 && bias.size === outputs, {
-    x,
-    weight,
-    bias,
-  });
+  const fits = x.shape.at(-1) === inputs && weight.rank === 2 && bias.size === outputs;
+  requireFit('linear', fits, { x, weight, bias }, `the last dim of x must be ${inputs}`);
   const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
   const y = hasFused(FUSED.linear)
     ? runForFirst(FUSED.linear, { x: rows, weight, bias })
@@ -179,11 +176,13 @@ function requireWhole(what: string, tensors: Readonly<Record<string, tf.Tensor>>
   }
 }
 
-function requireFit(what: string, fits: boolean, tensors: Readonly<Record<string, tf.Tensor>>): void {
+function requireFit(
+  what: string,
+  fits: boolean,
+  tensors: Readonly<Record<string, tf.Tensor>>,
+  hint = "see the shapes in the operation's docstring",
+): void {
   if (fits) return;
   const given = Object.entries(tensors).map(([name, { dtype, shape }]) => `${name} ${dtype} [${shape}]`);
-  throw new ShardlabError(
-    'SHAPE',
-    `${what}: ${given.join(', ')} do not fit together; see the shapes in the operation's docstring.`,
-  );
+  throw new ShardlabError('SHAPE', `${what}: ${given.join(', ')} do not fit together; ${hint}.`);
 }

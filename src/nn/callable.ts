@@ -1,4 +1,5 @@
 import { classOf, ShardlabError } from '../core/errors';
+import { tensorsIn } from '../core/tensor-tree';
 import { NoticesFields } from './fields';
 
 /** The function that a wrapper calls to continue: it runs the next inner wrapper, or the module's forward. */
@@ -47,7 +48,7 @@ export abstract class Callable extends NoticesFields {
     return this.apply(...inputs);
   }
 
-  /** Runs forward. Throws: SHAPE in place of a TypeError because of an input that is missing. */
+  /** Runs forward. Throws: SHAPE in place of a TypeError because of an input that is missing or is no tensor. */
   #forward(inputs: readonly unknown[]): unknown {
     try {
       return this.forward(...inputs);
@@ -70,7 +71,7 @@ export abstract class Callable extends NoticesFields {
   }
 }
 
-/** Whether inputs are missing, or are no value at all. */
+/** Whether inputs are missing, or an input has no tensors. */
 function isShort(inputs: readonly unknown[], numInputs: number): boolean {
-  return inputs.length < numInputs || inputs.some((input) => input === undefined || input === null);
+  return inputs.length < numInputs || inputs.some((input) => tensorsIn(input).length === 0);
 }

@@ -95,3 +95,22 @@ test('sizes that do not fit are an error that names them', () => {
   assert.throws(() => dit({ ...SHAPE, inChannels: 3 }), /inChannels: 3 is less than outChannels 4/);
   assert.throws(() => dit({ ...SHAPE, heads: 16 }), ConfigError);
 });
+
+test('inputs of other shapes are an error that shows the wanted and the given ones', () => {
+  const apply = dit(SHAPE) as unknown as (...inputs: readonly unknown[]) => unknown;
+  const { latents, timesteps, text } = inputsOf(SHAPE);
+  const wanted =
+    /Dit takes latents float32 \[B, 4, F .*, H \(a multiple of 2\), W .*\], timesteps float32 \[2\], text float32 \[2, 3, 6\]; /;
+  for (const wrong of [
+    [latents, timesteps],
+    [tf.zeros([2, 4, 2, 3, 4]), timesteps, text],
+    [latents, tf.zeros([3]), text],
+    [latents, timesteps, tf.zeros([2, 3, 5])],
+  ]) {
+    assert.throws(() => apply(...wrong), { code: 'SHAPE', message: wanted });
+  }
+  assert.throws(
+    () => apply(latents, timesteps),
+    /it was given latents float32 \[2,4,2,4,4\], .* text undefined$/,
+  );
+});

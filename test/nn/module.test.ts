@@ -328,4 +328,9 @@ test('a call without an input is an error that names the module, not a bare Type
       /^Linear was called with no input, but its forward has 1 input: Cannot read properties of undefined/,
   });
   assert.throws(() => layer(null), /^ShardlabError\[SHAPE\]: Linear was called with null, but/);
+  assert.throws(() => layer([[1, 2]]), /Linear was called with an array, but/);
+  assert.throws(
+    () => layer(tf.ones([4, 3])),
+    /x float32 \[4,3\].* do not fit together; the last dim of x must be 2/,
+  );
 });

@@ -46,3 +46,16 @@ test('an encoder alone is refused for training, since it has no loss', () => {
   const model = buildModel(config);
   assert.throws(() => taskOf(engine, model, config, { world: 1 }), /model\.kind: 't5-encoder' has no loss/);
 });
+
+test('ids and masks of other shapes are an error that shows the wanted and the given ones', () => {
+  const model = t5Encoder({ layers: 1, dim: 4, heads: 1, vocab: 5, ffn: 8 } as T5EncoderOptions);
+  assert.throws(() => model.apply(tf.zeros([4], 'int32')), {
+    code: 'SHAPE',
+    message: 'T5Encoder takes ids int32 [B, T]; it was given ids int32 [4]',
+  });
+  assert.throws(
+    () => model.apply(tf.zeros([1, 4], 'int32'), tf.ones([1, 3])),
+    /takes ids int32 \[B, T\], mask float32 \[1, 4\]; it was given ids int32 \[1,4\], mask float32 \[1,3\]/,
+  );
+  assert.throws(() => model.apply(undefined as never), /it was given ids undefined/);
+});

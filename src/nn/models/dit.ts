@@ -10,6 +10,7 @@ import { Parameter } from '../parameter';
 import { frequencies, type Grid, gridAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { DitExperts } from './dit-experts';
+import { requireInputs } from './require-inputs';
 
 /** The sizes of a diffusion transformer, and the seed of its initial values. */
 export type DitOptions = ShapeOptions<typeof ditSchema>;
@@ -52,7 +53,8 @@ export class Dit extends Module {
 
   forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
     const { dim, heads, patch, freqDim } = this.shape;
-    const batch = latents.shape[0] ?? 0;
+    const batch = latents?.shape?.[0] ?? 0;
+    requireInputs('Dit', wantedInputs(this.shape, batch), { latents, timesteps, text });
     const [frames = 0, rows = 0, columns = 0] = latents.shape.slice(2);
     const grid: Grid = [frames / patch[0], rows / patch[1], columns / patch[2]];
     const { cos, sin } = gridAngles(grid, dim / heads / 2, THETA);
@@ -63,6 +65,16 @@ export class Dit extends Module {
     const x = applyInTurn(this.blocks, patches, time6, context, cos, sin);
     return videoOf(this.head.apply(x, time), grid, patch);
   }
+}
+
+/** Returns the shapes of a transformer's inputs. */
+function wantedInputs({ inChannels, patch, textLen, textDim }: DitConfig, batch: number) {
+  const [t, p, q] = patch;
+  return {
+    latents: { dtype: 'float32', shape: ['B', inChannels, 'F', 'H', 'W'], multiples: { 2: t, 3: p, 4: q } },
+    timesteps: { dtype: 'float32', shape: [batch] },
+    text: { dtype: 'float32', shape: [batch, textLen, textDim] },
+  } as const;
 }
 
 /** A linear layer on patches. Shapes: [B, C, F, H, W] → [B, N, d]; weight [d, C, t, p, q]. Source: torch.nn.Conv3d. */

@@ -1,6 +1,6 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
 import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
-import { classOf, ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Block, MoeBlock } from '../block';
 import { applyInTurn, ModuleList } from '../containers';
@@ -11,6 +11,7 @@ import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
 import { TokenKeys } from '../row-keys';
 import { checkedShape } from './checked-shape';
+import { describeInput } from './require-inputs';
 
 /** The sizes and options of a GPT. */
 export interface GptShape {
@@ -160,11 +161,7 @@ export function requireTokens(model: string, ids: unknown, targets: unknown): vo
   throw new ShardlabError(
     'SHAPE',
     `${model} takes ids [B, T] int32 and gives logits [B, T, vocab]; with targets [B·T] int32 it gives the mean loss. It was ` +
-      `given ids ${described(ids)}${targets === undefined ? '' : ` and targets ${described(targets)}`}; a tensor becomes int32 ` +
+      `given ids ${describeInput(ids)}${targets === undefined ? '' : ` and targets ${describeInput(targets)}`}; a tensor becomes int32 ` +
       "by tf.tensor(values, shape, 'int32') or tf.cast(tensor, 'int32').",
   );
-}
-
-function described(value: unknown): string {
-  return value instanceof tf.Tensor ? `${value.dtype} [${value.shape}]` : classOf(value);
 }

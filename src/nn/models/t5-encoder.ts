@@ -7,6 +7,7 @@ import { Module } from '../module';
 import { RMSNorm } from '../norms';
 import { T5Block } from '../t5-block';
 import { checkedShape, type ShapeOptions } from './checked-shape';
+import { requireInputs } from './require-inputs';
 
 /** The sizes of an encoder, and the seed of its initial values. */
 export type T5EncoderOptions = ShapeOptions<typeof t5Schema>;
@@ -36,7 +37,10 @@ export class T5Encoder extends Module {
   }
 
   forward(ids: tf.Tensor, mask?: tf.Tensor): tf.Tensor {
-    const [batch = 0, positions = 0] = ids.shape;
+    const [batch = 0, positions = 0] = ids?.shape ?? [];
+    const known =
+      mask === undefined ? {} : { mask: { dtype: 'float32', shape: [batch, positions] } as const };
+    requireInputs('T5Encoder', { ids: { dtype: 'int32', shape: ['B', 'T'] }, ...known }, { ids, mask });
     const seen = mask ?? tf.ones([batch, positions]);
     const hidden = tf.reshape(tf.mul(tf.sub(1, seen), HIDDEN), [batch, 1, 1, positions]);
     return this.norm.apply(applyInTurn(this.blocks, this.token_embedding.apply(ids), hidden));
