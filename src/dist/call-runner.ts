@@ -23,7 +23,7 @@ export class CallRunner {
   readonly #context: GroupContext;
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
-  /** The last posted send or recv of each direction; a blocking call of the same direction first waits for it. */
+  /** The last posted send or recv of each direction; a blocking call of the same direction waits for its end before it begins. */
   readonly #directions = new Map<string, PostedWork<unknown>>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {

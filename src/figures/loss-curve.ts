@@ -15,7 +15,7 @@ export interface LossSeries {
   readonly losses: readonly number[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
-  /** Whether cells computed or reported the losses, so that they may be of any kind. Default: false, cross-entropies of job.train. */
+  /** Whether cells computed or reported the losses: these may be of any kind. Default false: job.train computed cross-entropies. */
   readonly isFromCells?: boolean;
 }
 

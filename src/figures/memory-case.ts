@@ -96,7 +96,7 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
     );
   }
   return titleOf(
-    `${inUnit(hostPeak, scale)} are on the host (${listed(causesIn(host))}); ${peak}`,
-    `${inUnit(hostPeak, scale)} are on the host; ${peak}`,
+    `At most ${inUnit(hostPeak, scale)} are on the host (${listed(causesIn(host))}); ${peak}`,
+    `At most ${inUnit(hostPeak, scale)} are on the host; ${peak}`,
   );
 }

@@ -127,12 +127,12 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
   const { heads, kvHeads, layers } = model;
   check(
     Number.isInteger(model.headDim),
-    `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change one of them, or give headDim`,
+    `${heads} heads must divide the model's dim (dim / heads is ${model.headDim}); change dim or the number of heads, or give headDim`,
   );
   check(heads % tp === 0, `tp (${tp}) must divide the model's ${heads} heads`);
   check(
     kvHeads % tp === 0 || tp % kvHeads === 0,
-    `tp (${tp}) does not fit ${kvHeads} key and value heads: one must be a multiple of the other`,
+    `tp (${tp}) does not fit ${kvHeads} key and value heads: one of these two numbers must be a multiple of the other`,
   );
   check(
     layers >= pp * virtualStages,

@@ -107,16 +107,22 @@ function outsideOf(layout: Layout): string[] {
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
     [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM and Megatron-DeepSpeed`],
-    [attention !== 'unfused', `attention '${attention}': from its paper, not fitted`],
+    [attention !== 'unfused', `attention '${attention}': its rate is from its paper, and was not fitted`],
     [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
-    [cp > 1, 'context parallelism: calculated, not fitted'],
-    [precision === 'fp32' || precision === 'fp8', `${precision}: at the data sheet's rate, not fitted`],
+    [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
+    [
+      precision === 'fp32' || precision === 'fp8',
+      `${precision}: its rate is from the data sheet, and was not fitted`,
+    ],
     [
       hardware.generation === 'volta' && precision === 'bf16',
-      `${hardware.name} has no bf16: planned at fp16's rate`,
+      `${hardware.name} has no bf16: the plan uses the rate of fp16`,
     ],
-    [compile, 'torch.compile: calculated from what it fuses, not fitted'],
-    [offload.optimizer || offload.parameters, "offload: from the link's data sheet, not fitted"],
+    [compile, 'torch.compile: its effect is calculated from what it fuses, and was not fitted'],
+    [
+      offload.optimizer || offload.parameters,
+      "offload: its rate is from the link's data sheet, and was not fitted",
+    ],
   ];
   return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
 }

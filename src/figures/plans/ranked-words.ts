@@ -105,7 +105,7 @@ export function rankedFinding(
   return titleOf(
     `${best.name} is best: ${cost}; ${numFitting} of ${all} fit`,
     `${best.name} is best: ${cost}`,
-    `The best of ${all} takes ${cost}; ${numFitting.toLocaleString('en-US')} fit`,
+    `The best of ${all} takes ${cost}; ${numFitting.toLocaleString('en-US')} of them fit`,
   );
 }
 
