@@ -43,6 +43,7 @@ export type { CellRequest, Job, PendingRun } from './job/run/job';
 export type { RankInfo } from './job/run/job-tables';
 export { launch } from './job/run/launch';
 export type { TriedSetting } from './job/run/memory-advice';
+export type { FileBatch, OwnData, OwnLoss, OwnModel, TrainInput } from './job/run/own';
 export type { PretrainedFolder, PretrainedOptions } from './job/run/pretrained';
 export type { RunSummary } from './job/run/progress';
 export type { RankFunction, RankSelection } from './job/run/rank-selection';

@@ -66,6 +66,8 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
       else setTimeout(() => settle(interrupted()), graceSeconds * 1e3);
       return true;
     },
+    /** Loads a package or a file as a cell's import does. */
+    load: names.__import,
     /** Converts a position in a cell's compiled code to the position in its source. */
     toWritten: mapper.original,
     /** Describes an error in the form in which cells of this evaluator show errors. */

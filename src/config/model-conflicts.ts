@@ -1,13 +1,13 @@
 import type { ConfigIssue } from './setting';
-import type { DitConfig, ModelConfig } from './settings/model';
+import type { BuiltInModel, DitConfig } from './settings/model';
 
 /** Finds sizes of a model that contradict each other; each issue has both values and says what to change. */
-export function modelConflicts(shape: ModelConfig): ConfigIssue[] {
+export function modelConflicts(shape: BuiltInModel): ConfigIssue[] {
   return headConflicts(shape) ?? (shape.kind === 'dit' ? gridConflicts(shape) : []);
 }
 
 /** Finds what is wrong with heads; null: nothing. */
-function headConflicts(shape: ModelConfig): ConfigIssue[] | null {
+function headConflicts(shape: BuiltInModel): ConfigIssue[] | null {
   const { heads } = shape;
   const name = shape.kind === 't5-encoder' && shape.attnDim !== undefined ? 'attnDim' : 'dim';
   const width = shape.kind === 't5-encoder' ? (shape.attnDim ?? shape.dim) : shape.dim;

@@ -1,11 +1,13 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
+import { functionsMissing } from '../config/functions-missing';
+import { ownData } from '../config/settings/data';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
-import type { BatchShape, BatchSource } from './batch';
-import { openTokens } from './open-data';
+import type { BatchesOf, BatchShape, BatchSource, RowBatch, TokenBatch } from './batch';
+import { openRows, openTokens } from './open-data';
 import type { PreparedData } from './prepared';
 
 /** What a config's batches depend on besides the config. */
@@ -26,6 +28,7 @@ export function createBatches(
   if (model.kind === 'dit') {
     throw new ConfigError(`data: a dit trains on videos, not on tokens; use syntheticLatents`);
   }
+  if (model.kind === 'own' || data === 'function') throw functionsMissing('data');
   const { seq, vocab } = model;
   if (data === 'synthetic') return syntheticBatches({ batch, seq, vocab });
   if (data === 'typescript') return textBatches(typescriptText(), seed, { batch, seq, vocab });
@@ -34,6 +37,27 @@ export function createBatches(
     throw new ConfigError(`data: ${prepared.name} has rows of numbers, but a ${model.kind} trains on text`);
   }
   throw new ShardlabError('INTERNAL', 'the data was not prepared');
+}
+
+/** Makes the batches of a model of the user's own from files or arrays. Throws: CONFIG for text without a length of rows. */
+export function createOwnBatches(
+  { data, batch, seed }: Pick<TrainConfig, 'data' | 'batch' | 'seed'>,
+  { world, prepared }: DataPlace,
+): BatchesOf<TokenBatch | RowBatch> {
+  if (prepared === undefined) {
+    if (data === 'function') throw functionsMissing('data');
+    throw new ConfigError(
+      'data: sl.dryRun reads no files; give a function that makes batches of the same shapes, as data: ({ tf }) => ({ x: tf.zeros([8, 7]) })',
+    );
+  }
+  if (prepared.kind === 'rows') return openRows(prepared, { batch, world, seed });
+  const seq = ownData(data)?.seq;
+  if (seq === undefined) {
+    throw new ConfigError(
+      `data: ${prepared.name} is text, and a model of your own needs the number of tokens per row; write data: { path: './texts', seq: 128 }`,
+    );
+  }
+  return openTokens(prepared, { batch, seq, vocab: Number.POSITIVE_INFINITY, world, seed });
 }
 
 /**

@@ -34,6 +34,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
       "model.kind: 'moe' cannot be planned: a plan has no experts within layers; plan the gpt of the same sizes, or { params }",
     );
   }
+  if (shape.kind === 'own') throw ownModelRefused();
   const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
   return {
     ...(Object.fromEntries(read) as ModelShapeInput), // settings with the same name have the same meaning
@@ -41,6 +42,14 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
     seq: positionsOf(shape),
     ...(shape.kind === 't5-encoder' ? { headDim: (shape.attnDim ?? shape.dim) / shape.heads } : {}),
   };
+}
+
+/** The error for a model of the user's own. */
+export function ownModelRefused(): ConfigError {
+  return new ConfigError(
+    'model: a model of your own cannot be planned, because a plan predicts the layers of known kinds; ' +
+      "sl.dryRun(config, { world: 64, hardware: 'A100-80G' }) runs your model on shapes and simulates its time and memory",
+  );
 }
 
 /** The catalogue's own keys. */

@@ -1,4 +1,5 @@
 import type { Engine } from '../backend/engine';
+import { functionsMissing } from '../config/functions-missing';
 import { type DitConfig, modelShape, positionsOf } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -42,6 +43,7 @@ export type TaskData = BatchSource | DataPlace;
  * Throws: CONFIG for a model without a loss, and for data that do not fit to the model.
  */
 export function taskOf(engine: Engine, model: Module, config: TrainConfig, data: TaskData): Task {
+  if (config.loss === 'function') throw functionsMissing('loss');
   const shape = modelShape(config);
   switch (shape.kind) {
     case 'gpt':
@@ -55,6 +57,8 @@ export function taskOf(engine: Engine, model: Module, config: TrainConfig, data:
         "model.kind: 't5-encoder' has no loss: it is a text encoder, which Wan2.2 uses but does not train; " +
           'plan it, or call nn.t5Encoder({ … }) in a cell',
       );
+    case 'own':
+      throw functionsMissing('model');
     default:
       return shape satisfies never;
   }

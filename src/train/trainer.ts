@@ -22,6 +22,7 @@ import type { Optimizer } from '../optim/optimizer';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Progress } from './evaluation';
+import { type OwnParts, ownTask } from './own-task';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
@@ -41,6 +42,8 @@ export interface TrainerOptions {
   readonly batches?: BatchSource | undefined;
   /** The user's own data that the config names. */
   readonly data?: PreparedData | undefined;
+  /** A model, loss or data of the user's own in place of the config's. */
+  readonly own?: OwnParts | undefined;
   /** A task to train instead of the config's model on the config's data. */
   readonly task?: Task | undefined;
   /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
@@ -51,16 +54,18 @@ export interface TrainerOptions {
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
-  const { config, engine, group, initialState, task } = options;
+  const { config, engine, group, initialState, own, task } = options;
   markWorld(group);
-  const model = task?.model ?? buildModel(config);
+  const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
   freeze(model, config.frozen);
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const parallel = (options.parallelize ?? parallelize)(model, config, options);
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
-  return new Trainer(options, task ?? taskOf(engine, model, config, data), parallel);
+  const made = () =>
+    own === undefined ? taskOf(engine, model, config, data) : ownTask(engine, config, model, own, data);
+  return new Trainer(options, task ?? made(), parallel);
 }
 
 /** Trains a config's model on one rank; all ranks of the group step together. */

@@ -33,7 +33,7 @@ test('a short form is expanded before one of its parts is changed', () => {
     parseTrainConfig({ mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } }).mixedPrecision,
   );
   const { model } = set({ model: 'bench' }, 'model.layers=2');
-  assert.ok(typeof model === 'object' && model.layers === 2 && model.dim === 256);
+  assert.ok(typeof model === 'object' && model.kind === 'gpt' && model.layers === 2 && model.dim === 256);
   const { data } = set({ data: './my.txt' }, 'data.tokenizer=./tokenizer.json', 'data.shuffle=false');
   assert.ok(typeof data === 'object');
   assert.deepEqual([data.path, data.tokenizer, data.shuffle], ['./my.txt', './tokenizer.json', false]);

@@ -127,7 +127,7 @@ const dataObject = schemaOf(DATA);
 export type OwnData = z.output<typeof dataObject>;
 
 export const dataSchema = z.union([
-  z.enum(['typescript', 'synthetic']),
+  z.enum(['typescript', 'synthetic', 'function']),
   // The type lets an editor complete the names above.
   path as z.ZodType<string & {}, string & {}>,
   dataObject,
@@ -135,9 +135,9 @@ export const dataSchema = z.union([
 
 export type DataSetting = z.output<typeof dataSchema>;
 
-/** Returns the settings of a user's own data; null: the data is built in. */
+/** Returns the settings of a user's own files or arrays; null: the data is built in, or a function makes the batches. */
 export function ownData(data: DataSetting): OwnData | null {
-  if (data === 'typescript' || data === 'synthetic') return null;
+  if (data === 'typescript' || data === 'synthetic' || data === 'function') return null;
   return typeof data === 'string' ? dataObject.parse({ path: data }) : data;
 }
 
@@ -149,15 +149,17 @@ interface Read {
 
 /** Returns why the data has no effect with the model; null: it has its effect. */
 export function dataWarning({ config }: Facts<Read>): string | null {
-  if (modelShape(config).kind !== 'dit' || config.data === 'synthetic') return null;
+  if (modelShape(config).kind !== 'dit' || config.data === 'synthetic' || config.data === 'function')
+    return null;
   const given = typeof config.data === 'string' ? config.data : 'own data';
   return `${given} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`;
 }
 
 /** Finds settings of the data that contradict each other or the model. */
 export function dataConflicts(config: Read): readonly ConfigIssue[] {
+  const { kind } = modelShape(config);
   const data = ownData(config.data);
-  if (data === null) return [];
+  if (data === null) return kind === 'own' ? withoutData(config.data) : [];
   const { path: files, tokens, x, y, tokenizer, eosToken } = data;
   const issue = (message: string, ...keys: string[]): ConfigIssue[] => [{ path: ['data', ...keys], message }];
   const isArray = (value: typeof x): boolean => typeof value === 'object' && !isNames(value);
@@ -176,12 +178,20 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
     return issue(`${eosToken} is a token of a tokenizer; give tokenizer: './tokenizer.json' too`, 'eosToken');
   }
   const shape = modelShape(config);
-  const { kind } = shape;
+  if (shape.kind === 'own') return [];
   if (data.seq !== undefined && 'seq' in shape && data.seq !== shape.seq) {
     return issue(`${data.seq} differs from model.seq ${shape.seq}; leave it out`, 'seq');
   }
   if (kind === 'dit' || (x === undefined && data.format !== 'images')) return [];
   return issue(`is for other models: a ${kind} trains on text`, x === undefined ? 'format' : 'x');
+}
+
+function withoutData(data: DataSetting): readonly ConfigIssue[] {
+  if (data === 'function') return [];
+  const message =
+    `'${String(data)}' is text for models of this library; a model of your own needs a function, as ` +
+    "data: (scope, index) => ({ x, y }), or files, as { path: './texts', seq: 128 }";
+  return [{ path: ['data'], message }];
 }
 
 /** Whether a setting names columns. */

@@ -87,6 +87,9 @@ export const t5Schema = z.strictObject({
   normEps: z.number().positive().default(1e-6),
 });
 
+/** A user's own model: a function or a class that `job.train` got. */
+export const ownSchema = z.strictObject({ kind: z.literal('own') });
+
 /** Kinds of models, each with the published model whose results it reproduces. */
 export const KINDS = {
   gpt: { schema: gptSchema, says: "GPT-2's shape, tanh GELU, learned positions" },
@@ -105,7 +108,14 @@ export const KINDS = {
   },
 } as const;
 
-const kindSchema = z.discriminatedUnion('kind', [gptSchema, moeSchema, llamaSchema, ditSchema, t5Schema]);
+const kindSchema = z.discriminatedUnion('kind', [
+  gptSchema,
+  moeSchema,
+  llamaSchema,
+  ditSchema,
+  t5Schema,
+  ownSchema,
+]);
 
 /** The names of all models; there is at least one. */
 export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName[]];
@@ -126,6 +136,8 @@ export const modelSchema = z.preprocess((value, context) => {
 
 export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;
+/** The sizes of a model of this library. */
+export type BuiltInModel = Exclude<ModelConfig, { kind: 'own' }>;
 export type ModelSetting = z.output<typeof modelSchema>;
 export type LlamaConfig = z.output<typeof llamaSchema>;
 export type DitConfig = z.output<typeof ditSchema>;
@@ -137,7 +149,7 @@ export function modelShape({ model }: { readonly model: ModelSetting }): ModelCo
 }
 
 /** Returns the number of positions of one sample: tokens, or patches of a video. */
-export function positionsOf(shape: ModelConfig): number {
+export function positionsOf(shape: BuiltInModel): number {
   if (shape.kind !== 'dit') return shape.seq;
   return shape.latent.reduce((product, extent, axis) => product * (extent / (shape.patch[axis] ?? 1)), 1);
 }

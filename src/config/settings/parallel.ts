@@ -112,7 +112,7 @@ export const PARALLEL = {
     hint: ", as 'blocks'",
     warns: ({ config }: Facts<Read>): string | null => {
       const { kind } = modelShape(config);
-      if (config.parallel.wrap !== 'moe' || kind === 'moe') return null;
+      if (config.parallel.wrap !== 'moe' || kind === 'moe' || kind === 'own') return null;
       return `'moe' has the same effect as 'blocks': ${kind === 'dit' ? "a dit's experts are units in any case" : "the model has no experts; give model.kind 'moe'"}`;
     },
     planned: { refused: "is planned as 'blocks'" },
@@ -216,7 +216,7 @@ export const PARALLEL = {
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
-      if (!config.parallel.sparseGradients) return null;
+      if (!config.parallel.sparseGradients || shape.kind === 'own') return null;
       if (shape.kind === 'dit')
         return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
       if (shape.kind === 't5-encoder' || !shape.tied) return null;

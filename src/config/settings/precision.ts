@@ -35,7 +35,7 @@ export const MIXED_PRECISION = {
     says: "type of the root's output. `null`: it is not rounded",
     names: { torch: 'output_dtype' },
     warns: ({ config }: Facts<Read>): string | null =>
-      config.mixedPrecision?.outputDtype && modelShape(config).kind !== 'dit'
+      config.mixedPrecision?.outputDtype && !['dit', 'own'].includes(modelShape(config).kind)
         ? "rounds the loss, which is the model's output, and the gradient with which backward starts; logits are not rounded"
         : null,
     planned: { refused: 'is not read: outputs are planned without rounding' },
@@ -46,7 +46,7 @@ export const MIXED_PRECISION = {
     names: { torch: 'buffer_dtype', fairScale: 'buffer_dtype' },
     warns: ({ config }: Facts<Read>): string | null => {
       const { bufferDtype = null } = config.mixedPrecision ?? {};
-      if (bufferDtype === null || bufferDtype === 'float32') return null;
+      if (bufferDtype === null || bufferDtype === 'float32' || modelShape(config).kind === 'own') return null;
       return `${bufferDtype} has no effect: the model has no buffers`;
     },
     planned: { refused: 'is not read: models are planned without buffers' },

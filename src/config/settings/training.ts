@@ -32,6 +32,7 @@ export const SETTINGS = {
       "'dit' has ffn and latent in place of vocab and seq",
     conflict: (config: Read): readonly ConfigIssue[] => {
       const shape = modelShape(config);
+      if (shape.kind === 'own') return [];
       const found = modelConflicts(shape);
       const isBytes = config.data === 'typescript' || ownData(config.data)?.path !== undefined;
       const hasTokenizer = ownData(config.data)?.tokenizer !== undefined;
@@ -81,12 +82,20 @@ export const SETTINGS = {
     schema: dataSchema.default('typescript'),
     says:
       "'typescript': source code as bytes; 'synthetic': token ids by a formula; the path of your own file or folder of text, JSONL, CSV, " +
-      'Parquet or images; or an object with the keys below',
+      'Parquet or images; an object with the keys below; or, in `job.train`, a function `(scope, index) => batch`',
     form: "'./my.txt', or { path: './texts', tokenizer: './tokenizer.json', validation: 0.1 }",
     warns: dataWarning,
     conflict: dataConflicts,
     planned: { ignored: 'batches have the same shape with any data' },
     parts: DATA,
+  },
+  loss: {
+    schema: z.literal('function').nullable().default(null),
+    says:
+      "a function that returns the loss of the model's output and the batch, as `job.train` takes it. `null`: the model's " +
+      "output is the loss; with a kind 'gpt', 'moe', 'llama' or 'dit', the loss of that kind",
+    form: 'a function of job.train, as loss: (output, batch) => …, or null',
+    planned: { ignored: 'the work of a loss is small' },
   },
   batch: {
     schema: size.default(4),

@@ -57,6 +57,16 @@ export type Measurement =
   /** Returns the most memory that the process ever had resident, in KiB. */
   | { readonly what: 'maxRss' };
 
+/** A function of the user's: its source, or an export of a file. */
+export type Shipped = { readonly source: string } | { readonly file: string; readonly exported: string };
+
+/** The parts of a training that the user wrote; null: as the config says. */
+export interface OwnSources {
+  readonly model: Shipped | null;
+  readonly loss: Shipped | null;
+  readonly data: Shipped | null;
+}
+
 /** Work for a rank's main thread. */
 export type RankWork =
   | { readonly kind: 'cell'; readonly js: string; readonly cell: number }
@@ -70,6 +80,7 @@ export type RankWork =
       readonly run: number;
       readonly config: unknown;
       readonly data: PreparedData | undefined;
+      readonly own: OwnSources | undefined;
       readonly init: string | readonly string[] | undefined;
       readonly group: GroupRef;
     }
@@ -78,6 +89,7 @@ export type RankWork =
       readonly run: number;
       readonly config: unknown;
       readonly data: PreparedData | undefined;
+      readonly own: OwnSources | undefined;
       readonly before: GroupRef;
       readonly after: GroupRef;
     }
@@ -104,6 +116,7 @@ export type RankWork =
       readonly run: number;
       readonly config: unknown;
       readonly data: PreparedData | undefined;
+      readonly own: OwnSources | undefined;
       readonly group: GroupRef;
     }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }

@@ -1,14 +1,17 @@
-import type { TrainConfigInput } from '../../config/train-config';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
+import type { Module } from '../../nn/module';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
 import { judgedRuns } from '../../plan/measured/judged-runs';
+import { ownModelRefused } from '../../plan/models';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
 import { warnOnStderr } from '../control/folded-lines';
+import { ownOnMeta } from '../rank/own-on-meta';
 import { sessionGuesses } from '../run/guesses';
+import { type FileBatch, splitInput, type TrainInput } from '../run/own';
 import { type Plan, plan as planned } from './plan';
 
 // Plans and their figures for a notebook: each shows the guesses about it, and warns about settings that it does not
@@ -23,7 +26,10 @@ import { type Plan, plan as planned } from './plan';
  * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 16 });
  */
 export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  const result = planned(input, place, options);
+  const split =
+    typeof input === 'object' && input !== null ? splitInput(input) : { config: input, own: undefined };
+  if (split.own?.sources.model) throw ownModelRefused();
+  const result = planned(split.config, place, options);
   warnOf([result]);
   return result;
 }
@@ -34,8 +40,14 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
  * @example
  * sl.dryRun({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } }, { world: 64 }).peak;
  */
-export function dryRun(config: TrainConfigInput | string, options: DryRunOptions): DryRun {
-  return dryRan(config, typeof options === 'object' ? { warn: warnOnce(warnOnStderr), ...options } : options);
+export function dryRun<Net = Module, Batch = FileBatch>(
+  config: TrainInput<Net, Batch> | string,
+  options: DryRunOptions,
+): DryRun {
+  const split = typeof config === 'string' ? { config, own: undefined } : splitInput(config);
+  const own = split.own && ownOnMeta(split.own.functions);
+  const settings = typeof options === 'object' ? { warn: warnOnce(warnOnStderr), ...options } : options;
+  return dryRan(split.config, settings, own);
 }
 
 /** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */

@@ -11,5 +11,7 @@ export function firstStateOf(
   const shape = modelShape(config);
   const source = init ?? ('from' in shape ? shape.from : undefined);
   if (source === undefined) return undefined;
-  return openFirstState(source, shape, [...buildModel(config).namedParameters().keys()]);
+  // A model of the user's own has the same names in files.
+  const names = shape.kind === 'own' ? [] : buildModel(config).namedParameters().keys();
+  return openFirstState(source, shape, [...names]);
 }

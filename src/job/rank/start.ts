@@ -93,7 +93,8 @@ async function buildRank(start: RankStart): Promise<void> {
   });
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
-  training = new RankTraining({ rank, engine, group: world.group, recorder, warn });
+  const { load } = evaluator;
+  training = new RankTraining({ rank, engine, group: world.group, recorder, warn, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
   const parts = { courier, evaluator, engine, scope, training, board, piles, steps };

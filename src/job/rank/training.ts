@@ -1,14 +1,16 @@
 import type { Engine } from '../../backend/engine';
+import type { Importer } from '../../cell/importer';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { explainProcess } from '../../ledger/process-memory';
 import type { Recorder } from '../../ledger/recorder';
+import type { OwnParts } from '../../train/own-task';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer, TrainerOptions } from '../../train/trainer';
 import type { CourierHandle } from '../control/courier-handle';
-import type { GroupRef, RankStep, RankWork } from '../control/messages';
+import type { GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf } from './first-state';
@@ -16,6 +18,8 @@ import { evaluateRun, sampleTokens } from './inference';
 import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
+import type { RankScope } from './scope';
+import { withVariables } from './variables';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
@@ -37,10 +41,15 @@ export interface RankTrainingParts {
   readonly group: ProcessGroup;
   readonly recorder: Recorder;
   readonly warn: Warn;
+  /** What functions of the user's get. */
+  readonly scope: RankScope;
+  readonly load: Importer;
 }
 
 /** What the trainers of a rank differ in. */
-type TrainerParts = Pick<TrainerOptions, 'config' | 'data' | 'group' | 'initialState'>;
+interface TrainerParts extends Pick<TrainerOptions, 'config' | 'data' | 'group' | 'initialState'> {
+  readonly own: OwnSources | undefined;
+}
 
 /** One rank's part of a run. */
 interface RunOnRank {
@@ -126,13 +135,14 @@ export class RankTraining {
   }
 
   /** Builds a run's model and returns its number of parameters. */
-  async #create({ run, config, data, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
+  async #create({ run, config, data, own, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
     const first = firstStateOf(config as TrainConfig, init);
     try {
       // The launcher has checked the config, and has the same version.
       const parts = {
         config: config as TrainConfig,
         data,
+        own,
         group: this.#group(group),
         initialState: first?.state,
       };
@@ -165,11 +175,11 @@ export class RankTraining {
     work: TrainingWork & { kind: 'reshard' },
     courier: CourierHandle,
   ): Promise<unknown> {
-    const { run, data, before, after } = work;
+    const { run, data, own, before, after } = work;
     const union = this.#group(before.size > after.size ? before : after);
     const isIn = this.#parts.rank < after.size;
     const trainer = isIn
-      ? await this.#build(run, { config: work.config as TrainConfig, data, group: this.#group(after) })
+      ? await this.#build(run, { config: work.config as TrainConfig, data, own, group: this.#group(after) })
       : undefined;
     const old = this.#runs.get(run);
     const moved = this.#within(run, () =>
@@ -187,8 +197,9 @@ export class RankTraining {
     return moved;
   }
 
-  async #probe({ run, config, data, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
-    const build = await this.#builder({ config: config as TrainConfig, data, group: this.#group(group) });
+  async #probe({ run, config, data, own, group }: TrainingWork & { kind: 'probe' }): Promise<ProbeResult> {
+    const parts = { config: config as TrainConfig, data, own, group: this.#group(group) };
+    const build = await this.#builder(run, parts);
     const { engine, recorder } = this.#parts;
     const measured = this.#within(run, () => probeOnRank(engine, recorder, build));
     this.#unfinished = undefined;
@@ -197,19 +208,45 @@ export class RankTraining {
 
   /** Builds a trainer, which is disposed if the work fails before the trainer is in use. */
   async #build(run: number, parts: TrainerParts): Promise<Trainer> {
-    const build = await this.#builder(parts);
+    const build = await this.#builder(run, parts);
     return this.#within(run, build);
   }
 
-  async #builder(parts: TrainerParts): Promise<() => Trainer> {
+  async #builder(run: number, { own: sources, ...parts }: TrainerParts): Promise<() => Trainer> {
     // The module is loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
-    const options = { ...parts, engine, observer: recorder, warn };
+    const own = sources && (await this.#own(run, sources, parts));
+    const options = { ...parts, own, engine, observer: recorder, warn };
     return () => {
-      this.#unfinished = engine.allOrNothing(() => createTrainer(options));
+      try {
+        this.#unfinished = engine.allOrNothing(() => createTrainer(options));
+      } catch (error) {
+        own?.model?.dispose();
+        throw error;
+      }
       return this.#unfinished;
     };
+  }
+
+  /** Loads the user's functions, and makes the user's model. */
+  async #own(
+    run: number,
+    sources: OwnSources,
+    { config, group }: Omit<TrainerParts, 'own'>,
+  ): Promise<OwnParts> {
+    const { load, recorder } = this.#parts;
+    const { callModel, loadOwn, ownParts, takeModel } = await import('./own-parts.js');
+    const functions = await loadOwn(sources, load);
+    const scope = withVariables({ ...this.#parts.scope, worldSize: group.size, group });
+    if (functions.model === null) return ownParts(functions, null, scope);
+    recorder.enter(run);
+    try {
+      const made = await callModel(functions.model, scope);
+      return ownParts(functions, takeModel(made, config.seed), scope);
+    } finally {
+      recorder.enter(NO_RUN);
+    }
   }
 
   #use(run: number, built: RunOnRank): void {

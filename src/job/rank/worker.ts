@@ -1,6 +1,5 @@
 import { setImmediate } from 'node:timers/promises';
 import { deserialize, serialize } from 'node:v8';
-import { Script } from 'node:vm';
 import { currentEagerTape } from '../../autograd/eager';
 import type { Engine } from '../../backend/engine';
 import { describeDamage } from '../../backend/heap-health';
@@ -16,6 +15,7 @@ import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
+import { compile, explained } from './compile';
 import { rankError } from './error';
 import { measure } from './measure';
 import type { RankScope } from './scope';
@@ -205,39 +205,16 @@ export async function runShipped(
   scope: RankScope,
   args: readonly unknown[],
 ): Promise<unknown> {
-  const work = compile(source);
+  const work = compile(source, FUNCTION_NAME);
   try {
     return await work(withVariables(scope), ...args);
   } catch (error) {
-    throw error instanceof ReferenceError && error.message.endsWith('is not defined')
-      ? explained(error)
-      : error;
+    throw explained(
+      error,
+      "A function is sent to ranks as source code: it sees its arguments and the rank's scope, " +
+        'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',
+    );
   }
-}
-
-function compile(source: string): (...args: unknown[]) => unknown {
-  // The source of a method, as { f() {} }.f, is a function only within an object.
-  for (const text of [`(${source})`, `(Object.values({ ${source} })[0])`]) {
-    try {
-      const work: unknown = new Script(text, { filename: FUNCTION_NAME }).runInThisContext();
-      // JavaScript accepts any arguments for any function.
-      if (typeof work === 'function') return work as (...args: unknown[]) => unknown;
-    } catch (error) {
-      if (!(error instanceof SyntaxError)) throw error;
-    }
-  }
-  throw new ConfigError(
-    `run takes a function written in TypeScript or JavaScript; this one has no source that can be sent: ${source.slice(0, 80)}`,
-  );
-}
-
-function explained(error: ReferenceError): ShardlabError {
-  return new ShardlabError(
-    'RANK_FAILED',
-    `${error.message} in this rank. A function is sent to ranks as source code: it sees its arguments and the rank's scope, ` +
-      'not the variables and imports of the notebook; pass their values as arguments of run(fn, ...args)',
-    { cause: error },
-  );
 }
 
 /**

@@ -11,6 +11,7 @@ import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
 import type { ProbeResult } from '../rank/probe';
 import type { RunHistory } from './history';
+import type { OwnWork } from './own';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {
@@ -28,6 +29,8 @@ export interface RunParts extends RunHome {
   readonly history: RunHistory;
   /** The user's own data; undefined: the config's data are built in. */
   readonly data: PreparedData | undefined;
+  /** The functions of the user's; undefined: there are none. */
+  readonly own: OwnWork | undefined;
 }
 
 /** Work of a run. */
@@ -72,9 +75,13 @@ export class RunCalls {
   }
 
   /** Measures a config on the run's ranks, even after the run has ended. Throws: errors of calls on ranks. */
-  async probe(config: TrainConfig, data: PreparedData | undefined, group: GroupRef): Promise<ProbeResult[]> {
+  async probe(
+    config: TrainConfig,
+    { data, own }: Pick<RunParts, 'data' | 'own'>,
+    group: GroupRef,
+  ): Promise<ProbeResult[]> {
     // The number is negative, so that it is not the number of any run.
-    const work = { kind: 'probe', run: -this.#run, config, data, group } as const;
+    const work = { kind: 'probe', run: -this.#run, config, data, own: own?.sources, group } as const;
     return (await this.#supervisor.run(firstRanks(group.size), work, {})) as ProbeResult[]; // the answer of a probe
   }
 

@@ -5,7 +5,7 @@ import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { now, type Seconds } from '../../core/units';
-import { createBatches } from '../../data/batches';
+import { createBatches, createOwnBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
 import { prepareData } from '../../data/prepare/prepare-data';
 import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/tokenizer';
@@ -40,9 +40,11 @@ export class JobData {
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = ownData(config.data);
     // The videos of a dit are random numbers; a warning says so.
-    if (data === null || modelShape(config).kind === 'dit') return undefined;
+    const { kind } = modelShape(config);
+    if (data === null || kind === 'dit') return undefined;
     const prepared = await this.#once(data, config.seed);
-    createBatches(config, { world, prepared });
+    const create = kind === 'own' ? createOwnBatches : createBatches;
+    create(config, { world, prepared });
     return prepared;
   }
 

@@ -11,6 +11,7 @@ import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
 import { createTable, type Table } from '../../figures/table';
 import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
+import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
 import { sessionGuesses } from './guesses';
 import { type Phase, placeText, type RunHistory, type RunPlace } from './history';
@@ -99,28 +100,32 @@ function requireSteps({ history, none }: RecordedSteps): void {
   if (history.steps.numSteps === 0) throw new ConfigError(none);
 }
 
-/** Returns what figures read of a run, with a forecast by a dry run of its config. */
-export function viewOf({
-  config,
-  ...run
-}: Omit<RunView, 'strategy' | 'forecast'> & { readonly config: TrainConfig }): RunView {
+/** Returns what figures read of a run, with a forecast by a dry run of its config and the user's functions. */
+export function viewOf(
+  { config, ...run }: Omit<RunView, 'strategy' | 'forecast'> & { readonly config: TrainConfig },
+  own?: MetaOwn,
+): RunView {
   let known: RunForecast | null | undefined;
   return {
     ...run,
     strategy: config.parallel.strategy,
     forecast() {
-      if (known === undefined) known = forecastRun(config, run.world);
+      if (known === undefined) known = forecastRun(config, run.world, own);
       return known;
     },
   };
 }
 
 /** Returns the steps of a run's history, as figures show them. */
-export function stepsOfRun(history: RunHistory<RunPlace>, link: Link | undefined): RecordedSteps {
+export function stepsOfRun(
+  history: RunHistory<RunPlace>,
+  link: Link | undefined,
+  own: MetaOwn | undefined,
+): RecordedSteps {
   return {
     history,
     none: 'this run has taken no step yet, so there is nothing to draw; await run.step() first',
-    viewOf: (step) => viewOf(phaseOf(history, link, step)),
+    viewOf: (step) => viewOf(phaseOf(history, link, step), own),
     lossFigure() {
       const [first, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));

@@ -1,9 +1,9 @@
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
-import type { TrainConfigInput } from '../../config/train-config';
 import { now } from '../../core/units';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
+import type { Module } from '../../nn/module';
 import type { Link } from '../../transport/link';
 import { parseSelection, type Selection } from '../control/selection';
 import type { BusyRank, OutputSink } from '../launch/call';
@@ -15,6 +15,7 @@ import { createWhy, describeCollective, type Why } from '../launch/why';
 import { JobData } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
+import { type FileBatch, splitInput, type TrainInput } from './own';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
@@ -134,7 +135,10 @@ export class Job extends StepFigures {
    * @example
    * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
    */
-  train(config: TrainConfigInput | string = {}, options: TrainOptions = {}): PendingRun {
+  train<Net = Module, Batch = FileBatch>(
+    config: TrainInput<Net, Batch> | string = {},
+    options: TrainOptions = {},
+  ): PendingRun {
     const building = this.#train(config, options);
     const load = async (path: string): Promise<Run> => {
       const run = await building;
@@ -233,13 +237,15 @@ export class Job extends StepFigures {
     return this.#recordings.current.recorded;
   }
 
-  async #train(config: TrainConfigInput | string, options: TrainOptions): Promise<Run> {
+  async #train(input: object | string, options: TrainOptions): Promise<Run> {
     requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init']);
     const { init, ranks: world = this.numRanks } = options;
     checkWorld('train', world, this.numRanks);
     checkInit(init);
+    const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);
     const run = await Run.create({
-      config: configNamed(config),
+      config,
+      own,
       init,
       numRanks: this.numRanks,
       world,

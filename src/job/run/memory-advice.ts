@@ -1,5 +1,5 @@
 import { inspect } from 'node:util';
-import { modelShape, positionsOf } from '../../config/settings/model';
+import { type BuiltInModel, modelShape, positionsOf } from '../../config/settings/model';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';
@@ -47,8 +47,10 @@ const ENDINGS = ['INTERRUPTED', 'CLOSED', 'RANK_DIED', 'ABORTED'];
  */
 export async function withMemoryAdvice(error: ShardlabError, options: AdviceOptions): Promise<ShardlabError> {
   const limit = Number(error.details.limit);
-  const numParams = buildModel(options.config).numParams();
-  if (isTooLarge(options.config, numParams)) {
+  const shape = modelShape(options.config);
+  // Only ranks know the size of a model of the user's own.
+  const numParams = shape.kind === 'own' ? 0 : buildModel(options.config).numParams();
+  if (shape.kind !== 'own' && isTooLarge(options.config, shape, numParams)) {
     return advised(error, byFormula(numParams, options.world, limit), {});
   }
   const tried = await tryAll(options, limit);
@@ -115,8 +117,8 @@ function measured(
   };
 }
 
-function isTooLarge(config: TrainConfig, numParams: number): boolean {
-  const tokens = config.batch * config.accumulation * positionsOf(modelShape(config));
+function isTooLarge(config: TrainConfig, shape: BuiltInModel, numParams: number): boolean {
+  const tokens = config.batch * config.accumulation * positionsOf(shape);
   return STATE_BYTES * numParams > MOST_STATE_BYTES || 6 * numParams * tokens > MOST_FLOPS;
 }
 

@@ -1,5 +1,5 @@
 import { HEAP_END } from '../../backend/out-of-memory';
-import { type ModelConfig, modelShape } from '../../config/settings/model';
+import { type BuiltInModel, modelShape } from '../../config/settings/model';
 import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
@@ -10,7 +10,7 @@ import { optimizerBytesOf } from '../../plan/memory/state-bytes';
 import { availableMemory } from '../launch/host-memory';
 
 /** For each kind, a model that every machine can train. */
-const SMALL: Readonly<Record<ModelConfig['kind'], string>> = {
+const SMALL: Readonly<Record<BuiltInModel['kind'], string>> = {
   gpt: "'tiny'",
   moe: "{ kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 64, experts: 4 }",
   llama: "{ kind: 'llama', layers: 2, dim: 64, heads: 4, kvHeads: 2, vocab: 512, seq: 64 }",
@@ -28,6 +28,9 @@ export function requireModelRoom(
   world: number,
   available: () => Bytes = availableMemory,
 ): void {
+  const { kind } = modelShape(config);
+  // Only ranks know the size of a model of the user's own.
+  if (kind === 'own') return;
   const numParams = buildModel(config).numParams();
   const { device, host } = bytesOfRank(config, world, numParams);
   const total = world * (device + host);
@@ -40,7 +43,6 @@ export function requireModelRoom(
   const stands = isOverHeap
     ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
     : `all ${world} would take ${formatBytes(total)}, and this machine or container has ${formatBytes(free)} free`;
-  const { kind } = modelShape(config);
   const { model } = config;
   const name = typeof model === 'string' ? `'${model}'` : `of kind '${model.kind}'`;
   throw new ShardlabError(

@@ -10,6 +10,7 @@ import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
+import { ownOnMeta } from '../rank/own-on-meta';
 import { RunCalls, type RunHome, type RunParts, RunTurns } from './calls';
 import {
   loadRun,
@@ -24,6 +25,7 @@ import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
 import { placeText, RunHistory } from './history';
 import { type Evaluation, evaluateRun, type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
+import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import type { RunSummary } from './progress';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
@@ -41,6 +43,8 @@ export interface RunOptions extends RunHome {
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
+  /** The functions of the user's; undefined: there are none. */
+  readonly own: OwnWork | undefined;
   /** Called when the run is disposed. */
   readonly disposed: () => void;
 }
@@ -63,7 +67,7 @@ export class Run extends StepFigures {
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
-    const { number: run, init, world, groups } = options;
+    const { number: run, init, own, world, groups } = options;
     const parsed = parseTrainConfig(options.config);
     const data = await options.jobData.prepare(parsed, world);
     const config = withoutValues(parsed);
@@ -76,7 +80,7 @@ export class Run extends StepFigures {
     requireModelRoom(config, world);
     const group = await groups.of(world);
     try {
-      const work = { kind: 'train', run, config, data, init, group } as const;
+      const work = { kind: 'train', run, config, data, own: own?.sources, init, group } as const;
       const [numParams = 0] = await calls.on<number>(world, work);
       return new Run(parts, training, numParams);
     } catch (error) {
@@ -243,8 +247,8 @@ export class Run extends StepFigures {
   }
 
   protected get recorded(): RecordedSteps {
-    const { history, link } = this.#parts;
-    return stepsOfRun(history, link);
+    const { history, link, own, data } = this.#parts;
+    return stepsOfRun(history, link, own && ownOnMeta(own.functions, data));
   }
 }
 

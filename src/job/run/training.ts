@@ -65,14 +65,22 @@ export class RunTraining {
 
   /** Moves a run's states. Throws: CHECK, and errors of ranks; an error that occurs while states move ends the run. */
   async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
-    const { number: run, groups, calls, history, data } = this.#parts;
+    const { number: run, groups, calls, history, data, own } = this.#parts;
     const start = now();
     const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
     const line = createProgressLine();
     const head = `${placeText(from)} → ${placeText(to)}`;
     let isMoving = false;
     try {
-      const work = { kind: 'reshard', run, config: to.config, data, before, after } as const;
+      const work = {
+        kind: 'reshard',
+        run,
+        config: to.config,
+        data,
+        own: own?.sources,
+        before,
+        after,
+      } as const;
       const ranks = await calls.on<Redistributed>(Math.max(from.world, to.world), work, {
         progress: (_, { done, total }) => {
           isMoving = true;
@@ -92,7 +100,7 @@ export class RunTraining {
   /** Adds settings that fit to an error about a memoryLimit, after it has freed the model; returns other errors unchanged. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
-    const { groups, calls, history, data } = this.#parts;
+    const { groups, calls, history } = this.#parts;
     const { config, world } = history.phase;
     await calls.free(world).catch(() => undefined);
     const line = createProgressLine();
@@ -100,7 +108,7 @@ export class RunTraining {
     const advised = await withMemoryAdvice(error, {
       config,
       world,
-      probe: (tried) => calls.probe(tried, data, group),
+      probe: (tried) => calls.probe(tried, this.#parts, group),
       progress: line.show,
     });
     line.finish('out of memory; the settings that fit are listed below');

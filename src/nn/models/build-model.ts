@@ -1,3 +1,4 @@
+import { functionsMissing } from '../../config/functions-missing';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { Module } from '../module';
@@ -30,6 +31,8 @@ function newModel(config: ModelSettings): Module {
       return newDit(shape);
     case 't5-encoder':
       return new T5Encoder(shape);
+    case 'own':
+      throw functionsMissing('model');
     default:
       return shape satisfies never;
   }

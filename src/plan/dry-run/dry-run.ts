@@ -9,7 +9,7 @@ import { parseWith } from '../parse-request';
 import { hardwareSchema } from '../request';
 import { DryRun } from './dry-run-result';
 import { gpuCosts } from './gpu-costs';
-import { type DryRunCosts, runRank, type StepOptions } from './rank-run';
+import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './rank-run';
 
 /** Options of a dry run. */
 export interface DryRunOptions extends StepOptions {
@@ -48,7 +48,7 @@ const MOST_RANKS = 64;
  * Throws: CONFIG as training does, and for a world, rank or number of steps out of range; ENGINE for a model whose memory
  * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
  */
-export function dryRun(input: TrainConfigInput | string, options: DryRunOptions): DryRun {
+export function dryRun(input: TrainConfigInput | string, options: DryRunOptions, own?: MetaOwn): DryRun {
   if (typeof options !== 'object' || options === null)
     throw new ConfigError('dryRun needs a number of ranks: dryRun(config, { world: 8 })');
   requireKnownOptions('dryRun(config, { … })', options, Object.keys(OPTIONS));
@@ -61,7 +61,9 @@ export function dryRun(input: TrainConfigInput | string, options: DryRunOptions)
     throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, as 24e9`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
-  const runs = ranksOf(options).map((rank) => runRank({ ...options, config: full, rank, costs: costsOf() }));
+  const runs = ranksOf(options).map((rank) =>
+    runRank({ ...options, config: full, rank, own, costs: costsOf() }),
+  );
   return new DryRun(full, world, runs);
 }
 

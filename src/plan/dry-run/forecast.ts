@@ -5,7 +5,7 @@ import type { Bytes } from '../../core/units';
 import { memoryOverTime } from '../../ledger/memory';
 import { modelStatesOf } from '../../ledger/model-states';
 import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
-import { runRank } from './rank-run';
+import { type MetaOwn, runRank } from './rank-run';
 
 /** Prediction of each step after the first, from a dry run. */
 export interface RunForecast {
@@ -17,18 +17,24 @@ export interface RunForecast {
   readonly wireBytes: { readonly param: Bytes; readonly grad: Bytes };
 }
 
-/** Predicts a config's run; null: its memory depends on values, which a dry run does not have. */
-export function forecastRun(config: TrainConfig, world: number): RunForecast | null {
+/**
+ * Predicts a config's run; null: its memory depends on values, which a dry run does not have, or functions of the user's run
+ * only in ranks.
+ */
+export function forecastRun(config: TrainConfig, world: number, own?: MetaOwn): RunForecast | null {
   try {
-    return forecastOf(config, world);
+    return forecastOf(config, world, own);
   } catch (error) {
+    if (own !== undefined) return null;
     if (error instanceof ShardlabError && error.code === 'ENGINE') return null;
     throw error;
   }
 }
 
-function forecastOf(config: TrainConfig, world: number): RunForecast {
-  const stepOf = (rank: number): StepRecord => secondStep(config, world, rank);
+function forecastOf(config: TrainConfig, world: number, own: MetaOwn | undefined): RunForecast {
+  // There are two steps.
+  const stepOf = (rank: number): StepRecord => runRank({ config, world, rank, own }).records[1] as StepRecord;
+  // The first step makes optimizer states; the second is like all later steps.
   const first = stepOf(0);
   const { byCause } = memoryOverTime(first);
   const peaks = noBytes();
@@ -55,9 +61,4 @@ function meanReceived(
 
 function received({ collectives }: StepRecord, cause: CommCause): Bytes {
   return collectives.reduce((sum, event) => sum + (event.cause === cause ? event.wireBytes : 0), 0);
-}
-
-/** Runs two steps: the first step makes optimizer states; the second is like all later steps. */
-function secondStep(config: TrainConfig, world: number, rank: number): StepRecord {
-  return runRank({ config, world, rank }).records[1] as StepRecord; // there are two steps
 }

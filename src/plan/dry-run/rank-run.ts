@@ -1,14 +1,18 @@
 import type { KernelCosts } from '../../backend/kernel-costs';
 import { type MetaEngine, withMetaEngine } from '../../backend/meta-engine';
+import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import type { BatchSource } from '../../data/batch';
+import type { PreparedData } from '../../data/prepared';
 import { joinMetaWorld } from '../../dist/meta-world';
+import type { ProcessGroup } from '../../dist/types';
 import type { StepRecord } from '../../ledger/record';
 import { Recorder } from '../../ledger/recorder';
+import type { OwnParts } from '../../train/own-task';
 import { createTrainer } from '../../train/trainer';
 import type { CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
@@ -41,10 +45,28 @@ export interface StepOptions {
   readonly warn?: Warn;
 }
 
+/** What a model, loss or data of the user's own needs to run on the meta engine. */
+export interface MetaPlace {
+  readonly rank: number;
+  readonly engine: MetaEngine;
+  /** All ranks. */
+  readonly group: ProcessGroup;
+  readonly recorder: Recorder;
+}
+
+/** The user's functions in a dry run. */
+export interface MetaOwn {
+  /** Makes the parts of a trainer that call the functions. */
+  readonly parts: (place: MetaPlace, config: TrainConfig) => OwnParts;
+  /** The user's files, if they are prepared. */
+  readonly data?: PreparedData | undefined;
+}
+
 /** Options for the steps of one rank. */
 interface RankRunOptions extends StepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
+  readonly own?: MetaOwn | undefined;
 }
 
 /** The results of one rank. */
@@ -74,7 +96,10 @@ function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
   const observer = log ?? recorder;
   engine.observe(observer);
   const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective });
-  const trainer = createTrainer({ config, engine, group, observer, batches: blankBatches(config), warn });
+  const own = options.own?.parts({ rank, engine, group, recorder }, config);
+  const data = options.own?.data;
+  const batches = data === undefined ? blankBatches(config) : undefined;
+  const trainer = createTrainer({ config, engine, group, observer, batches, data, own, warn });
   const numParams = trainer.model.numParams();
   const events = [log?.take() ?? []];
   const records = Array.from({ length: steps }, (_, i) => {
@@ -90,9 +115,9 @@ function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
 /** Returns batches of the config's shape whose tokens nobody reads; undefined: the model's inputs are not tokens. */
 function blankBatches(config: TrainConfig): BatchSource | undefined {
   const shape = modelShape(config);
-  if (!('seq' in shape)) return undefined;
-  const { seq } = shape;
-  const { batch } = config;
+  const { batch, data } = config;
+  const seq = 'seq' in shape ? shape.seq : ownData(data)?.seq;
+  if (seq === undefined) return undefined;
   const tokens = new Int32Array(batch * (seq + 1));
   return { name: 'blank', batch: () => ({ batch, seq, tokens }) };
 }

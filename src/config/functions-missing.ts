@@ -1,0 +1,13 @@
+import { ConfigError } from '../core/errors';
+
+const FORMS = {
+  model:
+    "model: { kind: 'own' } stands for a model of your own; give its function, as job.train({ model: (scope) => new Net() })",
+  data: "data: 'function' stands for a function that makes batches; give it, as job.train({ data: (scope, index) => ({ x, y }) })",
+  loss: "loss: 'function' stands for a function; give it, as job.train({ loss: (output, batch) => … })",
+};
+
+/** Returns the error for a config (such as a checkpoint's) that stands for a user's function, where the function is missing. */
+export function functionsMissing(setting: keyof typeof FORMS): ConfigError {
+  return new ConfigError(FORMS[setting]);
+}

@@ -1,0 +1,26 @@
+import { Script } from 'node:vm';
+import { ConfigError, ShardlabError } from '../../core/errors';
+
+/** Makes a function of its source. `name` is the file in stack traces. Throws: CONFIG if the source is not a function. */
+export function compile(source: string, name: string): (...args: unknown[]) => unknown {
+  // The source of a method, as { f() {} }.f, is a function only within an object.
+  for (const text of [`(${source})`, `(Object.values({ ${source} })[0])`]) {
+    try {
+      const work: unknown = new Script(text, { filename: name }).runInThisContext();
+      // JavaScript accepts any arguments for any function.
+      if (typeof work === 'function') return work as (...args: unknown[]) => unknown;
+    } catch (error) {
+      if (!(error instanceof SyntaxError)) throw error;
+    }
+  }
+  throw new ConfigError(
+    `${name.startsWith('job.on') ? 'run' : name} takes a function written in TypeScript or JavaScript; this one has no source that can be sent: ${source.slice(0, 80)}`,
+  );
+}
+
+/** Returns an error about a name that a function does not see in its rank with an explanation; other errors unchanged. */
+export function explained(error: unknown, why: string): unknown {
+  const isName = error instanceof ReferenceError && error.message.endsWith('is not defined');
+  if (!isName) return error;
+  return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
+}

@@ -1,0 +1,33 @@
+import { ConfigError } from '../../core/errors';
+import type { PreparedData } from '../../data/prepared';
+import type { World } from '../../dist/world';
+import type { MetaOwn } from '../../plan/dry-run/rank-run';
+import { CellSteps } from './cell-steps';
+import { callModel, type OwnFunctions, ownParts, takeModel } from './own-parts';
+import { createRankScope } from './scope';
+
+/** Runs the user's functions in this process, as a rank of a dry run. `functions` is null if only ranks can load them. */
+export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): MetaOwn {
+  return {
+    data,
+    parts({ rank, engine, group, recorder }, config) {
+      if (functions === null) {
+        throw new ConfigError(
+          'sl.dryRun: model names a file, which only ranks load; give a function, as model: ({ nn }) => new Net()',
+        );
+      }
+      const world: World = { rank, size: group.size, group, plane: 'none', close: () => Promise.resolve() };
+      const warn = (): void => undefined;
+      const steps = new CellSteps({ engine, recorder, warn });
+      const scope = createRankScope({ rank, world, engine, observer: recorder, warn, steps });
+      const { model } = functions;
+      if (model === null) return ownParts(functions, null, scope);
+      const made = callModel(model, scope);
+      if (!(made instanceof Promise)) return ownParts(functions, takeModel(made, config.seed), scope);
+      made.catch(() => undefined);
+      throw new ConfigError(
+        'sl.dryRun: model is async, but a dry run does not wait; give a function that is not',
+      );
+    },
+  };
+}

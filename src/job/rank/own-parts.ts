@@ -1,0 +1,103 @@
+import type { Importer } from '../../cell/importer';
+import { ConfigError, classOf } from '../../core/errors';
+import { Module } from '../../nn/module';
+import { withParameters } from '../../nn/require-parameters';
+import type { OwnParts } from '../../train/own-task';
+import type { OwnSources, Shipped } from '../control/messages';
+import { compile, explained } from './compile';
+import type { RankScope } from './scope';
+
+/** Functions of a training that the user wrote, in the process that calls them. */
+export interface OwnFunctions {
+  readonly model: UserFunction | null;
+  readonly loss: UserFunction | null;
+  readonly data: UserFunction | null;
+}
+
+/** A function or a class of the user's. */
+export type UserFunction = (...args: never[]) => unknown;
+
+/** Loads the functions that a launcher sent. Throws: CONFIG for an export that a file does not have. */
+export async function loadOwn(sources: OwnSources, load: Importer): Promise<OwnFunctions> {
+  const loaded = async (name: keyof OwnSources): Promise<UserFunction | null> => {
+    const shipped = sources[name];
+    return shipped === null ? null : loadShipped(shipped, name, load);
+  };
+  return { model: await loaded('model'), loss: await loaded('loss'), data: await loaded('data') };
+}
+
+async function loadShipped(shipped: Shipped, name: string, load: Importer): Promise<UserFunction> {
+  if ('source' in shipped) return compile(shipped.source, `job.train ${name}`);
+  const { file, exported } = shipped;
+  const all = await load(file, [exported]);
+  const found: unknown = Object.entries(all).find(([key]) => key === exported)?.[1];
+  if (typeof found === 'function') return found as UserFunction; // a function takes any arguments
+  const names = Object.keys(all).filter((key) => key !== 'default' || exported === 'default');
+  throw new ConfigError(
+    `${name}: ${file} has no function or class '${exported}'; ${names.length === 0 ? 'it exports nothing' : `it exports ${names.join(', ')}`}`,
+  );
+}
+
+/** Calls the user's function or class for a new model. Throws: CONFIG for what is no new module with parameters. */
+export function callModel(model: UserFunction, scope: RankScope): unknown {
+  const isClass = model.prototype instanceof Module;
+  return calling('model', () =>
+    isClass ? Reflect.construct(model, []) : Reflect.apply(model, undefined, [scope]),
+  );
+}
+
+/** Modules that a model function has returned. */
+const USED = new WeakSet<Module>();
+
+/**
+ * Checks what a model function returned, and sets the config's seed unless the module has one. Throws: CONFIG if it is no
+ * module, has no parameters, or was returned before.
+ */
+export function takeModel(made: unknown, seed: number): Module {
+  const example = 'return a new module, as model: ({ nn }) => new Net()';
+  if (made === undefined || made === null) {
+    throw new ConfigError(`job.train: model returned ${String(made)}; ${example}`);
+  }
+  if (typeof made === 'function') {
+    throw new ConfigError(`job.train: model returned ${classOf(made)}; call it with new: ${example}`);
+  }
+  const module = withParameters(made, 'job.train: model');
+  if (USED.has(module) || module.root !== module) {
+    throw new ConfigError(
+      `job.train: model returned a ${module.constructor.name} that is in use already; each run, reshard and trial builds its own: ${example}`,
+    );
+  }
+  USED.add(module);
+  const isUnmade = module.parameters().some(({ source }) => source !== null);
+  if (seed !== 0 && module.seed === 0 && isUnmade) module.manualSeed(seed);
+  return module;
+}
+
+/** Returns the parts of a trainer that call the user's functions. */
+export function ownParts({ loss, data }: OwnFunctions, model: Module | null, scope: RankScope): OwnParts {
+  return {
+    model,
+    loss:
+      loss &&
+      ((output, batch) => calling('loss', () => Reflect.apply(loss, undefined, [output, batch, scope]))),
+    data: data && ((index) => calling('data', () => Reflect.apply(data, undefined, [scope, index]))),
+  };
+}
+
+/** Explains a name that the function does not see in its process. */
+function calling(name: string, call: () => unknown): unknown {
+  try {
+    const result = call();
+    return result instanceof Promise ? result.catch((error: unknown) => thrown(error, name)) : result;
+  } catch (error) {
+    return thrown(error, name);
+  }
+}
+
+function thrown(error: unknown, name: string): never {
+  throw explained(
+    error,
+    `job.train's ${name} is sent to ranks as source code: it sees its arguments, the rank's scope and the variables of %%ranks ` +
+      'cells, not the variables and imports of the notebook; write the values into the function, or send them by await job.put({ … })',
+  );
+}

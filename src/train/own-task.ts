@@ -1,0 +1,191 @@
+import type { Engine } from '../backend/engine';
+import { modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
+import { isPlain, mapTensors, tensorsIn } from '../core/tensor-tree';
+import * as tf from '../core/tf';
+import { type BatchColumn, inputsOf, type RowBatch, type TokenBatch, targetsOf } from '../data/batch';
+import { createBatches, createOwnBatches } from '../data/batches';
+import type { Module } from '../nn/module';
+import type { Task, TaskData, TensorBatch } from './task';
+
+/** The parts of a training that the user wrote; null: as the config says. */
+export interface OwnParts {
+  readonly model: Module | null;
+  /** Returns the loss of a batch. */
+  readonly loss: ((output: unknown, batch: unknown) => unknown) | null;
+  /** Makes the batch of a microbatch; `index` counts from 0 over the whole run. */
+  readonly data: ((index: number) => unknown) | null;
+}
+
+/** A batch as the user's loss gets it. */
+type Batch = Readonly<Record<string, unknown>>;
+
+interface OwnBatch extends TensorBatch {
+  readonly batch: Batch;
+}
+
+/**
+ * The task of a model, loss or data of the user's own. The model is applied to `inputs` of a batch, in order, or to its `x`.
+ *
+ * [Note: who frees a batch] The trainer frees what a call of `data` made, also what the function did not return, once the
+ * microbatch is done. A tensor that was there before the call, or that the function kept by tf.keep, stays.
+ */
+export function ownTask(
+  engine: Engine,
+  config: TrainConfig,
+  model: Module,
+  own: OwnParts,
+  data: TaskData,
+): Task {
+  const { data: make, loss } = own;
+  const read = make === null ? readerOf(config, data) : null;
+  const task: Task<OwnBatch> = {
+    model,
+    batch: (rank, index) =>
+      engine.tagged({ cause: 'batch', module: '' }, () =>
+        read === null ? madeBatch(() => make?.(index)) : read(rank, index),
+      ),
+    lossOf({ batch }) {
+      const inputs = own.model === null && loss === null ? inputsOfBuiltIn(batch) : inputsOfBatch(batch);
+      const output: unknown = model.apply(...inputs);
+      return loss === null ? lossOfOutput(output) : lossOfFunction(loss(output, batch));
+    },
+  };
+  return task;
+}
+
+/** Returns a function that reads batches of files, arrays or built-in data. */
+function readerOf(config: TrainConfig, data: TaskData): (rank: number, index: number) => OwnBatch {
+  const { kind } = modelShape(config);
+  if (kind === 'dit') {
+    throw new ConfigError(
+      'loss: a dit trains with the loss of flow matching on random videos; for a loss of your own, give data as a function too',
+    );
+  }
+  const batches =
+    'batch' in data ? data : kind === 'own' ? createOwnBatches(config, data) : createBatches(config, data);
+  return (rank, index) => {
+    const read = batches.batch(rank, index);
+    return 'tokens' in read ? tokenBatch(read) : rowBatch(read);
+  };
+}
+
+/** Shapes: x and y [B, T]. */
+function tokenBatch(tokens: TokenBatch): OwnBatch {
+  const { batch, seq } = tokens;
+  const x = tf.tensor(inputsOf(tokens), [batch, seq], 'int32');
+  const y = tf.tensor(targetsOf(tokens), [batch, seq], 'int32');
+  return { tensors: [x, y], count: batch * seq, batch: { x, y } };
+}
+
+function rowBatch({ batch: count, x, y }: RowBatch): OwnBatch {
+  const tensor = ({ values, shape, dtype }: BatchColumn): tf.Tensor => tf.tensor(values, [...shape], dtype);
+  const batch = { x: tensor(x), ...(y === null ? {} : { y: tensor(y) }) };
+  return { tensors: tensorsIn(batch), count, batch };
+}
+
+function madeBatch(make: () => unknown): OwnBatch {
+  let batch: Batch = {};
+  const tensors = tf.tidy(() => {
+    batch = checkedBatch(make());
+    const made = new Set(tf.engine().state.activeScope.track);
+    return tensorsIn(batch).filter((tensor) => made.has(tensor) && !tensor.kept);
+  });
+  const [x] = tensorsIn(inputsOfBatch(batch));
+  const isTokens = x?.dtype === 'int32' && x.rank === 2;
+  return { tensors, count: (isTokens ? x.size : x?.shape[0]) ?? 1, batch };
+}
+
+/** Returns the batch with tensors in place of arrays of numbers. Throws: CONFIG for a value that is no batch. */
+function checkedBatch(made: unknown): Batch {
+  if (made instanceof Promise) {
+    made.catch(() => undefined);
+    throw new ConfigError(
+      'data returned a promise, but a step does not wait; load what it needs in a %%ranks cell or in an async model function',
+    );
+  }
+  if (!isPlain(made) || !('x' in made || Array.isArray(made.inputs))) {
+    const found = isPlain(made) ? `an object with the keys ${Object.keys(made).join(', ')}` : classOf(made);
+    throw new ConfigError(
+      `data returned ${found}; return an object with x, as { x, y }, or with the model's inputs in order, as { inputs: [a, b], y }`,
+    );
+  }
+  const batch = Object.fromEntries(
+    Object.entries(made).map(([key, value]) => [key, withTensors(value, `data: ${key}`)]),
+  );
+  mapTensors(batch, (tensor) => {
+    if (!tensor.isDisposed) return tensor;
+    throw new ConfigError(
+      'data returned a tensor that was freed after an earlier step: what data makes lives for one microbatch. Make it in each ' +
+        'call, or keep it: X ??= tf.keep(tf.tensor(…))',
+    );
+  });
+  return batch;
+}
+
+/** Converts arrays of numbers (typed or nested) to tensors, also within lists and plain objects. */
+function withTensors(value: unknown, what: string): unknown {
+  if (ArrayBuffer.isView(value) || isNumbers(value)) {
+    try {
+      return tf.tensor(converted(value));
+    } catch (error) {
+      throw new ConfigError(
+        `${what} is no tensor: ${error instanceof Error ? error.message : String(error)}`,
+      );
+    }
+  }
+  if (Array.isArray(value)) return value.map((item: unknown) => withTensors(item, what));
+  if (!isPlain(value)) return value;
+  return Object.fromEntries(Object.entries(value).map(([key, item]) => [key, withTensors(item, what)]));
+}
+
+/** Whether a value is an array of numbers, or of such arrays. */
+function isNumbers(value: unknown): value is tf.TensorLike {
+  return Array.isArray(value) && value.length > 0 && (typeof value[0] === 'number' || isNumbers(value[0]));
+}
+
+/** Returns values in an array that tfjs knows. */
+function converted(value: ArrayBufferView | tf.TensorLike): tf.TensorLike {
+  if (value instanceof Float64Array) return Float32Array.from(value);
+  const isInteger = [Int8Array, Int16Array, Uint16Array, Uint32Array].some((kind) => value instanceof kind);
+  return isInteger ? Int32Array.from(value as Int8Array) : (value as tf.TensorLike); // one of these kinds; tfjs checks others
+}
+
+function inputsOfBatch(batch: Batch): readonly unknown[] {
+  return Array.isArray(batch.inputs) ? batch.inputs : [batch.x];
+}
+
+/** Returns the inputs of a language model that computes its own loss: ids [B, T] and targets [B·T]. */
+function inputsOfBuiltIn(batch: Batch): readonly unknown[] {
+  const { inputs, x, y } = batch;
+  return inputs === undefined && y instanceof tf.Tensor ? [x, tf.reshape(y, [-1])] : inputsOfBatch(batch);
+}
+
+function lossOfOutput(output: unknown): tf.Tensor {
+  if (isScalar(output)) return output;
+  throw new ShardlabError(
+    'SHAPE',
+    `the model returned ${described(output)}, which is no loss; give job.train a loss, as loss: (output, batch) => ` +
+      'tf.losses.meanSquaredError(batch.y, output), or return a float32 scalar from forward',
+  );
+}
+
+function lossOfFunction(value: unknown): tf.Tensor {
+  if (isScalar(value)) return value;
+  throw new ShardlabError(
+    'SHAPE',
+    `loss returned ${described(value)}; return a float32 scalar, such as the mean over the batch`,
+  );
+}
+
+function isScalar(value: unknown): value is tf.Tensor {
+  return value instanceof tf.Tensor && value.size === 1 && value.dtype === 'float32';
+}
+
+function described(value: unknown): string {
+  if (value instanceof tf.Tensor) return `a tensor ${value.dtype} [${value.shape.join(', ')}]`;
+  if (!(value instanceof Promise)) return classOf(value);
+  value.catch(() => undefined);
+  return 'a promise (forward and loss cannot be async)';
+}
