@@ -6,6 +6,7 @@ import type { OwnParts } from '../../train/own-task';
 import type { OwnSources, Shipped } from '../control/messages';
 import { compile, explained } from './compile';
 import type { RankScope } from './scope';
+import { withVariables } from './variables';
 
 /** Functions of a training that the user wrote, in the process that calls them. */
 export interface OwnFunctions {
@@ -17,13 +18,22 @@ export interface OwnFunctions {
 /** A function or a class of the user's. */
 export type UserFunction = (...args: never[]) => unknown;
 
-/** Loads the functions that a launcher sent. Throws: CONFIG for an export that a file does not have. */
-export async function loadOwn(sources: OwnSources, load: Importer): Promise<OwnFunctions> {
+/** Loads the functions that a launcher sent, and makes the model. Throws: CONFIG for what is no model, errors of functions. */
+export async function makeOwn(
+  sources: OwnSources,
+  load: Importer,
+  rankScope: RankScope,
+  seed: number,
+): Promise<OwnParts> {
   const loaded = async (name: keyof OwnSources): Promise<UserFunction | null> => {
     const shipped = sources[name];
     return shipped === null ? null : loadShipped(shipped, name, load);
   };
-  return { model: await loaded('model'), loss: await loaded('loss'), data: await loaded('data') };
+  const functions = { model: await loaded('model'), loss: await loaded('loss'), data: await loaded('data') };
+  const scope = withVariables(rankScope);
+  if (functions.model === null) return ownParts(functions, null, scope);
+  const made = await callModel(functions.model, scope);
+  return ownParts(functions, takeModel(made, seed), scope);
 }
 
 async function loadShipped(shipped: Shipped, name: string, load: Importer): Promise<UserFunction> {
@@ -58,7 +68,8 @@ export function takeModel(made: unknown, seed: number): Module {
   if (made === undefined || made === null) {
     throw new ConfigError(`job.train: model returned ${String(made)}; ${example}`);
   }
-  if (typeof made === 'function') {
+  // Modules can be called, as functions.
+  if (typeof made === 'function' && !(made instanceof Module)) {
     throw new ConfigError(`job.train: model returned ${classOf(made)}; call it with new: ${example}`);
   }
   const module = withParameters(made, 'job.train: model');

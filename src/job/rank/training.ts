@@ -19,7 +19,6 @@ import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
 import type { RankScope } from './scope';
-import { withVariables } from './variables';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
@@ -216,7 +215,7 @@ export class RankTraining {
     // The module is loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
-    const own = sources && (await this.#own(run, sources, parts));
+    const own = sources && (await this.#own(run, sources, parts.group, parts.config.seed));
     const options = { ...parts, own, engine, observer: recorder, warn };
     return () => {
       try {
@@ -230,20 +229,12 @@ export class RankTraining {
   }
 
   /** Loads the user's functions, and makes the user's model. */
-  async #own(
-    run: number,
-    sources: OwnSources,
-    { config, group }: Omit<TrainerParts, 'own'>,
-  ): Promise<OwnParts> {
-    const { load, recorder } = this.#parts;
-    const { callModel, loadOwn, ownParts, takeModel } = await import('./own-parts.js');
-    const functions = await loadOwn(sources, load);
-    const scope = withVariables({ ...this.#parts.scope, worldSize: group.size, group });
-    if (functions.model === null) return ownParts(functions, null, scope);
+  async #own(run: number, sources: OwnSources, group: ProcessGroup, seed: number): Promise<OwnParts> {
+    const { makeOwn } = await import('./own-parts.js');
+    const { scope, load, recorder } = this.#parts;
     recorder.enter(run);
     try {
-      const made = await callModel(functions.model, scope);
-      return ownParts(functions, takeModel(made, config.seed), scope);
+      return await makeOwn(sources, load, { ...scope, worldSize: group.size, group }, seed);
     } finally {
       recorder.enter(NO_RUN);
     }

@@ -124,7 +124,7 @@ const WRONG_STEPS: Wrong = {
   ],
 };
 
-test('a wrong model, loss or batch is an error that says what to do, and the job goes on', async (context) => {
+test('a wrong model, loss or batch is an error that says what to do, and the job continues', async (context) => {
   const { path } = temporaryFolder(context);
   writeFileSync(join(path, 'net.ts'), 'export const net = ({ nn }: any) => new nn.Linear(2, 1);\n');
   const job = await launchFor(context, { ranks: 2, baseDir: path });
