@@ -97,7 +97,10 @@ class LayerModule extends Module {
   }
 
   forward(...inputs: tf.Tensor[]): tf.Tensor | tf.Tensor[] {
-    return this.#call(inputs, this.#arguments);
+    const output = this.#call(inputs, this.#arguments);
+    // A model's call returns a list; its apply returns a single output itself.
+    const [first, ...more] = Array.isArray(output) ? output : [output];
+    return first !== undefined && more.length === 0 ? first : output;
   }
 
   /** Makes a parameter of a variable's values; then the layer reads the parameter, and the module disposes it. */

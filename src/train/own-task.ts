@@ -4,7 +4,14 @@ import type { TrainConfig } from '../config/train-config';
 import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { isPlain, mapTensors, tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
-import { type BatchColumn, inputsOf, type RowBatch, type TokenBatch, targetsOf } from '../data/batch';
+import {
+  type BatchColumn,
+  type BatchesOf,
+  inputsOf,
+  type RowBatch,
+  type TokenBatch,
+  targetsOf,
+} from '../data/batch';
 import { createBatches, createOwnBatches } from '../data/batches';
 import type { Module } from '../nn/module';
 import type { Task, TaskData, TensorBatch } from './task';
@@ -39,13 +46,20 @@ export function ownTask(
   data: TaskData,
 ): Task {
   const { data: make, loss } = own;
-  const read = make === null ? readerOf(config, data) : null;
+  const source = make === null ? sourceOf(config, data) : null;
+  const tagged = (work: () => OwnBatch): OwnBatch => engine.tagged({ cause: 'batch', module: '' }, work);
+  const validation = source?.validation;
   const task: Task<OwnBatch> = {
     model,
     batch: (rank, index) =>
-      engine.tagged({ cause: 'batch', module: '' }, () =>
-        read === null ? madeBatch(() => make?.(index)) : read(rank, index),
-      ),
+      tagged(() => (source === null ? madeBatch(() => make?.(index)) : tensorsOf(source.batch(rank, index)))),
+    validation: validation && {
+      ...validation,
+      batch(rank, index) {
+        const { batch, counted } = validation.batch(rank, index);
+        return { batch: tagged(() => tensorsOf(batch)), counted };
+      },
+    },
     lossOf({ batch }) {
       const inputs = own.model === null && loss === null ? inputsOfBuiltIn(batch) : inputsOfBatch(batch);
       const output: unknown = model.apply(...inputs);
@@ -55,20 +69,20 @@ export function ownTask(
   return task;
 }
 
-/** Returns a function that reads batches of files, arrays or built-in data. */
-function readerOf(config: TrainConfig, data: TaskData): (rank: number, index: number) => OwnBatch {
+/** Returns the batches of files, arrays or built-in data. Throws: CONFIG for a dit, which has none. */
+function sourceOf(config: TrainConfig, data: TaskData): BatchesOf<TokenBatch | RowBatch> {
   const { kind } = modelShape(config);
   if (kind === 'dit') {
     throw new ConfigError(
       'loss: a dit trains with the loss of flow matching on random videos; for a loss of your own, give data as a function too',
     );
   }
-  const batches =
-    'batch' in data ? data : kind === 'own' ? createOwnBatches(config, data) : createBatches(config, data);
-  return (rank, index) => {
-    const read = batches.batch(rank, index);
-    return 'tokens' in read ? tokenBatch(read) : rowBatch(read);
-  };
+  if ('batch' in data) return data;
+  return kind === 'own' ? createOwnBatches(config, data) : createBatches(config, data);
+}
+
+function tensorsOf(read: TokenBatch | RowBatch): OwnBatch {
+  return 'tokens' in read ? tokenBatch(read) : rowBatch(read);
 }
 
 /** Shapes: x and y [B, T]. */

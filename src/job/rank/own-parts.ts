@@ -1,5 +1,8 @@
 import type { Importer } from '../../cell/importer';
+import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, classOf } from '../../core/errors';
+import type { ProcessGroup } from '../../dist/types';
+import type { Recorder } from '../../ledger/recorder';
 import { Module } from '../../nn/module';
 import { withParameters } from '../../nn/require-parameters';
 import type { OwnParts } from '../../train/own-task';
@@ -7,6 +10,9 @@ import type { OwnSources, Shipped } from '../control/messages';
 import { compile, explained } from './compile';
 import type { RankScope } from './scope';
 import { withVariables } from './variables';
+
+/** Buffers of cells and functions belong to no run. */
+const NO_RUN = 0;
 
 /** Functions of a training that the user wrote, in the process that calls them. */
 export interface OwnFunctions {
@@ -18,22 +24,35 @@ export interface OwnFunctions {
 /** A function or a class of the user's. */
 export type UserFunction = (...args: never[]) => unknown;
 
+/** Where a run's functions are called. */
+export interface OwnPlace {
+  readonly run: number;
+  readonly config: TrainConfig;
+  /** The ranks of the run. */
+  readonly group: ProcessGroup;
+  readonly scope: RankScope;
+  readonly load: Importer;
+  readonly recorder: Recorder;
+}
+
 /** Loads the functions that a launcher sent, and makes the model. Throws: CONFIG for what is no model, errors of functions. */
-export async function makeOwn(
-  sources: OwnSources,
-  load: Importer,
-  rankScope: RankScope,
-  seed: number,
-): Promise<OwnParts> {
+export async function makeOwn(sources: OwnSources, place: OwnPlace): Promise<OwnParts> {
+  const { run, config, group, recorder, load } = place;
   const loaded = async (name: keyof OwnSources): Promise<UserFunction | null> => {
     const shipped = sources[name];
     return shipped === null ? null : loadShipped(shipped, name, load);
   };
   const functions = { model: await loaded('model'), loss: await loaded('loss'), data: await loaded('data') };
-  const scope = withVariables(rankScope);
+  const scope = withVariables({ ...place.scope, worldSize: group.size, group });
   if (functions.model === null) return ownParts(functions, null, scope);
-  const made = await callModel(functions.model, scope);
-  return ownParts(functions, takeModel(made, seed), scope);
+  // The model's buffers belong to the run.
+  recorder.enter(run);
+  try {
+    const made = await callModel(functions.model, scope);
+    return ownParts(functions, takeModel(made, config.seed), scope);
+  } finally {
+    recorder.enter(NO_RUN);
+  }
 }
 
 async function loadShipped(shipped: Shipped, name: string, load: Importer): Promise<UserFunction> {

@@ -6,7 +6,6 @@ import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { explainProcess } from '../../ledger/process-memory';
 import type { Recorder } from '../../ledger/recorder';
-import type { OwnParts } from '../../train/own-task';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer, TrainerOptions } from '../../train/trainer';
 import type { CourierHandle } from '../control/courier-handle';
@@ -15,6 +14,7 @@ import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf } from './first-state';
 import { evaluateRun, sampleTokens } from './inference';
+import { makeOwn } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
@@ -215,7 +215,7 @@ export class RankTraining {
     // The module is loaded on first use, so that ranks that never train start sooner.
     const { createTrainer } = await import('../../train/trainer.js');
     const { engine, recorder, warn } = this.#parts;
-    const own = sources && (await this.#own(run, sources, parts.group, parts.config.seed));
+    const own = sources && (await makeOwn(sources, { ...this.#parts, ...parts, run }));
     const options = { ...parts, own, engine, observer: recorder, warn };
     return () => {
       try {
@@ -226,18 +226,6 @@ export class RankTraining {
       }
       return this.#unfinished;
     };
-  }
-
-  /** Loads the user's functions, and makes the user's model. */
-  async #own(run: number, sources: OwnSources, group: ProcessGroup, seed: number): Promise<OwnParts> {
-    const { makeOwn } = await import('./own-parts.js');
-    const { scope, load, recorder } = this.#parts;
-    recorder.enter(run);
-    try {
-      return await makeOwn(sources, load, { ...scope, worldSize: group.size, group }, seed);
-    } finally {
-      recorder.enter(NO_RUN);
-    }
   }
 
   #use(run: number, built: RunOnRank): void {

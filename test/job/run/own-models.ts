@@ -134,6 +134,20 @@ const autoencoder = {
   ): Tensor => tf.add(tf.losses.meanSquaredError(x, image), tf.mul(0.1, tf.mean(tf.square(code)))),
 };
 
+const layers = {
+  ...regression,
+  model: ({ tf }: RankScope) => {
+    const ends = (inputs: number, outputs: number) => ({
+      units: outputs,
+      inputShape: [inputs],
+      kernelInitializer: tf.initializers.glorotUniform({ seed: inputs }),
+    });
+    return tf.sequential({
+      layers: [tf.layers.dense({ ...ends(7, 13), activation: 'relu' }), tf.layers.dense(ends(13, 1))],
+    });
+  },
+};
+
 /** The user's own models of the tests, and the modules that become units besides the root. */
 export const OWN: Readonly<
   Record<
@@ -147,5 +161,6 @@ export const OWN: Readonly<
     parts: partlyFrozen,
     wrap: { modules: ['encoder', 'block'] },
   },
+  'a tf.LayersModel': { parts: layers, wrap: 'root' },
   'an autoencoder with two losses': { parts: autoencoder, wrap: { modules: ['encoder', 'decoder'] } },
 };
