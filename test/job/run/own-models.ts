@@ -137,7 +137,9 @@ const autoencoder = {
 const layers = {
   ...regression,
   model: ({ tf }: RankScope) => {
+    // A name of tfjs counts the layers of a process, so it would differ between ranks.
     const ends = (inputs: number, outputs: number) => ({
+      name: `from${inputs}`,
       units: outputs,
       inputShape: [inputs],
       kernelInitializer: tf.initializers.glorotUniform({ seed: inputs }),
@@ -152,7 +154,7 @@ const layers = {
 export const OWN: Readonly<
   Record<
     string,
-    { readonly parts: object; readonly wrap: 'blocks' | { readonly modules: readonly string[] } }
+    { readonly parts: object; readonly wrap: 'blocks' | 'root' | { readonly modules: readonly string[] } }
   >
 > = {
   'an MLP for a regression': { parts: regression, wrap: { modules: ['a', 'b'] } },
