@@ -17,14 +17,20 @@ export interface EagerHooks {
   /** Runs the backward of a loss. */
   backward(loss: tf.Tensor, work: () => void): void;
   trained(parts: TrainedParts): void;
+  /** Receives a warning about activations that pile up. */
+  warn(message: string): void;
 }
+
+/** There is a warning when modules were called this many times without backward. */
+const MANY_CALLS = 200;
 
 /**
  * Records what a cell computes outside of `gradients`, so that `loss.backward()` works as in torch.
  *
  * [Note: eager recording] The first call of a module in training mode opens a recording, which tfjs then uses as its tape,
  * also for the operations on the module's results. `loss.backward()` closes it and runs backward; the end of the cell
- * closes it without backward. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
+ * closes it without backward, and so does the next call of a module if all results so far are disposed: then no loss can
+ * depend on them. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
  * (logits, the loss) are the cell's. A module in evaluation mode opens no recording.
  */
 export class EagerTape {
@@ -33,6 +39,8 @@ export class EagerTape {
   #tape: Recording | null = null;
   #forget: () => void = () => undefined;
   #isInModule = false;
+  #numCalls = 0;
+  #hasWarned = false;
 
   constructor(engine: Engine, hooks: EagerHooks) {
     this.#engine = engine;
@@ -47,8 +55,9 @@ export class EagerTape {
     const isOpen =
       this.#tape !== null && activeTape === this.#tape && gradientDepth === 1 && kernelDepth === 0;
     if (this.#isInModule || !(isIdle || isOpen)) return work();
-    const tape = isOpen && this.#tape !== null ? this.#tape : this.#open();
+    const tape = isOpen && this.#tape !== null && isAlive(this.#tape) ? this.#tape : this.#open();
     this.#isInModule = true;
+    this.#countCall();
     try {
       return this.#hooks.forward(() => tidy(() => ownResults(tape, work())));
     } catch (error) {
@@ -87,6 +96,16 @@ export class EagerTape {
     tape.release();
   }
 
+  #countCall(): void {
+    this.#numCalls++;
+    if (this.#numCalls < MANY_CALLS || this.#hasWarned) return;
+    this.#hasWarned = true;
+    this.#hooks.warn(
+      `modules in training mode were called ${MANY_CALLS} times in this cell without backward, and their activations are kept for ` +
+        'it. To compute without backward, call model.eval() before, or dispose the results (tf.tidy). This warning appears once',
+    );
+  }
+
   #open(): Recording {
     this.close();
     this.#hooks.begins();
@@ -96,6 +115,7 @@ export class EagerTape {
     Object.assign(state, { activeTape: tape, gradientDepth: 1 });
     tape.scopeDepth = state.scopeStack.length;
     this.#tape = tape;
+    this.#numCalls = 0;
     this.#forget = this.#engine.onRecover(() => {
       this.#tape = null;
       this.#isInModule = false;
@@ -112,6 +132,14 @@ export class EagerTape {
     this.#tape = null;
     this.#forget();
   }
+}
+
+/** Whether an operation's result is not disposed. */
+function isAlive(tape: Recording): boolean {
+  for (let i = tape.length - 1; i >= 0; i--) {
+    if (tape[i]?.outputs.some((output) => !output.isDisposed) === true) return true;
+  }
+  return false;
 }
 
 const EAGER = Symbol('the eager tape of a tfjs backend');

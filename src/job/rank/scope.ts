@@ -65,6 +65,7 @@ function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh:
       forward: (work) => steps.forward(work),
       backward: (loss, work) => steps.backward(loss, work),
       trained,
+      warn,
     }),
   );
   const optim: RankOptim = rankOptim({ engine, warn, steps }, (model) => warnings.takes(model));

@@ -51,4 +51,16 @@ test('loss.backward() works in the cell that computed the loss, and only there',
   await cell(
     'net.zeroGrad(); const loss = ddp(x).mean(); loss.backward(); if (net.weight.state.segments()[0].grad === null) throw 1',
   );
+  await cell(
+    'globalThis.heap = []; ddp.train(); for (let i = 0; i < 250; i++) tf.tidy(() => { ddp(x); heap.push(engine.memory.bytes); })',
+  );
+  const isFlat = await job.on('all').run(() => {
+    const { heap } = globalThis as unknown as { heap: number[] };
+    return heap.at(-1) === heap[1];
+  });
+  assert.deepEqual(isFlat, [true, true], 'disposed results keep no activations');
+  const warned = async (source: string) =>
+    JSON.stringify(await cell(source)).includes('called 200 times in this cell without backward');
+  assert.equal(await warned('for (let i = 0; i < 199; i++) ddp(x); await 0'), false);
+  assert.equal(await warned('for (let i = 0; i < 201; i++) ddp(x); await 0'), true);
 });
