@@ -96,7 +96,7 @@ function spacesFinding({ device, host, devicePeak, hostPeak }: MemoryCase): stri
     );
   }
   return titleOf(
-    `At most ${inUnit(hostPeak, scale)} are on the host (${listed(causesIn(host))}); ${peak}`,
-    `At most ${inUnit(hostPeak, scale)} are on the host; ${peak}`,
+    `The host peaks at ${inUnit(hostPeak, scale)} (${listed(causesIn(host))}); ${peak}`,
+    `The host peaks at ${inUnit(hostPeak, scale)}; ${peak}`,
   );
 }
