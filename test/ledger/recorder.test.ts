@@ -268,3 +268,32 @@ test('for any allocations, frees and retags causes add up, the peak is the large
 function sum(held: ReadonlyMap<number, number>): number {
   return [...held.values()].reduce((total, bytes) => total + bytes, 0);
 }
+
+test('a step that is cut at an earlier moment has its own peak, and later events begin the next step', () => {
+  let now = 0;
+  const recorder = new Recorder({ rank: 0, world: 1 }, () => now++);
+  const tag = { cause: 'temp', module: 'm' } as const;
+  recorder.beginStep(1);
+  recorder.allocated(1, 100, 'float32', tag, 'device');
+  recorder.freed(1);
+  recorder.allocated(2, 10, 'float32', tag, 'device');
+  const mark = recorder.moment(10);
+  recorder.allocated(3, 20, 'float32', tag, 'device');
+  recorder.freed(3);
+  const first = recorder.recordOf(recorder.cut(mark));
+  recorder.allocated(4, 5, 'float32', tag, 'device');
+  const second = recorder.endStep({ engineBytes: 15 });
+  assert.deepEqual(
+    [first, second].map(({ step, memory: { peakBytes, restBytes, curve } }) => ({
+      step,
+      peakBytes,
+      restBytes,
+      deltas: curve?.deltaBytes,
+    })),
+    [
+      { step: 1, peakBytes: 100, restBytes: 10, deltas: [100, -100, 10] },
+      { step: 2, peakBytes: 30, restBytes: 15, deltas: [20, -20, 5] },
+    ],
+  );
+  assert.equal(second.start, first.end);
+});

@@ -261,6 +261,8 @@ test('cells and functions of a job are recorded step by step', async (context) =
     const cell = 'after = (i) => { if (i === 3 && rank === 1) throw new Error("halfway"); }; train(9);';
     await assert.rejects(runCell(job, cell, 15), /halfway/);
     assert.equal(job.losses.length, 4);
+    // Rank 1 has failed after its update, so it has the step.
+    assert.ok(job.view.records.some(({ step, rank }) => step === 4 && rank === 1));
     await runCell(job, 'after = () => {}; train(1)', 16);
     assert.equal(job.losses.length, 5);
     const alone = `
