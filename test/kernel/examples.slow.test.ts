@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, before, test } from 'node:test';
 import { readSources } from '../project/sources';
@@ -14,6 +14,7 @@ const ORDER = ['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommen
 let client: JupyterClient;
 before(async () => {
   client = await JupyterClient.start();
+  writeFileSync(join(client.folder, 'my.txt'), 'To be, or not to be, that is the question. '.repeat(100));
 });
 after(() => client.stop());
 

@@ -24,3 +24,10 @@ export function explained(error: unknown, why: string): unknown {
   if (!isName) return error;
   return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
 }
+
+/** Returns the place in a function of job.train in which an error was thrown, as text; '' if there is none. */
+export function placeInFunction(thrown: unknown): string {
+  const stack = thrown instanceof Error ? thrown.stack : undefined;
+  const found = /\bjob\.train (\w+):(\d+):/.exec(stack ?? '');
+  return found === null ? '' : ` (in job.train's ${found[1]}, line ${found[2]} of the function)`;
+}

@@ -15,7 +15,7 @@ import type { CourierHandle } from '../control/courier-handle';
 import type { Outcome, RankOutput, RankWork, ToMain } from '../control/messages';
 import { NO_CELL } from '../control/situation';
 import type { CellSteps } from './cell-steps';
-import { compile, explained } from './compile';
+import { compile, explained, placeInFunction } from './compile';
 import { rankError } from './error';
 import { measure } from './measure';
 import type { RankScope } from './scope';
@@ -122,7 +122,8 @@ export class RankWorker {
       const { rank } = this.#parts.scope;
       if (work.kind === 'get')
         return { ok: false, error: rankError(missingVariable(result.thrown, work.name, rank)) };
-      return { ok: false, error: rankError(result.thrown, isPlaced ? result.error : error) };
+      const evalue = `${error.evalue}${placeInFunction(result.thrown)}`;
+      return { ok: false, error: rankError(result.thrown, isPlaced ? result.error : { ...error, evalue }) };
     }
     try {
       steps.end(result.value);

@@ -111,6 +111,20 @@ const WRONG_STEPS: Wrong = {
     /data returned a promise, but a step does not/,
   ],
   'rows of different lengths': [{ data: () => ({ x: [[1, 2], [3]] }) }, /data: x is no tensor/],
+  'a forward with wrong shapes': [
+    {
+      model: ({ nn, tf }: RankScope) => {
+        class Net extends nn.Module {
+          readonly a = new nn.Linear(2, 3);
+          forward(x: Tensor) {
+            return tf.matMul(this.a.apply(x), x);
+          }
+        }
+        return new Net();
+      },
+    },
+    /the inner sizes equal.*\(in job\.train's model, line \d+ of the function\)/,
+  ],
   'x of another width': [{ data: () => ({ x: [[1, 2, 3]], y: [[1]] }) }, /3/],
   'a tensor that was freed': [
     {
