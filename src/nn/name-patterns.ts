@@ -34,6 +34,53 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
 }
 
 /**
+ * Returns the parameters that fit one of the names, and those of the modules that fit. A name fits the whole name of a module or
+ * parameter, or its end ('bias' fits 'blocks.0.fc1.bias'); for modules, also a class ('LayerNorm'). Throws: CONFIG for a
+ * name without a match, and if there are no names.
+ */
+export function groupParameters(
+  model: Module,
+  names: { readonly modules: readonly string[]; readonly parameters: readonly string[] },
+  setting: string,
+): Parameter[] {
+  if (names.modules.length + names.parameters.length === 0) {
+    throw new ConfigError(
+      `${setting}: give modules or parameters, as { parameters: 'bias', weightDecay: 0 }`,
+    );
+  }
+  const modules = matchOf(model, '').names.map((name, i) => [name, model.modules()[i]] as const);
+  const parameters = [...model.namedParameters()];
+  const within = names.modules.flatMap((wanted) => {
+    const found = modules.filter(
+      ([name, module]) => fitsEnd(name, wanted) || module?.constructor.name === wanted,
+    );
+    if (found.length === 0)
+      throw unmatched(
+        wanted,
+        `${setting}.modules`,
+        modules.map(([name]) => name),
+      );
+    return found.flatMap(([, module]) => module?.parameters() ?? []);
+  });
+  const direct = names.parameters.flatMap((wanted) => {
+    const found = parameters.filter(([name]) => fitsEnd(name, wanted));
+    if (found.length === 0)
+      throw unmatched(
+        wanted,
+        `${setting}.parameters`,
+        parameters.map(([name]) => name),
+      );
+    return found.map(([, parameter]) => parameter);
+  });
+  return [...new Set([...within, ...direct])];
+}
+
+function fitsEnd(name: string, pattern: string): boolean {
+  const end = name.split('.').slice(-pattern.split('.').length).join('.');
+  return name !== '' && fitsPattern(end, pattern);
+}
+
+/**
  * Excludes parameters from training. Patterns are names of modules or parameters, with '*' for one part of the name.
  * Throws: CONFIG for a pattern without a match, if nothing would train, and after sharding.
  */

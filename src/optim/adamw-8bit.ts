@@ -1,7 +1,7 @@
 import type { Engine } from '../backend/engine';
 import { ADAMW_8BIT_DEFAULTS } from '../config/settings/optimizer';
 import type { Tag } from '../core/events';
-import { type AdamWOptions, adamFactors, adamWRule } from './adamw';
+import { type AdamWOptions, adamFactors, adamSettings, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
 import type { HasStates } from './optimizer';
 import { checkedOptions } from './optimizer-options';
@@ -45,6 +45,7 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
   return {
     stateNames: whole.stateNames,
     granularity: settings.blockSize,
+    settings: adamSettings(settings),
     maximize: settings.maximize,
     createState: (memory, size, tag) =>
       size < MIN_8BIT_SIZE
@@ -59,7 +60,6 @@ function quantizedMoments<T extends FlatArray>(
   settings: Settings,
 ): BufferState<T> {
   const { blockSize } = settings;
-  const factors = adamFactors(settings);
   const expAvg = new BlockwiseValues(memory, place, blockSize, 'signed');
   const expAvgSq = new BlockwiseValues(memory, place, blockSize, 'unsigned');
   const named = (name: string): BlockwiseValues<T> => (name === 'exp_avg' ? expAvg : expAvgSq);
@@ -68,7 +68,7 @@ function quantizedMoments<T extends FlatArray>(
       expAvg.close();
       expAvgSq.close();
       const moments = { expAvg: expAvg.arrays, expAvgSq: expAvgSq.arrays, first: range.offset };
-      memory.updates.adamW8bit({ ...range, ...factors, ...moments, blockSize });
+      memory.updates.adamW8bit({ ...range, ...adamFactors(settings, range.settings), ...moments, blockSize });
     },
     read: (name, offset, length) => named(name).read(offset, length),
     write: (name, offset, values) => named(name).write(offset, values),

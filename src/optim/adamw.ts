@@ -3,7 +3,7 @@ import { ADAM_DEFAULTS, ADAMW_DEFAULTS } from '../config/settings/optimizer';
 import type { HasStates } from './optimizer';
 import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
-import { floatStates, type UpdateRule } from './update-rule';
+import { floatStates, type GroupSettings, type UpdateRule } from './update-rule';
 
 /** The settings of AdamW and of Adam, with the defaults of torch.optim. */
 export interface AdamWOptions extends CommonOptions {
@@ -55,10 +55,10 @@ export type AdamSettings = Omit<Required<AdamWOptions>, 'lr' | 'fused'>;
 /** Returns the rule of AdamW, or of Adam if the weight decay is not decoupled, with float32 moments. */
 export function adamWRule(settings: AdamSettings, isDecoupled = true): UpdateRule {
   const stateNames = ['exp_avg', 'exp_avg_sq', ...(settings.amsgrad ? ['max_exp_avg_sq'] : [])];
-  const factors = adamFactors(settings);
   return {
     stateNames,
     granularity: 1,
+    settings: adamSettings(settings),
     maximize: settings.maximize,
     createState: (memory, size, tag) =>
       floatStates(
@@ -70,17 +70,26 @@ export function adamWRule(settings: AdamSettings, isDecoupled = true): UpdateRul
           const { offset } = range;
           const offsets = { ...range.offsets, expAvg: offset, expAvgSq: offset, maxExpAvgSq: offset };
           const states = { expAvg, expAvgSq, maxExpAvgSq, offsets };
-          memory.updates.adamW({ ...range, ...factors, isDecoupled, ...states });
+          memory.updates.adamW({
+            ...range,
+            ...adamFactors(settings, range.settings),
+            isDecoupled,
+            ...states,
+          });
         },
       ),
   };
 }
 
-/** Returns the settings under the names that the engine's update uses. */
-export function adamFactors({
-  betas,
-  eps,
-  weightDecay,
-}: Required<Pick<AdamWOptions, 'betas' | 'eps' | 'weightDecay'>>) {
+type Factors = Required<Pick<AdamWOptions, 'betas' | 'eps' | 'weightDecay'>>;
+
+/** Returns the settings that a group of parameters may have of its own. */
+export function adamSettings({ betas, eps, weightDecay }: Factors): Factors {
+  return { betas, eps, weightDecay };
+}
+
+/** Returns the settings of a group, else the optimizer's, under the names that the engine's update uses. */
+export function adamFactors(all: Factors, group: GroupSettings) {
+  const { betas = all.betas, eps = all.eps, weightDecay = all.weightDecay } = group;
   return { beta1: betas[0], beta2: betas[1], eps, weightDecay };
 }

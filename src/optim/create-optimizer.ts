@@ -6,6 +6,7 @@ import { adamW8bitRule } from './adamw-8bit';
 import { DelayedUpdate } from './delayed-update';
 import { lionRule } from './lion';
 import type { HasStates, Optimizer } from './optimizer';
+import { namedGroups } from './param-groups';
 import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
 import { sgdRule } from './sgd';
 import type { UpdateRule } from './update-rule';
@@ -20,7 +21,8 @@ export function createOptimizer(
   config: OptimizerConfig,
   offload: OffloadConfig,
 ): Optimizer {
-  const placement: OptimizerPlacement = { onHost: offload.optimizer };
+  const groups = config.groups.length === 0 ? undefined : namedGroups(model, config.groups);
+  const placement: OptimizerPlacement = { onHost: offload.optimizer, groups };
   const rule = ruleOf(config);
   const create = (of: HasStates): Optimizer => new RuleOptimizer(engine, of, rule, config.lr, placement);
   return config.delayedUpdate ? new DelayedUpdate(engine, model, placement, create) : create(model);

@@ -44,6 +44,10 @@ export class DelayedUpdate implements Optimizer {
     this.#inner.lr = lr;
   }
 
+  get paramGroups(): Optimizer['paramGroups'] {
+    return this.#inner.paramGroups;
+  }
+
   get steps(): number {
     return this.#steps;
   }

@@ -3,16 +3,18 @@ import type { HostArray } from '../backend/host-arrays';
 import { undone } from '../backend/undone';
 import type { Bytes } from '../core/units';
 import { isOnHost, type Span, type StateSegment } from '../nn/parameter';
-import type { BufferState, UpdateRange } from './update-rule';
+import type { BufferState, ParamGroup } from './update-rule';
 
 /** The maximum size of a copied chunk, in bytes; values and gradients have separate chunks. */
 const CHUNK_BYTES: Bytes = 2 ** 20;
 const ITEM_BYTES = 4;
 
-/** A segment whose parameters were all updated in the same number of steps. */
+/** A segment whose parameters are in one group and were all updated in the same number of steps. */
 export interface SteppedSegment extends StateSegment {
   /** The number of updates, including this one; for bias correction. */
   readonly step: number;
+  /** The rate and the settings of its group. */
+  readonly group: ParamGroup;
 }
 
 /** The state buffer that is updated. */
@@ -32,7 +34,7 @@ export function updateOnHost(
   state: BufferState<HostArray>,
   { module, granularity }: Updated,
   segments: readonly SteppedSegment[],
-  hyper: Pick<UpdateRange<HostArray>, 'lr' | 'gradScale'>,
+  gradScale: number,
 ): void {
   const { host } = engine;
   const chunk = Math.max(1, Math.floor(CHUNK_BYTES / ITEM_BYTES / granularity)) * granularity;
@@ -47,7 +49,7 @@ export function updateOnHost(
     rooms.set(what, made);
     return made;
   };
-  const updateSegment = ({ values, grad, offset, length, step }: SteppedSegment): void => {
+  const updateSegment = ({ values, grad, offset, length, step, group }: SteppedSegment): void => {
     const isThere = isOnHost(values) && grad !== null && isOnHost(grad);
     // As on the device, empty segments are updated too if they are on the host.
     if (grad === null || (length === 0 && !isThere)) return;
@@ -64,7 +66,8 @@ export function updateOnHost(
       };
       if (!isOnHost(values)) host.fromDevice(values.tensor, values.offset + from, size, param, 0);
       if (!isOnHost(grad)) host.fromDevice(grad.tensor, grad.offset + from, size, gradient, 0);
-      state.update({ param, grad: gradient, offsets, offset: offset + from, length: size, step, ...hyper });
+      const range = { offset: offset + from, length: size, step, gradScale, ...group };
+      state.update({ param, grad: gradient, offsets, ...range });
       if (!isOnHost(values)) host.toDevice(param, 0, size, values.tensor, values.offset + from);
       from = to;
     } while (from < length);

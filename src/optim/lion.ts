@@ -40,6 +40,7 @@ export function lionRule({
   return {
     stateNames,
     granularity: 1,
+    settings: { betas, weightDecay },
     maximize,
     createState: (memory, size, tag) =>
       floatStates(
@@ -49,8 +50,16 @@ export function lionRule({
         (range, [expAvg]) => {
           if (expAvg === undefined) return; // never: it is in stateNames
           const offsets = { ...range.offsets, expAvg: range.offset };
-          const [beta1, beta2] = betas;
-          memory.updates.lion({ ...range, expAvg, offsets, beta1, beta2, weightDecay });
+          const own = range.settings;
+          const [beta1, beta2] = own.betas ?? betas;
+          memory.updates.lion({
+            ...range,
+            expAvg,
+            offsets,
+            beta1,
+            beta2,
+            weightDecay: own.weightDecay ?? weightDecay,
+          });
         },
       ),
   };

@@ -73,7 +73,8 @@ export class LRSchedule {
     if (state !== null) {
       const { steps, baseLr, baseLrs = [baseLr] } = state;
       this.#steps = steps;
-      this.#bases = this.#groups.map((_, i) => baseLrs[i] ?? baseLr);
+      // Groups keep their own rates if another number of groups was saved.
+      if (baseLrs.length === this.#bases.length) this.#bases = [...baseLrs];
     }
     this.#apply();
   }

@@ -1,4 +1,5 @@
 import type { StateBuffer } from '../nn/parameter';
+import type { ParamGroup } from './update-rule';
 
 /** An object that has state buffers, such as a module. */
 export interface HasStates {
@@ -7,8 +8,10 @@ export interface HasStates {
 
 /** Updates state buffers from their gradients. */
 export interface Optimizer {
-  /** The learning rate of the next step; schedules set it. */
+  /** The learning rate of the next step, of the first group; setting it sets the rate of every group. Schedules set it. */
   lr: number;
+  /** The groups of parameters. Their rates may be set one by one, as torch's `optimizer.param_groups[0]['lr']`. */
+  readonly paramGroups: readonly ParamGroup[];
   /** The number of steps so far. */
   readonly steps: number;
   /**
@@ -38,4 +41,16 @@ export interface Optimizer {
   /** Frees the states of a buffer that is no longer updated. */
   release(buffer: StateBuffer): void;
   dispose(): void;
+}
+
+/** Returns the rates of all groups, for checkpoints; undefined if there is one group. */
+export function groupRates({ paramGroups }: Pick<Optimizer, 'paramGroups'>): number[] | undefined {
+  return paramGroups.length > 1 ? paramGroups.map(({ lr }) => lr) : undefined;
+}
+
+/** Sets saved rates; the groups keep their own rates if another number of groups was saved. */
+export function setRates(optimizer: Optimizer, lr: number, lrs: readonly number[] = [lr]): void {
+  const { paramGroups } = optimizer;
+  if (paramGroups.length !== lrs.length) return;
+  for (const [i, group] of paramGroups.entries()) group.lr = lrs[i] ?? lr;
 }

@@ -10,20 +10,24 @@ import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegmen
 import { GradientWatch } from './gradient-watch';
 import { type SteppedSegment, updateOnHost } from './host-transit';
 import type { HasStates, Optimizer } from './optimizer';
+import { type ParameterGroup, paramGroup } from './param-groups';
 import { cutByKind, slicesIn } from './segment-cuts';
 import {
   type BufferState,
   deviceStates,
   type FlatArray,
   hostStates,
+  type ParamGroup,
   type StateMemory,
   type UpdateRule,
 } from './update-rule';
 
-/** Where an optimizer stores its states. */
+/** Where an optimizer stores its states, and what it does besides. */
 export interface OptimizerPlacement {
   /** Whether states are on the host and the update runs there; for parameters on the host, this is always so. */
   readonly onHost?: boolean;
+  /** The groups of parameters; default: one group of all. Parameters in no group are not updated. */
+  readonly groups?: readonly ParameterGroup[] | undefined;
   /** Gets a warning about the first gradient that is NaN or infinite; if undefined, gradients are not checked. */
   readonly warn?: Warn | undefined;
   /** Is called at the end of each step, with the time at which the step began. */
@@ -33,11 +37,6 @@ export interface OptimizerPlacement {
 type PlacedState =
   | { readonly place: 'device'; readonly state: BufferState<tf.Tensor> }
   | { readonly place: 'host'; readonly state: BufferState<HostArray> };
-
-interface Hyper {
-  readonly lr: number;
-  readonly gradScale: number;
-}
 
 /** Whether a buffer's states are on the host, because of the setting or because the buffer itself is on the host. */
 export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: OptimizerPlacement): boolean {
@@ -49,7 +48,10 @@ export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: Optim
  * device are copied to the host and back in chunks; segments on the host are updated in place.
  */
 export class RuleOptimizer implements Optimizer {
-  lr: number;
+  readonly paramGroups: readonly ParamGroup[];
+  /** The index of each parameter's group, and the index of the group of all others; -1: there is none. */
+  readonly #groupOf = new Map<Parameter, number>();
+  readonly #others: number;
   readonly #engine: Engine;
   readonly #model: HasStates;
   readonly #rule: UpdateRule;
@@ -66,7 +68,20 @@ export class RuleOptimizer implements Optimizer {
     this.#rule = rule;
     this.#placement = placement;
     this.#watch = placement.warn === undefined ? null : new GradientWatch(engine, placement.warn);
-    this.lr = lr;
+    const groups = placement.groups ?? [{ parameters: null, own: {} }];
+    this.paramGroups = groups.map(({ own }) => paramGroup(own, lr, rule.settings));
+    this.#others = groups.findIndex(({ parameters }) => parameters === null);
+    for (const [i, { parameters }] of groups.entries()) {
+      for (const parameter of parameters ?? []) this.#groupOf.set(parameter, i);
+    }
+  }
+
+  get lr(): number {
+    return this.paramGroups[0]?.lr ?? 0;
+  }
+
+  set lr(lr: number) {
+    for (const group of this.paramGroups) group.lr = lr;
   }
 
   get steps(): number {
@@ -90,14 +105,14 @@ export class RuleOptimizer implements Optimizer {
     this.#steps++;
     this.#watch?.begin(this.#steps);
     const { maximize, granularity } = this.#rule;
-    const hyper = { lr: this.lr, gradScale: maximize ? -gradScale : gradScale };
+    const factor = maximize ? -gradScale : gradScale;
     for (const buffer of this.#model.states()) {
       const segments = buffer.segments().flatMap((segment) => this.#stepped(buffer, segment));
       if (segments.length === 0) continue;
       this.#watch?.look(buffer, segments, this.#steps);
       const placed = this.#stateOf(buffer);
-      if (placed.place === 'device') updateOnDevice(placed.state, segments, hyper);
-      else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, hyper);
+      if (placed.place === 'device') updateOnDevice(placed.state, segments, factor);
+      else updateOnHost(this.#engine, placed.state, { module: buffer.module, granularity }, segments, factor);
       buffer.updated();
     }
     this.#placement.stepped?.(this, began);
@@ -137,8 +152,8 @@ export class RuleOptimizer implements Optimizer {
   }
 
   /**
-   * Returns the segment and its number of updates (for bias correction), divided if this number differs between its
-   * parameters. Returns nothing for a segment without a gradient.
+   * Returns the segment with its group and its number of updates (for bias correction), divided where these differ between
+   * its parameters. Returns nothing for a segment without a gradient, and for parameters in no group.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
@@ -148,9 +163,18 @@ export class RuleOptimizer implements Optimizer {
       }
       return [];
     }
-    if (this.#leftOut.size === 0) return [{ ...segment, step: this.#steps }];
-    return cutByKind(buffer, segment, missedBy).map(({ part, kind }) => {
-      return { ...part, step: this.#steps - kind };
+    const [first] = this.paramGroups;
+    if (this.#leftOut.size === 0 && this.#groupOf.size === 0 && first !== undefined) {
+      return [{ ...segment, step: this.#steps, group: first }];
+    }
+    // Both numbers in one; the group of parameters in no group is the one after the last.
+    const count = this.paramGroups.length + 1;
+    const indexOf = (parameter: Parameter): number => this.#groupOf.get(parameter) ?? this.#others;
+    const kindOf = (parameter: Parameter): number =>
+      missedBy(parameter) * count + ((indexOf(parameter) + count) % count);
+    return cutByKind(buffer, segment, kindOf).flatMap(({ part, kind }) => {
+      const group = this.paramGroups[kind % count];
+      return group === undefined ? [] : [{ ...part, step: this.#steps - Math.floor(kind / count), group }];
     });
   }
 
@@ -180,13 +204,14 @@ export class RuleOptimizer implements Optimizer {
 function updateOnDevice(
   state: BufferState<tf.Tensor>,
   segments: readonly SteppedSegment[],
-  hyper: Hyper,
+  gradScale: number,
 ): void {
-  for (const { values, grad, offset, length, step } of segments) {
+  for (const { values, grad, offset, length, step, group } of segments) {
     if (grad === null) continue;
     const [param, gradient] = [onDevice(values), onDevice(grad)];
     const offsets = { param: param.offset, grad: gradient.offset };
-    state.update({ param: param.tensor, grad: gradient.tensor, offsets, offset, length, step, ...hyper });
+    const range = { offset, length, step, gradScale, ...group };
+    state.update({ param: param.tensor, grad: gradient.tensor, offsets, ...range });
   }
 }
 

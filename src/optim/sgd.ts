@@ -46,6 +46,7 @@ export function sgdRule({
   return {
     stateNames,
     granularity: 1,
+    settings: { momentum, nesterov, weightDecay },
     maximize,
     createState: (memory, size, tag) =>
       floatStates(
@@ -54,7 +55,15 @@ export function sgdRule({
         () => memory.zeros(size, tag),
         (range, [momentumBuffer = null]) => {
           const offsets = { ...range.offsets, momentumBuffer: range.offset };
-          memory.updates.sgd({ ...range, momentumBuffer, offsets, momentum, nesterov, weightDecay });
+          const own = range.settings;
+          memory.updates.sgd({
+            ...range,
+            momentumBuffer,
+            offsets,
+            momentum: own.momentum ?? momentum,
+            nesterov: own.nesterov ?? nesterov,
+            weightDecay: own.weightDecay ?? weightDecay,
+          });
         },
       ),
   };

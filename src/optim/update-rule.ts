@@ -5,6 +5,23 @@ import type { DType } from '../core/dtypes';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
 
+/** The settings that the parameters of a group may have of their own. */
+export interface GroupSettings {
+  readonly lr?: number | undefined;
+  readonly weightDecay?: number | undefined;
+  readonly betas?: readonly [number, number] | undefined;
+  readonly eps?: number | undefined;
+  readonly momentum?: number | undefined;
+  readonly nesterov?: boolean | undefined;
+}
+
+/** A group of an optimizer. Its rate may be set between steps. */
+export interface ParamGroup {
+  lr: number;
+  /** The group's other settings. */
+  readonly settings: GroupSettings;
+}
+
 /** The arguments of an update of a range of a buffer; `offsets` says where its values and its gradients start. */
 export interface UpdateRange<T> {
   readonly param: T;
@@ -17,6 +34,8 @@ export interface UpdateRange<T> {
   /** The number of updates, including this one. */
   readonly step: number;
   readonly gradScale: number;
+  /** The settings of the group to which the range belongs. */
+  readonly settings: GroupSettings;
 }
 
 /** The states of one buffer, on the device or on the host. */
@@ -32,6 +51,8 @@ export interface UpdateRule {
   readonly stateNames: readonly string[];
   /** An update of a part of a buffer should start and end at multiples of this number of elements. */
   readonly granularity: number;
+  /** The settings that a group of parameters may have of its own. */
+  readonly settings: GroupSettings;
   /** Whether updates increase the loss. */
   readonly maximize: boolean;
   /** Makes the states of a buffer of `size` elements; they are all zero. */

@@ -16,6 +16,8 @@ export interface TrainerState {
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   /** The learning rate of the next step. */
   readonly lr: number;
+  /** The rates of all groups of parameters. Omitted if there is one group. */
+  readonly lrs?: readonly number[] | undefined;
   /** null: the learning rate is constant. */
   readonly schedule: ScheduleState | null;
   /** null: the loss is not scaled. */

@@ -18,7 +18,7 @@ import { clipGradNorm } from '../optim/clip-grad-norm';
 import { createOptimizer } from '../optim/create-optimizer';
 import { GradScaler } from '../optim/grad-scaler';
 import { LRSchedule, rateOf } from '../optim/lr-schedule';
-import type { Optimizer } from '../optim/optimizer';
+import { groupRates, type Optimizer, setRates } from '../optim/optimizer';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Progress } from './evaluation';
@@ -162,17 +162,27 @@ export class Trainer {
       optimizerSteps: this.optimizer.steps,
       stepsLeftOut: this.optimizer.stepsLeftOut,
       lr: this.optimizer.lr,
+      lrs: groupRates(this.optimizer),
       schedule: this.#schedule?.state() ?? null,
       scaler: this.#scaler?.state ?? null,
     };
   }
 
   /** Continues from another trainer's state; parameters and optimizer states are written separately. */
-  restore({ steps, microBatches, optimizerSteps, stepsLeftOut, lr, schedule, scaler }: TrainerState): void {
+  restore({
+    steps,
+    microBatches,
+    optimizerSteps,
+    stepsLeftOut,
+    lr,
+    lrs,
+    schedule,
+    scaler,
+  }: TrainerState): void {
     this.#steps = steps;
     this.#microBatches = microBatches;
     this.optimizer.restore(optimizerSteps, stepsLeftOut);
-    if (this.#schedule === null) this.optimizer.lr = lr;
+    if (this.#schedule === null) setRates(this.optimizer, lr, lrs);
     else this.#schedule.restore(schedule);
     if (scaler !== null) this.#scaler?.restore(scaler);
   }

@@ -24,6 +24,16 @@ interface Case {
 const ALL = ['FULL_SHARD', 'SHARD_GRAD_OP', 'ZERO_1', 'ZERO_2'] as const;
 const TWO = ['FULL_SHARD', 'ZERO_1'] as const;
 
+const IN_GROUPS: TrainConfigInput = {
+  optimizer: {
+    weightDecay: 0.5,
+    groups: [
+      { modules: 'LayerNorm', parameters: 'bias', weightDecay: 0, lr: 1e-2 },
+      { modules: 'blocks.*.fc1', betas: [0.8, 0.9], eps: 1e-5 },
+    ],
+  },
+};
+
 /**
  * AdamW divides by the root of the second moment, which amplifies noise of gradients near zero. Sharded 8-bit moments are in other
  * blocks than whole ones: their codes differ by up to a step, 0.007 of a block's largest value.
@@ -36,6 +46,25 @@ const OPTIMIZERS: Readonly<Record<string, Case>> = {
     settings: { optimizer: { kind: 'sgd', lr: 0.1, momentum: 0.9, nesterov: true } },
     strategies: TWO,
     bound: 1e-6,
+  },
+  'Adam with amsgrad': {
+    settings: { optimizer: { kind: 'adam', amsgrad: true, weightDecay: 0.1 } },
+    strategies: TWO,
+    bound: 1e-5,
+  },
+  'Lion in groups': {
+    // The sign of a moment near 0 depends on noise: an element may move by 2 lr more or less in each step.
+    settings: {
+      optimizer: { kind: 'lion', lr: 1e-5, groups: [{ modules: 'LayerNorm', parameters: 'bias', lr: 1e-6 }] },
+    },
+    strategies: TWO,
+    bound: 1e-5,
+  },
+  'AdamW in groups': { settings: IN_GROUPS, strategies: ALL, bound: 1e-5 },
+  'AdamW on the host, in groups': {
+    settings: { ...IN_GROUPS, offload: { optimizer: true } },
+    strategies: TWO,
+    bound: 1e-5,
   },
   'AdamW on the host': { settings: { offload: { optimizer: true } }, strategies: TWO, bound: 1e-5 },
   '8-bit AdamW': {
@@ -53,6 +82,11 @@ const PLACEMENTS: Readonly<Record<string, TrainConfigInput>> = {
     accumulation: 2,
     parallel: { strategy: '_HYBRID_SHARD_ZERO2', mesh: { dpReplicate: 2, dpShard: 2 } },
   },
+  'HYBRID_SHARD in groups': {
+    ...IN_GROUPS,
+    parallel: { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } },
+  },
+  'FULL_SHARD in groups': { ...IN_GROUPS, parallel: { strategy: 'FULL_SHARD' } },
   'units of several strategies': {
     parallel: {
       strategy: 'FULL_SHARD',

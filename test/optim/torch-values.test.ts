@@ -8,6 +8,7 @@ import { Adam, AdamW } from '../../src/optim/adamw';
 import { createOptimizer } from '../../src/optim/create-optimizer';
 import { Lion } from '../../src/optim/lion';
 import type { Optimizer } from '../../src/optim/optimizer';
+import { givenGroups } from '../../src/optim/param-groups';
 import { SGD } from '../../src/optim/sgd';
 import { valuesOf } from '../support/close';
 import { reference } from '../support/optimizer-reference';
@@ -24,7 +25,6 @@ const CLASSES = { adamW: AdamW, adam: Adam, sgd: SGD, lion: Lion } as const;
 const TOLERANCE = 2e-6;
 
 for (const [name, { kind, options, groups, after }] of Object.entries(reference.cases)) {
-  if (groups.some((group) => Object.keys(group).length > 0)) continue;
   for (const onHost of [false, true]) {
     test(`20 steps equal torch's, ${name}, states on the ${onHost ? 'host' : 'device'}`, () => {
       const parameters = reference.starts.map((start) => new Parameter(tf.tensor1d(start)));
@@ -46,15 +46,29 @@ for (const [name, { kind, options, groups, after }] of Object.entries(reference.
         });
         optimizer.dispose();
       };
-      train(new CLASSES[kind](engine, model, options, { onHost }));
+      const inGroups = groups.some((group) => Object.keys(group).length > 0);
+      const given = parameters.map((params, at) => ({ params, ...groups[at] }));
+      const own = inGroups ? givenGroups(given, 'optim').groups : undefined;
+      train(new CLASSES[kind](engine, model, options, { onHost, groups: own }));
       // A config's row has the same defaults.
       for (const [at, start] of reference.starts.entries()) {
         parameters[at]?.tensor.dispose();
         parameters[at]?.replace(tf.keep(tf.tensor1d(start)));
       }
+      for (const [at, parameter] of parameters.entries())
+        parameter.place({ name: `of.${at}`, module: 'of', seed: 0 });
+      const byName = groups.map((group, at) => ({ parameters: `${at}`, ...group }));
       // The record has the options of the kind.
-      const config = parseTrainConfig({ optimizer: { kind, ...options } } as TrainConfigInput);
-      train(createOptimizer(engine, model, config.optimizer, { ...config.offload, optimizer: onHost }));
+      const config = parseTrainConfig({
+        optimizer: { kind, ...options, groups: inGroups ? byName : [] },
+      } as TrainConfigInput);
+      const named = {
+        ...model,
+        path: '',
+        modules: () => [],
+        namedParameters: () => new Map(parameters.map((each) => [each.name, each])),
+      };
+      train(createOptimizer(engine, named, config.optimizer, { ...config.offload, optimizer: onHost }));
       for (const parameter of parameters) parameter.tensor.dispose();
     });
   }

@@ -22,6 +22,15 @@ const CASES: Readonly<Record<string, TrainConfigInput>> = {
     optimizer: { kind: 'adamW8bit' },
   },
   'SGD with momentum': { optimizer: { kind: 'sgd', momentum: 0.9, nesterov: true } },
+  'Adam with amsgrad on flat shards, in groups': {
+    parallel: { strategy: 'FULL_SHARD' },
+    optimizer: { kind: 'adam', amsgrad: true, groups: [{ parameters: 'bias', lr: 1e-2, weightDecay: 0.1 }] },
+  },
+  'Lion in groups, with a schedule': {
+    parallel: { strategy: 'ZERO_1' },
+    optimizer: { kind: 'lion', groups: [{ modules: 'LayerNorm', lr: 1e-2 }] },
+    schedule: { kind: 'wsd', warmupSteps: 2, maxSteps: 6, decaySteps: 3 },
+  },
   'a delayed AdamW whose states are on the host': {
     parallel: { strategy: 'FULL_SHARD' },
     optimizer: { delayedUpdate: true },

@@ -21,6 +21,8 @@ const stateSchema = z.strictObject({
       /** By parameter, the number of steps without a gradient. */
       stepsLeftOut: z.record(z.string(), z.int().min(1)).optional(),
       lr: z.number(),
+      /** By group of parameters; omitted if there is one group. */
+      lrs: z.array(z.number()).optional(),
       states: z.array(z.string()),
     })
     .nullable(),

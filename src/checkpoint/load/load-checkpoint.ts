@@ -2,6 +2,7 @@ import fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
+import { setRates } from '../../optim/optimizer';
 import { folderToRead } from '../format/checkpoint-folder';
 import {
   type CheckpointState,
@@ -116,7 +117,7 @@ function take(state: TrainingState, { folder, saved, model, moments, reader }: F
   const { optimizer } = state;
   fill(state, reader, model, moments);
   if (optimizer !== null && saved?.optimizer != null) {
-    optimizer.lr = saved.optimizer.lr;
+    setRates(optimizer, saved.optimizer.lr, saved.optimizer.lrs);
     optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
   }
   return { folder, state: saved, ...reader.tally };

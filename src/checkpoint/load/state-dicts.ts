@@ -2,7 +2,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
-import type { Optimizer } from '../../optim/optimizer';
+import { groupRates, type Optimizer, setRates } from '../../optim/optimizer';
 import type { StateDictType } from '../save/save-layout';
 import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';
@@ -18,10 +18,11 @@ export type ModelStateDict = ReadonlyMap<string, DictArray>;
 /** An optimizer's states by parameter name and state name. Source: FSDP.optim_state_dict, whose keys are also names. */
 export interface OptimStateDict {
   readonly state: ReadonlyMap<string, Readonly<Record<string, DictArray>>>;
-  /** One group, because all parameters have the same settings. */
+  /** One entry; `lrs` has the rates of several groups. */
   readonly param_groups: readonly [
     {
       readonly lr: number;
+      readonly lrs?: readonly number[] | undefined;
       readonly steps: number;
       /** By parameter, the number of steps without a gradient. */
       readonly stepsLeftOut?: Readonly<Record<string, number>>;
@@ -33,6 +34,7 @@ export interface OptimStateDict {
 /** The optimizer states of this rank's elements, which `loadOptimState` writes. */
 export interface LocalOptimState {
   readonly lr: number;
+  readonly lrs?: readonly number[] | undefined;
   readonly steps: number;
   readonly stepsLeftOut?: Readonly<Record<string, number>> | undefined;
   readonly states: readonly {
@@ -136,7 +138,7 @@ export class StateDicts {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
     }
     const { lr, steps, stepsLeftOut } = optimizer;
-    return { state, param_groups: [{ lr, steps, stepsLeftOut, params }] };
+    return { state, param_groups: [{ lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params }] };
   }
 
   /**
@@ -148,7 +150,7 @@ export class StateDicts {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
     const named = trainableOf(model);
     const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
-    const [{ lr, steps, stepsLeftOut }] = dict.param_groups;
+    const [{ lr, lrs, steps, stepsLeftOut }] = dict.param_groups;
     const states = optimizer.stateNames.flatMap((state) => {
       const arrays = new Map<string, DictArray>();
       for (const [name, { [state]: array }] of dict.state) if (array !== undefined) arrays.set(name, array);
@@ -157,7 +159,7 @@ export class StateDicts {
         return { parameter: named[parameter]?.[0] ?? '', state, slice };
       });
     });
-    return { lr, steps, stepsLeftOut, states };
+    return { lr, lrs, steps, stepsLeftOut, states };
   }
 
   /** Writes the result of `optimStateDictToLoad` into the optimizer. Source: Optimizer.load_state_dict. */
@@ -167,7 +169,7 @@ export class StateDicts {
     for (const { parameter, state, slice } of local.states) {
       access.write({ parameter: places.get(parameter) ?? -1, state }, rangeOf(slice), slice.values);
     }
-    optimizer.lr = local.lr;
+    setRates(optimizer, local.lr, local.lrs);
     optimizer.restore(local.steps, local.stepsLeftOut);
   }
 

@@ -1,6 +1,7 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
+import { groupRates } from '../../optim/optimizer';
 import type { Json } from '../format/checkpoint-state';
 import { encodeHeader } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
@@ -124,6 +125,7 @@ export function describeSave(
             steps: optimizer.steps,
             stepsLeftOut: optimizer.stepsLeftOut,
             lr: optimizer.lr,
+            lrs: groupRates(optimizer),
             states: [...optimizer.stateNames],
           },
     trainer,

@@ -63,6 +63,20 @@ export interface Read {
 
 const SAME_WORK = 'the work does not depend on the value';
 
+const names = z.union([z.string(), z.array(z.string())]).optional();
+
+/** A group of parameters with its own settings. */
+const groupSchema = z.strictObject({
+  modules: names,
+  parameters: names,
+  lr: z.number().min(0).optional(),
+  weightDecay: z.number().min(0).optional(),
+  betas: z.tuple([fraction, fraction]).optional(),
+  eps: z.number().positive().optional(),
+  momentum: fraction.optional(),
+  nesterov: z.boolean().optional(),
+});
+
 /** The settings of all optimizers. */
 export const OPTIMIZER = {
   kind: {
@@ -150,6 +164,13 @@ export const OPTIMIZER = {
     warns: ({ config }: Facts<Read>): string | null =>
       withoutKind('adamW8bit', config, ', whose states are float32'),
     planned: { reads: true, but: (config: Read): string | null => withoutKind('adamW8bit', config) },
+  },
+  groups: {
+    schema: z.array(groupSchema).default([]),
+    says: "parameters with their own lr, weightDecay, betas, eps, momentum or nesterov, by the names of modules and parameters, by the ends of their names, or by the modules' classes; the first match wins",
+    form: "[{ modules: 'LayerNorm', parameters: 'bias', weightDecay: 0 }]",
+    names: { torch: 'param_groups' },
+    planned: { ignored: SAME_WORK },
   },
   delayedUpdate: {
     schema: z.boolean().default(false),

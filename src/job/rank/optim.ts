@@ -4,8 +4,9 @@ import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
-import { isLayer, type Layer } from '../../nn/layers-model';
+import { asModule, isLayer, type Layer } from '../../nn/layers-model';
 import { Module } from '../../nn/module';
+import type { Parameter } from '../../nn/parameter';
 import { withParameters } from '../../nn/require-parameters';
 import { Adam, AdamW, type AdamWOptions } from '../../optim/adamw';
 import { AdamW8bit, type AdamW8bitOptions } from '../../optim/adamw-8bit';
@@ -14,14 +15,25 @@ import { GradScaler, type GradScalerOptions } from '../../optim/grad-scaler';
 import { Lion, type LionOptions } from '../../optim/lion';
 import { LRSchedule, rateOf, type Scheduled, TORCH_SCHEDULES } from '../../optim/lr-schedule';
 import type { HasStates } from '../../optim/optimizer';
+import {
+  type GivenGroup,
+  givenGroups,
+  isParameters,
+  type NamedGroup,
+  namedGroups,
+  type ParameterGroup,
+} from '../../optim/param-groups';
 import type { OptimizerPlacement } from '../../optim/rule-optimizer';
 import { SGD, type SgdOptions } from '../../optim/sgd';
 import { WarmupCosineLR, type WarmupCosineOptions } from '../../optim/warmup-cosine-lr';
 import { callableClass } from './callable-class';
 import type { CellSteps } from './cell-steps';
 
-/** The option that stores an optimizer's states on the host. */
-type OnHost = Pick<OptimizerPlacement, 'onHost'>;
+/** The options of every optimizer of a cell. */
+interface CellOptions extends Pick<OptimizerPlacement, 'onHost'> {
+  /** Groups of the model's parameters by name, as in a config; all other parameters have the optimizer's settings. */
+  readonly groups?: readonly NamedGroup[];
+}
 
 /** What an optimizer can train: a model, including a tfjs model. */
 export type Optimized = HasStates | Layer;
@@ -57,17 +69,21 @@ export function rankOptim({ engine, warn, steps }: OptimParts, takes: (model: Ha
       name: string,
       make: (model: HasStates, options: Options, placement: OptimizerPlacement) => Made,
     ) =>
-    (model: Optimized, options: Options & OnHost = {} as Options): Made => {
-      const states = statesOf(model, `optim.${name}`);
+    (
+      given: Optimized | readonly GivenGroup[] | readonly Parameter[],
+      options: Options & CellOptions = {} as Options,
+    ): Made => {
+      const { states, groups } = trainedBy(given, options, `optim.${name}`);
       if (typeof options !== 'object') {
         throw new ConfigError(`optim.${name}: options are ${options}, not an object; write { lr: 0.001 }`);
       }
-      const { onHost = false, ...own } = options;
+      const { onHost = false, groups: _, ...own } = options;
       takes(states);
       steps.optimizes();
       // The remaining fields are the options.
       return make(states, own as unknown as Options, {
         onHost,
+        groups,
         warn,
         stepped: (optimizer, began) => steps.updated(optimizer, began),
       });
@@ -152,6 +168,25 @@ export function rankSchedules(engine: Engine, group: ProcessGroup, steps: CellSt
       return scaler;
     }),
   };
+}
+
+/** Returns what an optimizer of a cell trains: a model, torch's groups, or a list of parameters. Throws: CONFIG. */
+function trainedBy(
+  given: Optimized | readonly GivenGroup[] | readonly Parameter[],
+  { groups }: CellOptions,
+  what: string,
+): { readonly states: HasStates; readonly groups?: readonly ParameterGroup[] | undefined } {
+  if (!Array.isArray(given)) {
+    // It is not an array.
+    const model = given as Optimized;
+    const states = statesOf(model, what);
+    if (groups === undefined) return { states };
+    return { states, groups: namedGroups(states instanceof Module ? states : asModule(model, what), groups) };
+  }
+  const made = givenGroups(isParameters(given) ? [{ params: given }] : (given as GivenGroup[]), what);
+  if (groups !== undefined)
+    throw new ConfigError(`${what}: groups by name need the model; give the model first`);
+  return { states: statesOf(made.model, what), groups: made.groups };
 }
 
 /** Returns the model to train. Throws: CONFIG for a value that is not a model, and if it has no trainable parameters. */

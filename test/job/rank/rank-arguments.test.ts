@@ -119,12 +119,12 @@ test('values that are not modules, and unknown names, are errors of the call tha
       ({ fullyShard, DDP, nn }, given) => fullyShard(DDP(nn.gpt(given)) as never),
     ],
     [
-      /optim\.adamW takes a module, .* not an array/,
-      ({ optim, nn }, given) => optim.adamW(nn.gpt(given).parameters() as never),
+      /optim\.adamW: group 0 is a\w* GPT without params; write \{ params: model\.parameters\(\)/i,
+      ({ optim, nn }, given) => optim.adamW([nn.gpt(given)] as never),
     ],
     [
-      /optim\.sgd takes a module, .* not an array; give the module that has them/,
-      ({ optim, nn }) => optim.sgd(new nn.Linear(2, 2).parameters() as never),
+      /optim\.sgd got an empty list; give the model/,
+      ({ optim }) => optim.sgd([]),
     ],
     [
       /optim\.adamW: options are 0\.001, not an object/,
