@@ -58,7 +58,7 @@ export function groupParameters(
       throw unmatched(
         wanted,
         `${setting}.modules`,
-        modules.map(([name]) => name),
+        modules.flatMap(([name, module]) => [name, lastPart(name), module?.constructor.name ?? '']),
       );
     return found.flatMap(([, module]) => module?.parameters() ?? []);
   });
@@ -68,11 +68,15 @@ export function groupParameters(
       throw unmatched(
         wanted,
         `${setting}.parameters`,
-        parameters.map(([name]) => name),
+        parameters.flatMap(([name]) => [name, lastPart(name)]),
       );
     return found.map(([, parameter]) => parameter);
   });
   return [...new Set([...within, ...direct])];
+}
+
+function lastPart(name: string): string {
+  return name.slice(name.lastIndexOf('.') + 1);
 }
 
 function fitsEnd(name: string, pattern: string): boolean {

@@ -88,7 +88,7 @@ test('mistakes in groups are errors with what to write', () => {
     [named({ lr: 1 }), /optimizer\.groups\.0: give modules or parameters/],
     [given(), /empty list/],
     [given({ lr: 1 }), /group 0 is .* without params/],
-    [given({ params: [1] }), /params of group 0 are Array without parameters/],
+    [given({ params: [1] }), /params of group 0 are an array without parameters/],
     [given({ params: [first] }, { params: first }), /is in more than one group/],
     [own({ betas: [0, 0] }), /a parameter group: unknown option "betas"/],
     [own({ momentum: 0.9 }), /the optimizer has none/],

@@ -120,6 +120,8 @@ export type RankWork =
       readonly group: GroupRef;
     }
   | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
+  /** Sets the learning rate of the next step, in all groups of parameters. */
+  | { readonly kind: 'rate'; readonly run: number; readonly lr: number }
   /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }
   /** Returns the mean loss of the validation rows, on every rank. */

@@ -29,6 +29,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   function: 'job.on().run',
   train: 'job.train',
   steps: 'run.step',
+  rate: 'run.lr',
   group: 'job.train',
   reshard: 'run.reshard',
   save: 'run.save',

@@ -110,6 +110,9 @@ export class RankTraining {
         return sampleTokens(this.#run(work.run).trainer, work, (progress) =>
           courier.send({ type: 'progress', id, progress }),
         );
+      case 'rate':
+        this.#run(work.run).trainer.optimizer.lr = work.lr;
+        return undefined;
       case 'units':
         return unitFacts(this.#run(work.run).trainer.model);
       case 'disposeRun':

@@ -57,6 +57,8 @@ export class Run extends StepFigures {
   /** Number of parameters of the whole model; tied parameters count once. */
   readonly numParams: number;
   #isDisposed = false;
+  /** The learning rate that the ranks do not have yet; null: there is none. */
+  #rate: number | null = null;
 
   private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
     super();
@@ -110,6 +112,24 @@ export class Run extends StepFigures {
     return this.#parts.history.lastStep;
   }
 
+  /**
+   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all groups
+   * of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from it, with its later rates scaled.
+   * Throws: CONFIG for a value that is not a number from 0 on.
+   * @example
+   * run.lr = 1e-4;
+   * await run.step(20);
+   */
+  get lr(): number {
+    return this.#rate ?? this.results.at(-1)?.lr ?? this.config.optimizer.lr;
+  }
+
+  set lr(lr: number) {
+    if (!Number.isFinite(lr) || lr < 0)
+      throw new ConfigError(`run.lr = ${lr}: give a number from 0 on, as 1e-4`);
+    this.#rate = lr;
+  }
+
   /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.#parts.history.steps.results();
@@ -126,7 +146,7 @@ export class Run extends StepFigures {
     if (!Number.isInteger(numSteps) || numSteps < 1) {
       throw new ConfigError(`step(${numSteps}) is not a number of steps; give a whole number from 1`);
     }
-    return this.#turns.take('stepping', () => this.#training.step(numSteps));
+    return this.#take('stepping', () => this.#training.step(numSteps));
   }
 
   /**
@@ -137,7 +157,7 @@ export class Run extends StepFigures {
    * await run.evaluate();
    */
   async evaluate(): Promise<Evaluation> {
-    return this.#turns.take('evaluating', () => evaluateRun(this.#parts));
+    return this.#take('evaluating', () => evaluateRun(this.#parts));
   }
 
   /**
@@ -151,7 +171,7 @@ export class Run extends StepFigures {
     prompt: Prompt,
     options: SampleOptions = {},
   ): Promise<Prompt extends string ? string : number[]> {
-    return this.#turns.take('sampling', () => sampleRun(this.#parts, prompt, options));
+    return this.#take('sampling', () => sampleRun(this.#parts, prompt, options));
   }
 
   /**
@@ -161,7 +181,7 @@ export class Run extends StepFigures {
    * once states are moving.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
-    return this.#turns.take('resharding', () => {
+    return this.#take('resharding', () => {
       const from = { config: this.config, world: this.world };
       const to = planReshard(from, change, this.#parts.numRanks);
       const { world: _, mixedPrecision = null, ...parallel } = change;
@@ -177,7 +197,7 @@ export class Run extends StepFigures {
    * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
-    return this.#turns.take('saving', () => saveRun(this.#parts, path, options));
+    return this.#take('saving', () => saveRun(this.#parts, path, options));
   }
 
   /**
@@ -188,7 +208,7 @@ export class Run extends StepFigures {
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
    */
   async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
-    return this.#turns.take('saving', () => savePretrained(this.#parts, folder, options));
+    return this.#take('saving', () => savePretrained(this.#parts, folder, options));
   }
 
   /**
@@ -196,7 +216,7 @@ export class Run extends StepFigures {
    * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
-    return this.#turns.take('loading', () => loadRun(this.#parts, path, options));
+    return this.#take('loading', () => loadRun(this.#parts, path, options));
   }
 
   /**
@@ -244,6 +264,17 @@ export class Run extends StepFigures {
     this.#isDisposed = true;
     this.#parts.disposed();
     await this.#parts.calls.dispose(this.world);
+  }
+
+  /** Runs `work` alone, after the ranks got the learning rate that was set. */
+  #take<T>(business: Parameters<RunTurns['take']>[0], work: () => Promise<T>): Promise<T> {
+    return this.#turns.take(business, async () => {
+      const { calls, number: run } = this.#parts;
+      const lr = this.#rate;
+      if (lr !== null) await calls.on(this.world, { kind: 'rate', run, lr });
+      if (this.#rate === lr) this.#rate = null;
+      return work();
+    });
   }
 
   protected get recorded(): RecordedSteps {

@@ -122,10 +122,7 @@ test('values that are not modules, and unknown names, are errors of the call tha
       /optim\.adamW: group 0 is a\w* GPT without params; write \{ params: model\.parameters\(\)/i,
       ({ optim, nn }, given) => optim.adamW([nn.gpt(given)] as never),
     ],
-    [
-      /optim\.sgd got an empty list; give the model/,
-      ({ optim }) => optim.sgd([]),
-    ],
+    [/optim\.sgd got an empty list; give the model/, ({ optim }) => optim.sgd([])],
     [
       /optim\.adamW: options are 0\.001, not an object/,
       ({ optim, nn }, given) => optim.adamW(nn.gpt(given), 0.001 as never),
