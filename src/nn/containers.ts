@@ -1,4 +1,4 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
 import type * as tf from '../core/tf';
 import { Module } from './module';
 
@@ -86,15 +86,21 @@ export class ModuleDict<M extends Module = Module> extends Module implements Ite
 export type Step = Module | ((x: tf.Tensor) => tf.Tensor);
 
 /**
- * Runs modules and functions one after another; a module's name is its index in the list. Source: torch.nn.Sequential.
+ * Runs modules and functions one after another; a module's name is its index. Source: torch.nn.Sequential.
  */
 export class Sequential extends Module {
   readonly #steps: readonly Step[];
 
-  constructor(steps: readonly Step[]) {
+  /** Takes the steps one by one, as torch does, or as a list. */
+  constructor(...given: readonly (Step | readonly Step[])[]) {
     super();
-    if (!Array.isArray(steps))
-      throw new ConfigError('nn.Sequential takes a list: new nn.Sequential([first, second])');
+    const steps = given.flat();
+    const wrong = steps.find((step) => !(step instanceof Module || typeof step === 'function'));
+    if (wrong !== undefined) {
+      throw new ConfigError(
+        `nn.Sequential takes modules and functions, as new nn.Sequential(new nn.Linear(7, 13), new nn.ReLU()); got ${classOf(wrong)}`,
+      );
+    }
     this.#steps = steps;
     steps.forEach((step, i) => {
       if (step instanceof Module) this.addChild(String(i), step);

@@ -1,10 +1,11 @@
 import type { Engine } from '../backend/engine';
-import { ConfigError } from '../core/errors';
+import { ownData } from '../config/settings/data';
+import { modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import { GPT, MoeGPT } from '../nn/models/gpt';
-import { Llama } from '../nn/models/llama';
 import type { Module } from '../nn/module';
 
 /** How tokens are chosen. */
@@ -23,21 +24,17 @@ export interface SamplingParts {
   readonly engine: Engine;
   readonly group: ProcessGroup;
   readonly model: Module;
+  readonly config: TrainConfig;
 }
 
 /** Adds tokens to ids; `Trainer.sample` says how. */
 export async function sampleFrom(
-  { engine, group, model }: SamplingParts,
+  { engine, group, model, config }: SamplingParts,
   given: readonly number[],
   { tokens, temperature, topK, seed }: Sampling,
   progress: (done: number, total: number) => Promise<void>,
 ): Promise<number[]> {
-  if (!(model instanceof GPT || model instanceof MoeGPT || model instanceof Llama)) {
-    throw new ConfigError(
-      `sample: ${model.constructor.name} gives no logits of tokens; it works with gpt, moe and llama`,
-    );
-  }
-  const { seq, vocab } = model.shape;
+  const { seq, vocab } = limitsOf(config);
   const wrong = given.find((id) => !Number.isInteger(id) || id < 0 || id >= vocab);
   if (wrong !== undefined)
     throw new ConfigError(`sample: the model has the tokens 0 to ${vocab - 1}, but an id is ${wrong}`);
@@ -52,18 +49,43 @@ export async function sampleFrom(
   return ids;
 }
 
-function lastLogits(engine: Engine, model: GPT | MoeGPT | Llama, ids: readonly number[]): Float32Array {
+/** Returns how many tokens a model sees, and how many it knows; of a model of the user's own, the second is unknown. */
+function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
+  const shape = modelShape(config);
+  switch (shape.kind) {
+    case 'gpt':
+    case 'moe':
+    case 'llama':
+      return shape;
+    case 'own':
+      return { seq: ownData(config.data)?.seq ?? Number.POSITIVE_INFINITY, vocab: Number.POSITIVE_INFINITY };
+    default:
+      throw new ConfigError(
+        `sample: a model of kind '${shape.kind}' gives no logits of tokens; gpt, moe and llama do`,
+      );
+  }
+}
+
+/** Shapes: ids [T] → logits [V] of the last position. Throws: SHAPE if the model does not return logits [B, T, V]. */
+function lastLogits(engine: Engine, model: Module, ids: readonly number[]): Float32Array {
   const input = engine.tagged({ cause: 'batch', module: '' }, () => tf.tensor(ids, [1, ids.length], 'int32'));
   try {
-    const all = tf.tidy(() => {
-      const logits = model.apply(input);
-      const [, length = 1, vocab = 1] = logits.shape;
-      return tf.reshape(tf.slice(logits, [0, length - 1, 0], [1, 1, vocab]), [vocab]);
+    const last = tf.tidy(() => {
+      const logits: unknown = model.apply(input);
+      if (!(logits instanceof tf.Tensor && logits.rank === 3 && logits.shape[1] === ids.length)) {
+        const found = logits instanceof tf.Tensor ? `a tensor [${logits.shape.join(', ')}]` : classOf(logits);
+        throw new ShardlabError(
+          'SHAPE',
+          `sample: for ids [1, ${ids.length}] the model returned ${found}, but logits are [1, ${ids.length}, vocabulary]`,
+        );
+      }
+      const vocab = logits.shape[2] ?? 1;
+      return tf.reshape(tf.slice(logits, [0, ids.length - 1, 0], [1, 1, vocab]), [vocab]);
     });
     try {
-      return Float32Array.from(all.dataSync());
+      return Float32Array.from(last.dataSync());
     } finally {
-      all.dispose();
+      last.dispose();
     }
   } finally {
     input.dispose();

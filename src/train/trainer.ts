@@ -151,7 +151,9 @@ export class Trainer {
    */
   async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
     const { engine, group } = this.#options;
-    return this.#inferring(() => sampleFrom({ engine, group, model: this.model }, ids, how, progress));
+    return this.#inferring(() =>
+      sampleFrom({ engine, group, model: this.model, config: this.config }, ids, how, progress),
+    );
   }
 
   /** The state that a checkpoint stores besides parameters and optimizer states. */

@@ -1,5 +1,6 @@
 import type { Tag } from '../../core/events';
 import * as tf from '../../core/tf';
+import { tfjsState } from '../tfjs-state';
 import { aliasOf, given, isSoleOwner, offsetOf, type WasmContext } from '../wasm-context';
 
 /** Names of the engine's own kernels in tfjs's registry. */
@@ -67,7 +68,9 @@ export function runFused(
   inputs: Readonly<Record<string, tf.Tensor>>,
   attrs: tf.NamedAttrMap = {},
 ): tf.Tensor[] {
-  const outputs = tf.engine().runKernel<tf.Tensor | tf.Tensor[]>(name, inputs as tf.NamedTensorMap, attrs);
+  const run = (): tf.Tensor | tf.Tensor[] => tf.engine().runKernel(name, inputs as tf.NamedTensorMap, attrs);
+  // A tape saves tensors only within a scope. tfjs's own operations open one each.
+  const outputs = tfjsState().scopeStack.length > 0 ? run() : tf.tidy(name, run);
   return Array.isArray(outputs) ? outputs : [outputs];
 }
 
