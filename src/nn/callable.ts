@@ -8,14 +8,14 @@ export type Next = (...inputs: unknown[]) => unknown;
 /** A function that runs around a module's forward, such as for sharding, tags or timing. */
 export type Wrapper = (inputs: unknown[], next: Next) => unknown;
 
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: NoticesFields makes each object a function; a class cannot declare that.
 export interface Callable {
   /** Does the same as `apply`. */
+  // biome-ignore lint/style/useShorthandFunctionType: the interface merges with the class, and a type cannot.
   (...inputs: Parameters<this['forward']>): ReturnType<this['forward']>;
 }
 
 /** An object with a forward, and functions that run around the forward. */
-// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: as above.
+// biome-ignore lint/suspicious/noUnsafeDeclarationMerging: NoticesFields makes each object a function; a class cannot declare that.
 export abstract class Callable extends NoticesFields {
   readonly #wrappers: Wrapper[] = [];
   readonly #keys = new Set<symbol>();

@@ -8,12 +8,30 @@ import { JupyterClient } from './jupyter-client';
 
 const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 
-/** Examples that declare names which other examples use come first. */
-const ORDER = ['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommend', 'dryRun', 'claims'];
+/** Examples of notebook cells. Those that declare names which other examples use come first. */
+const NOTEBOOK = [
+  ...['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommend', 'dryRun', 'claims', 'lr', 'put'],
+  ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'savePretrained'],
+];
+/** Examples of cells of ranks, with the last extent of their input x. */
+const RANKS: Readonly<Record<string, number>> = {
+  ...{
+    fullyShard: 1,
+    fromPretrained: 1,
+    SyncBatchNorm: 1,
+    Conv2d: 1,
+    Dropout: 1,
+    GroupNorm: 1,
+    CrossEntropyLoss: 1,
+  },
+  ...{ MultiheadAttention: 64, MaxPool2d: 1, AdaptiveAvgPool2d: 1, LSTM: 28 },
+  ...{ TransformerEncoderLayer: 1, TransformerEncoder: 1 },
+};
 
 let client: JupyterClient;
 before(async () => {
   client = await JupyterClient.start();
+  writeFileSync(join(client.folder, 'text.txt'), 'To be, or not to be, that is the question. '.repeat(100));
   writeFileSync(join(client.folder, 'my.txt'), 'To be, or not to be, that is the question. '.repeat(100));
 });
 after(() => client.stop());
@@ -25,23 +43,39 @@ test("README's cells run one after the other", async () => {
 });
 
 test("the code in README's table runs", async () => {
-  await runs(`const folder = '${join(client.folder, 'checkpoint')}'; const [a, b] = [run, run];`);
+  await runs(`const folder = '${join(client.folder, 'checkpoint')}'; const [a, b] = [run, run]; const [X, y, losses, validation] = [[1], [2], [3, 2], [3.5, 2.5]];
+    const validated = await job.train({ model: 'tiny', data: { path: './my.txt', validation: 0.1 } });`);
+  await runs("job.record('before')");
+  await runs('%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose()');
   const rows = README.split('\n').filter((line) => line.startsWith('| `'));
   const spans = rows.flatMap((row) => [...row.matchAll(/`([^`]+)`/g)].map(([, code = '']) => code));
   const written = spans.filter(
     (code) =>
-      /^(await |\(await |run\.\w+\(|sl\.\w+\()/.test(code) && !/…|^sl\.launch|shutdown|\?$/.test(code),
+      /^(await |\(await |run\.\w+\(|sl\.\w+\()/.test(code) &&
+      !/…|^sl\.launch|shutdown|\?$|^await \w+Pretrained/.test(code),
   );
   assert.ok(written.length >= 15, `only ${written.length}`);
-  for (const code of written) await runs(code);
+  for (const code of written) await runs(code.replace('run.evaluate', 'validated.evaluate'));
   await runs('await job.shutdown()');
 });
 
 test('the examples of the docstrings run', async () => {
   const examples = exampleOf(readSources('src'));
-  assert.deepEqual([...examples.keys()].sort(), [...ORDER, 'fullyShard'].sort());
-  for (const name of ORDER) await runs(examples.get(name) ?? '');
-  await runs(`%%ranks\n${examples.get('fullyShard')}`);
+  assert.deepEqual([...examples.keys()].sort(), [...NOTEBOOK, ...Object.keys(RANKS), 'record'].sort());
+  for (const name of NOTEBOOK) {
+    if (name === 'memory') await runs('%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose();');
+    if (name === 'plotNumbers') await runs('const losses = [5.2, 4.3, 3.8];');
+    await runs(examples.get(name) ?? '');
+  }
+  for (const [name, width] of Object.entries(RANKS)) {
+    await runs(
+      `%%ranks\n{ const x = tf.ones([2, 5, ${width}]); class Net extends nn.Module { forward(x: tf.Tensor) { return x; } }\n${examples.get(name)} }`,
+    );
+  }
+  for (const line of (examples.get('record') ?? '').trim().split('\n')) {
+    await runs(line);
+    await runs('%%ranks\ntf.ones([3]).dispose()');
+  }
   await runs('await job.shutdown()');
 });
 
@@ -54,7 +88,9 @@ async function runs(code: string): Promise<void> {
 /** The examples in docstrings, by the name that each documents. */
 function exampleOf(sources: ReadonlyMap<string, string>): ReadonlyMap<string, string> {
   const found = [...sources.values()].flatMap((text) => [
-    ...text.matchAll(/@example\n([\s\S]*?)\*\/\s*(?:export )?(?:async )?(?:function |const )?(\w+)/g),
+    ...text.matchAll(
+      /@example\n([\s\S]*?)\*\/\s*(?:export )?(?:async |get )?(?:function |const |class )?(\w+)/g,
+    ),
   ]);
   return new Map(found.map(([, lines = '', name = '']) => [name, lines.replace(/^\s*\* ?/gm, '')]));
 }

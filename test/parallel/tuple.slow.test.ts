@@ -35,7 +35,7 @@ describe('a module with buffers, whose layers take and return objects of tensors
         single(world),
         launchRanks<TupleResult[]>({ script, world, args: { blas: 'none', runs } }),
       ]);
-      assert.ok(expected !== undefined && expected.loadedEqual);
+      assert.ok(expected?.loadedEqual);
       Object.keys(RUNS).forEach((name, i) => {
         const results = byRank.map((each) => each[i]).filter((each) => each !== undefined);
         assert.equal(results.length, world);

@@ -44,6 +44,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
     [{ budgetBytes: 1 }],
   ],
   data: [['synthetic'], ['./my.txt']],
+  loss: [['function']],
   'optimizer.betas': [[[0.5, 0.5]]],
   'optimizer.amsgrad': [
     [true],
@@ -62,6 +63,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
 /** Settings of models, with a model that has them. */
 export const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other: unknown])[]>> = {
   kind: [[GPT, 'llama']],
+  from: [[GPT, './folder']],
   layers: [[GPT, 6]],
   dim: [[GPT, 512]],
   heads: [[GPT, 8]],

@@ -66,7 +66,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
      * the model is sharded or used; each rank reads only its own shards. For Wan, write fromPretrained<nn.Dit>(…).
      * Throws: CONFIG, IO, SHAPE.
      * @example
-     * const model = await fromPretrained('./my-llama', { seq: 256 });
+     * const model = await fromPretrained('./my-llama');
      */
     async fromPretrained<M extends PublishedModule = LanguageModule>(
       folder: string,

@@ -5,18 +5,19 @@ import type { Module } from '../../nn/module';
 import type { OwnSources, Shipped } from '../control/messages';
 import type { OwnFunctions, UserFunction } from '../rank/own-parts';
 import type { RankScope } from '../rank/scope';
+import type { RankVariables } from './variables';
 
 /** A model of the user's own: a function that makes it, or its class. Functions are sent to ranks as source code. */
-export type OwnModel<Net> = ((scope: RankScope) => Net | Promise<Net>) | (new () => Net);
+export type OwnModel<Net> = ((scope: RankScope & RankVariables) => Net | Promise<Net>) | (new () => Net);
 
 /** Makes the batches of a training; `index` counts a rank's microbatches from 0. */
-export type OwnData<Batch> = (scope: RankScope, index: number) => Batch;
+export type OwnData<Batch> = (scope: RankScope & RankVariables, index: number) => Batch;
 
 /** Returns the loss of a batch, a float32 scalar. */
 export type OwnLoss<Net, Batch> = (
   output: OutputOf<Net>,
   batch: TensorsOf<Batch>,
-  scope: RankScope,
+  scope: RankScope & RankVariables,
 ) => Tensor;
 
 /** What a model returns. */

@@ -7,7 +7,6 @@ declare global {
    * The variables of ranks, by name. The kernel declares those of `%%ranks` cells and of `job.put` here; a program without the
    * kernel can declare its own: `declare global { interface ShardlabRankVariables { losses: number[] } }`.
    */
-  // biome-ignore lint/suspicious/noEmptyInterface: declarations elsewhere add members
   interface ShardlabRankVariables {}
 }
 
