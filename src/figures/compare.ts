@@ -17,7 +17,7 @@ const COMPARISONS = {
     lossCurve(
       Object.entries(runs).map(([name, run]) => ({
         name,
-        isFromCells: run.isFromCells ?? false,
+        hasOwnLoss: run.hasOwnLoss ?? false,
         ...lossesOf(run),
       })),
     ),

@@ -15,8 +15,8 @@ export interface LossSeries {
   readonly losses: readonly number[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
-  /** Whether cells computed or reported the losses: these may be of any kind. Default false: job.train computed cross-entropies. */
-  readonly isFromCells?: boolean;
+  /** Whether the losses may be of any kind, because the user's code computes them. Default false: they are cross-entropies. */
+  readonly hasOwnLoss?: boolean;
 }
 
 export interface LossCurveOptions {
@@ -39,7 +39,7 @@ const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, isFromCells = false, ...one }) => ({ firstStep, isFromCells, ...one }))
+    .map(({ firstStep = 1, hasOwnLoss = false, ...one }) => ({ firstStep, hasOwnLoss, ...one }))
     .filter(({ losses }) => losses.some(Number.isFinite));
   const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
   const ends = shown.map(({ firstStep, losses }) => firstStep + Math.max(1, losses.length - 1));
@@ -139,7 +139,7 @@ function agreement(shown: readonly Shown[]): string {
 
 function subtitleOf(shown: readonly Shown[], { tokensPerSecond: speed }: LossCurveOptions): string {
   const [only, ...others] = shown;
-  const kind = shown.some(({ isFromCells }) => isFromCells) ? 'Loss' : 'Cross-entropy in nats';
+  const kind = shown.some(({ hasOwnLoss }) => hasOwnLoss) ? 'Loss' : 'Cross-entropy in nats';
   const name = others.length === 0 && only !== undefined && only.name !== '' ? `, ${safe(only.name)}` : '';
   const speedText = speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`;
   return `${kind}, mean over all ranks${name}.${speedText}`;

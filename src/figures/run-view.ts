@@ -13,8 +13,8 @@ export interface RunView {
   readonly allLosses?: () => LossesByStep;
   /** Runs a dry run and returns the predicted numbers; null if nothing can be predicted. */
   readonly forecast?: () => RunForecast | null;
-  /** Whether the steps are of cells and functions, not of job.train; their losses may be of any kind. */
-  readonly isFromCells?: boolean;
+  /** Whether the losses may be of any kind, because the user's code computes them. */
+  readonly hasOwnLoss?: boolean;
   /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }

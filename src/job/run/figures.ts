@@ -1,4 +1,5 @@
 import { availableParallelism } from 'node:os';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { commCauses } from '../../figures/comm-causes';
@@ -109,11 +110,17 @@ export function viewOf(
   return {
     ...run,
     strategy: config.parallel.strategy,
+    hasOwnLoss: hasOwnLoss(config),
     forecast() {
       if (known === undefined) known = forecastRun(config, run.world, own);
       return known;
     },
   };
+}
+
+/** Whether a config's loss may be another one than cross-entropy. */
+export function hasOwnLoss(config: TrainConfig): boolean {
+  return config.loss !== null || ['own', 'dit'].includes(modelShape(config).kind);
 }
 
 /** Returns the steps of a run's history, as figures show them. */
@@ -130,7 +137,9 @@ export function stepsOfRun(
       const [first, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
       const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-      return lossCurve([{ name, ...history.lossesByStep() }], { marks });
+      return lossCurve([{ name, ...history.lossesByStep(), hasOwnLoss: hasOwnLoss(history.phase.config) }], {
+        marks,
+      });
     },
     stepsTable() {
       const results = history.steps.results();

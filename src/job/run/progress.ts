@@ -36,10 +36,10 @@ export function createProgressLine() {
 }
 
 /** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
-export function createProgress(numSteps: number) {
+export function createProgress(numSteps: number, hasOwnLoss = false) {
   const sink = currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
-  const state: State = { numSteps, losses: [], newest: [] };
+  const state: State = { numSteps, hasOwnLoss, losses: [], newest: [] };
   let drawnAt = -Infinity;
   let drawingMs = 0;
   return {
@@ -69,6 +69,7 @@ function barBundle(text: string, done: number, total: number, picture = ''): Mim
 
 /** The progress of the steps. */
 interface State {
+  readonly hasOwnLoss: boolean;
   readonly numSteps: number;
   readonly losses: number[];
   /** Results of the newest steps. */
@@ -100,9 +101,9 @@ function progressText(state: State): string {
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, newest } = state;
+  const { losses, numSteps, newest, hasOwnLoss } = state;
   const firstStep = (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
-  const series = [{ name: '', losses, firstStep }];
+  const series = [{ name: '', losses, firstStep, hasOwnLoss }];
   return lossCurve(series, { tokensPerSecond: speedOf(state), steps: firstStep + numSteps - 1 });
 }
 

@@ -94,7 +94,7 @@ export class Recording extends StepFigures {
       lossFigure: () => {
         const { firstStep, losses } = this.#history.lossesByStep();
         if (!losses.some(Number.isFinite)) throw new ConfigError(NO_LOSS);
-        return lossCurve([{ name: this.name, firstStep, losses, isFromCells: true }]);
+        return lossCurve([{ name: this.name, firstStep, losses, hasOwnLoss: true }]);
       },
       stepsTable: () =>
         createTable(
@@ -117,7 +117,7 @@ export class Recording extends StepFigures {
     const { code: _, firstStep: __, ...view } = phaseOf(this.#history, this.#link, step);
     const at = step ?? this.#history.lastStep;
     const title = this.#titles.findLast(({ firstStep }) => firstStep <= at)?.title ?? '';
-    return { ...view, strategy: this.name === '' ? title : this.name, isFromCells: true };
+    return { ...view, strategy: this.name === '' ? title : this.name, hasOwnLoss: true };
   }
 
   #entitle(firstStep: number, title: string): void {

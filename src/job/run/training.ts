@@ -4,6 +4,7 @@ import { now } from '../../core/units';
 import { FoldedLines } from '../control/folded-lines';
 import type { RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
+import { hasOwnLoss } from './figures';
 import { placeText, type RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { createProgress, createProgressLine, createRunSummary, type RunSummary } from './progress';
@@ -23,7 +24,7 @@ export class RunTraining {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
     const first = history.steps.numSteps;
-    const progress = createProgress(numSteps);
+    const progress = createProgress(numSteps, hasOwnLoss(history.phase.config));
     const lines = new FoldedLines();
     const steps = new Stepping(
       { numSteps, numRanks: world },
