@@ -49,7 +49,7 @@ export function createCheckedFiles(places: ResolutionPlaces) {
       shown = path;
     },
     /**
-     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory; otherwise the
+     * Stores a file that later cells import. If the file loads packages, the packages' files stay in memory. Without this, the
      * service would drop them after each cell that does not mention them, and read them again later.
      */
     keep(path: string, text: string, loadsPackages: boolean): void {
@@ -197,7 +197,7 @@ interface CellComms {
 declare function display(value: unknown, options?: CellDisplayOptions): Promise<void>;
 /** Replaces the content of all displays with this id. */
 declare function updateDisplay(displayId: string, value: unknown, options?: CellDisplayOptions): Promise<void>;
-/** Clears the cell's output: at once, or with wait when the next output arrives. */
+/** Clears the cell's output: at once or, if wait is true, when the next output arrives. */
 declare function clearOutput(wait?: boolean): void;
 /** Asks the user of the notebook for a line of text. */
 declare function prompt(message?: string, options?: { readonly password?: boolean }): Promise<string>;

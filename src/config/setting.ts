@@ -53,8 +53,8 @@ interface Row<in Config> {
   /** How a value is written, if the schema does not say so; messages about a wrong value end with this text. */
   readonly form?: string;
   /**
-   * The setting's names elsewhere, as PyTorch or another program spells them: 'sharding_strategy'. The functions of this library
-   * have the same names in camelCase: `shardingStrategy`.
+   * The setting's names elsewhere, as PyTorch or another program spells them: 'sharding_strategy'. In calls of this library's
+   * functions, the option has the same name in camelCase: `shardingStrategy`.
    */
   readonly names?: Readonly<Partial<Record<Original, string | readonly string[]>>>;
   /** If a config has another program's name for the setting, an error names the setting's path; `hint` follows the path. */
@@ -70,7 +70,7 @@ interface Row<in Config> {
   readonly conflict?: (config: Config) => string | readonly ConfigIssue[] | null;
 }
 
-/** Everything about a setting. `Config` is the part of a config that its rules read. */
+/** Everything about a setting. `Config` is the part of a config that `warns`, `conflict` and `but` of this setting read. */
 export interface Setting<in Config> extends Row<Config> {
   readonly planned: Planned<Config>;
   /** Settings within this setting; a plan uses them together with it. */

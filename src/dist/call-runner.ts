@@ -23,7 +23,10 @@ export class CallRunner {
   readonly #context: GroupContext;
   readonly #identity: GroupIdentity;
   readonly #plane: PlaneGroup | undefined;
-  /** The last posted send or recv of each direction; a blocking call of the same direction waits for its end before it begins. */
+  /**
+   * The last posted send or recv of each direction. Before a blocking call of the same direction begins, it waits until this
+   * posted call has ended.
+   */
   readonly #directions = new Map<string, PostedWork<unknown>>();
 
   constructor(context: GroupContext, identity: GroupIdentity, plane: PlaneGroup | undefined) {
@@ -151,7 +154,8 @@ function directionOf(header: CallHeader): string {
 }
 
 /**
- * Returns the bytes that a rank of a group receives from the others by the ring algorithm, at the wire's dtype. allReduce
+ * Returns the bytes that a rank of a group receives from the others, at the wire's dtype. The sum over all ranks is that of
+ * the ring algorithm. allReduce
  * is a reduce-scatter of parts whose lengths differ by at most one element, then an all-gather of the parts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
  */

@@ -80,19 +80,16 @@ function largestCause(loser: Planned, winner: Planned): string | undefined {
   const [a, b] = [loser.prediction.time, winner.prediction.time];
   const scale = winner.layout.globalBatch / loser.layout.globalBatch;
   const words = {
-    bubble: ['bubble', 'the bubble'],
-    exposedComm: ['exposed communication', 'it'],
-    compute: [computeWord(loser, winner), 'compute'],
-  } as const;
+    bubble: 'bubble',
+    exposedComm: 'exposed communication',
+    compute: computeWord(loser, winner),
+  };
   const parts = (['bubble', 'exposedComm', 'compute'] as const)
-    .map((part) => {
-      const [word, noun] = words[part];
-      return { extra: a[part] * scale - b[part], share: a[part] / a.seconds, word, noun };
-    })
+    .map((part) => ({ extra: a[part] * scale - b[part], share: a[part] / a.seconds, word: words[part] }))
     .sort((x, y) => y.extra - x.extra);
   const [first] = parts;
   if (first === undefined || first.extra <= 0) return undefined;
-  return `more ${first.word}; ${first.noun} takes ${Math.round(100 * first.share)}% of its time`;
+  return `more ${first.word} (${Math.round(100 * first.share)}% of this layout's time)`;
 }
 
 function computeWord(loser: Planned, winner: Planned): string {

@@ -53,7 +53,10 @@ export class PairLane implements Lane {
     return [];
   }
 
-  /** Shows the other ranks the peer of this main thread's current send or recv: the peer's rank index plus 1, or 0 for none. */
+  /**
+   * Writes the peer of this main thread's current send or recv where other ranks can read it: the peer's rank index plus 1,
+   * or 0 for none.
+   */
   #showPartner(epoch: number, partner: number): void {
     if (this.#stream !== STREAM.main) return;
     const { words, layout, rank } = this.#group;
@@ -195,7 +198,10 @@ class Pair {
     };
   }
 
-  /** Throws if a rank has found a mismatch in the group (it is poisoned), unless that rank is the receiver, which refused this call. */
+  /**
+   * Throws if the group is poisoned, which means that a rank has found a mismatch in it. Does not throw if the receiver
+   * refused this very call: checkVerdict then throws.
+   */
   #diagnose(): void {
     if (!this.#refused && this.#isPoisoned) throw this.#mismatchWithCollective();
   }

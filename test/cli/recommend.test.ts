@@ -12,7 +12,7 @@ test('recommend prints the best layouts, and why every other family is behind', 
   assert.match(stdout, /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\)$/m);
   assert.match(stdout, /^1 .* best$/m);
   assert.match(stdout, /^ +DDP .* does not fit: needs 1\.\d+x the memory, \d+% of it for optimizer states$/m);
-  assert.match(stdout, /x slower: more .*; .* takes \d+% of its time/);
+  assert.match(stdout, /x slower: more .* \(\d+% of this layout's time\)/);
   const answer = JSON.parse((await shardlab([...argv, '--json'])).stdout);
   assert.equal(answer.ranked.length, 3);
   assert.ok(answer.candidates > answer.fitting);

@@ -122,7 +122,7 @@ function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: bool
   const fitting = rows.filter(({ fits }) => fits);
   // The capacity is inside these plans' intervals, so they may not fit after all.
   const unsure = fitting.filter((row) => row.peak.high > capacity).length;
-  const fit = `${fitting.length} of ${rows.length} plans fit ${memory}${unsure === 0 ? '' : `, ${unsure} only probably`}`;
+  const fit = `${fitting.length} of ${rows.length} plans fit ${memory}${unsure === 0 ? '' : `; ${unsure} of them only probably`}`;
   return titleOf(
     `${fit}; ${quoted(least.name)} needs the least: ${peak}`,
     `${fit}; the smallest peak is ${peak}`,

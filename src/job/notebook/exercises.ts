@@ -42,7 +42,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     least: 1e6,
     most: 16e6,
     because:
-      'recompute removes the stored activations, and offload.activations moves them to the host; states, logits and the activations of one block remain',
+      'recompute does not store the activations of the blocks; offload.activations stores them on the host instead. With either setting, states, logits and the activations of one block remain',
   },
   '03.interval': {
     number: 2,

@@ -44,7 +44,7 @@ export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {
     turned.filter(({ settings }) => settings.length > 0),
     {
       capacityBytes: reservableBytes(layout),
-      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)} (bold).${work}`,
+      subtitle: `${layout.model.name}, ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}; its settings are bold.${work}`,
     },
   );
   const noted = withAssumed(figure, base.assumed);

@@ -22,7 +22,7 @@ test('steps use under 4 kB each in the launcher, and figures of old steps can be
   assert.equal([...run.records].length, 600);
   await job.shutdown();
   assert.deepEqual(folder.left(), []);
-  assert.match(run.timeline({ step: 7 }).subtitle, /step 7/);
+  assert.match(run.timeline({ step: 7 }).subtitle, /[Ss]tep 7/);
   assert.match(run.comm().subtitle, /mean per rank and step, over 10 steps/);
   assert.equal(run.losses.length, 300);
   assert.throws(() => run.memory({ step: 301 }), { code: 'CONFIG', message: /step 301 .* 1 to 300/ });
