@@ -59,6 +59,6 @@ test('a stated fact is found if no output shows it, or if its sentence is gone f
   const cell = { cell_type: 'markdown', source: 'The losses are equal in every bit:' } as const;
   const problems = unshownFacts('03-offload-and-checkpoint.ipynb', { cells: [cell] });
   assert.equal(problems.length, 2);
-  assert.match(problems[0] ?? '', /^the outputs do not show "The losses are equal in every bit"/);
+  assert.match(problems[0] ?? '', /^the outputs do not show "are equal in every bit"/);
   assert.match(problems[1] ?? '', /^the prose no longer says/);
 });
