@@ -55,9 +55,16 @@ function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
     .looseObject({ model_type: z.string().optional(), _class_name: z.string().optional() })
     .catch({})
     .parse(config);
-  const read = name === 'WanModel' ? wan : type === undefined ? undefined : BY_TYPE[type];
+  const isVideo = name === 'WanModel';
+  const useless = isVideo ? 'seq' : 'latent';
+  if (given[useless] !== undefined) {
+    return {
+      wrong: `${useless} has no meaning for ${isVideo ? 'a model of videos' : 'a language model'}; omit it`,
+    };
+  }
+  const read = isVideo ? wan : BY_TYPE.get(type ?? '');
   if (read !== undefined) return read(config, given);
-  const known = [...Object.keys(BY_TYPE), '_class_name WanModel'].join(', ');
+  const known = [...BY_TYPE.keys(), '_class_name WanModel'].join(', ');
   return { wrong: `model_type is ${JSON.stringify(name ?? type)}; known are ${known}` };
 }
 
@@ -86,18 +93,21 @@ const GPT2_USUAL: Usual = {
   add_cross_attention: [false],
 };
 
-const gpt2: Read = (config, given) =>
-  parsed(gpt2Schema, config, GPT2_USUAL, (read) => ({
-    kind: 'gpt',
-    layers: read.n_layer,
-    dim: read.n_embd,
-    heads: read.n_head,
-    vocab: read.vocab_size,
-    // Every position has a row of the position embedding, so a shorter seq would have another shape.
-    seq: given.seq === undefined || given.seq === read.n_positions ? read.n_positions : null,
-    tied: read.tie_word_embeddings,
-    ...(read.n_inner == null ? {} : { ffn: read.n_inner }),
-  }));
+const gpt2: Read = (config, { seq }) =>
+  parsed(gpt2Schema, config, GPT2_USUAL, (read) =>
+    seq !== undefined && seq !== read.n_positions
+      ? `the model has a learned embedding for each of ${read.n_positions} positions, so seq cannot be ${String(seq)}; omit seq`
+      : {
+          kind: 'gpt',
+          layers: read.n_layer,
+          dim: read.n_embd,
+          heads: read.n_head,
+          vocab: read.vocab_size,
+          seq: read.n_positions,
+          tied: read.tie_word_embeddings,
+          ...(read.n_inner == null ? {} : { ffn: read.n_inner }),
+        },
+  );
 
 const llamaSchema = z.looseObject({
   hidden_size: size,
@@ -111,6 +121,8 @@ const llamaSchema = z.looseObject({
   rope_theta: z.number().optional(),
   rope_parameters: z.looseObject({ rope_theta: z.number().optional() }).nullish(),
   tie_word_embeddings: z.boolean().default(false),
+  head_dim: size.nullish(),
+  sliding_window: z.number().nullish(),
 });
 
 const LLAMA_USUAL: Usual = {
@@ -122,26 +134,33 @@ const LLAMA_USUAL: Usual = {
   use_sliding_window: [false],
 };
 
-const llama: Read = (config, given) =>
-  parsed(llamaSchema, config, LLAMA_USUAL, (read) => ({
-    kind: 'llama',
-    layers: read.num_hidden_layers,
-    dim: read.hidden_size,
-    heads: read.num_attention_heads,
-    kvHeads: read.num_key_value_heads ?? read.num_attention_heads,
-    ffn: read.intermediate_size,
-    vocab: read.vocab_size,
-    seq: given.seq ?? read.max_position_embeddings,
-    tied: read.tie_word_embeddings,
-    ropeTheta: read.rope_theta ?? read.rope_parameters?.rope_theta ?? 10_000,
-    normEps: read.rms_norm_eps,
-    qkvBias: false,
-  }));
-
-const qwen2: Read = (config, given) => {
-  const read = llama(config, given);
-  return 'wrong' in read ? read : { model: { ...read.model, qkvBias: true } };
-};
+/** Models with Llama's layers. Source: LlamaConfig, MistralConfig and Qwen2Config of transformers. */
+const llamaLike =
+  (kind: { readonly qkvBias: boolean; readonly hasWindow: boolean }): Read =>
+  (config, given) =>
+    parsed(llamaSchema, config, LLAMA_USUAL, (read) => {
+      const { hidden_size: dim, num_attention_heads: heads, head_dim: head, sliding_window: window } = read;
+      if (head != null && head * heads !== dim) {
+        return `head_dim is ${head}, but models here have hidden_size / num_attention_heads = ${dim / heads}`;
+      }
+      // Qwen2 has the key too, but uses it only with use_sliding_window.
+      if (kind.hasWindow && window != null)
+        return `sliding_window is ${window}, but attention here sees all tokens`;
+      return {
+        kind: 'llama',
+        layers: read.num_hidden_layers,
+        dim,
+        heads,
+        kvHeads: read.num_key_value_heads ?? heads,
+        ffn: read.intermediate_size,
+        vocab: read.vocab_size,
+        seq: given.seq ?? read.max_position_embeddings,
+        tied: read.tie_word_embeddings,
+        ropeTheta: read.rope_theta ?? read.rope_parameters?.rope_theta ?? 10_000,
+        normEps: read.rms_norm_eps,
+        qkvBias: kind.qkvBias,
+      };
+    });
 
 const wanSchema = z.looseObject({
   dim: size,
@@ -160,75 +179,54 @@ const wanSchema = z.looseObject({
 const WAN_USUAL: Usual = { model_type: ['t2v', 'ti2v', 'i2v'], qk_norm: [true], cross_attn_norm: [true] };
 
 const wan: Read = (config, { latent }) =>
-  parsed(wanSchema, config, WAN_USUAL, (read) => ({
-    kind: 'dit',
-    layers: read.num_layers,
-    dim: read.dim,
-    heads: read.num_heads,
-    ffn: read.ffn_dim,
-    latent: latent ?? [1, 2 * read.patch_size[1], 2 * read.patch_size[2]],
-    patch: read.patch_size,
-    inChannels: read.in_dim,
-    outChannels: read.out_dim,
-    freqDim: read.freq_dim,
-    textDim: read.text_dim,
-    textLen: read.text_len,
-    normEps: read.eps,
-  }));
+  parsed(wanSchema, config, WAN_USUAL, (read) =>
+    latent === undefined
+      ? 'the file does not say how large videos are; give latent: [frames, rows, columns] beside from'
+      : {
+          kind: 'dit',
+          layers: read.num_layers,
+          dim: read.dim,
+          heads: read.num_heads,
+          ffn: read.ffn_dim,
+          latent,
+          patch: read.patch_size,
+          inChannels: read.in_dim,
+          outChannels: read.out_dim,
+          freqDim: read.freq_dim,
+          textDim: read.text_dim,
+          textLen: read.text_len,
+          normEps: read.eps,
+        },
+  );
 
 /** Readers of config.json, by `model_type`. */
-const BY_TYPE: Readonly<Record<string, Read>> = { gpt2, llama, mistral: llama, qwen2 };
+const BY_TYPE: ReadonlyMap<string, Read> = new Map([
+  ['gpt2', gpt2],
+  ['llama', llamaLike({ qkvBias: false, hasWindow: false })],
+  ['mistral', llamaLike({ qkvBias: false, hasWindow: true })],
+  ['qwen2', llamaLike({ qkvBias: true, hasWindow: false })],
+]);
 
+/** Reads a config; `model` returns the sizes, or why the model cannot be built. */
 function parsed<T extends object>(
   schema: z.ZodType<T>,
   config: unknown,
   usual: Usual,
-  model: (read: T) => Readonly<Record<string, unknown>>,
+  model: (read: T) => Readonly<Record<string, unknown>> | string,
 ): FolderModel {
   const read = schema.safeParse(config);
   if (!read.success) {
     const [issue] = read.error.issues;
     return { wrong: `${issue?.path.join('.')}: ${issue?.message}` };
   }
-  const wrong = Object.entries(usual).flatMap(([path, values]) => {
+  const unusual = Object.entries(usual).flatMap(([path, values]) => {
     const value = path.split('.').reduce<unknown>((at, key) => Object(at)[key], config);
     const isUsual = value === undefined || values.includes(value);
     return isUsual
       ? []
       : [`${path} is ${JSON.stringify(value)}, but models here have ${JSON.stringify(values[0])}`];
   });
-  const other = headsWrong(config);
-  if (wrong.length > 0 || other !== null)
-    return { wrong: [...wrong, ...(other === null ? [] : [other])].join('; ') };
+  if (unusual.length > 0) return { wrong: unusual.join('; ') };
   const made = model(read.data);
-  if (made.seq !== null) return { model: made };
-  return {
-    wrong: 'the model has a learned embedding per position, so seq cannot be another number; omit seq',
-  };
-}
-
-/** Returns why the heads' width or a window cannot be built; null if it can. */
-function headsWrong(config: unknown): string | null {
-  const {
-    hidden_size: dim = 0,
-    num_attention_heads: heads = 1,
-    head_dim: head,
-    sliding_window: window,
-  } = z
-    .looseObject({
-      hidden_size: z.number().optional(),
-      num_attention_heads: z.number().optional(),
-      head_dim: z.number().nullish(),
-      sliding_window: z.number().nullish(),
-      use_sliding_window: z.boolean().optional(),
-      model_type: z.string().optional(),
-    })
-    .parse(config);
-  if (head != null && head * heads !== dim) {
-    return `head_dim is ${head}, but models here have hidden_size / num_attention_heads = ${dim / heads}`;
-  }
-  const { model_type: type } = z.looseObject({ model_type: z.string().optional() }).parse(config);
-  return type === 'mistral' && window != null
-    ? `sliding_window is ${window}, but attention here sees all tokens`
-    : null;
+  return typeof made === 'string' ? { wrong: made } : { model: made };
 }

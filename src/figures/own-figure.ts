@@ -72,13 +72,15 @@ function keyOf(id: string): AxisKey {
 function axisOf(id: string, data: readonly Trace[], layout: Partial<Layout>): Axis {
   const given = layout[keyOf(id)] ?? {};
   const isX = id.startsWith('x');
-  const values = data
-    .filter(({ xaxis = 'x', yaxis = 'y' }) => (isX ? xaxis : yaxis) === id)
-    .flatMap((trace) => [...(isX ? trace.x : trace.y), ...lengthsFrom(trace, isX)]);
-  return { range: paddedRange(values, 0.05), ...given };
-}
-
-/** Bars begin at 0. */
-function lengthsFrom(trace: Trace, isX: boolean): readonly number[] {
-  return trace.type === 'bar' && (trace.orientation === 'h') === isX ? [0] : [];
+  const shown = data.filter(({ xaxis = 'x', yaxis = 'y' }) => (isX ? xaxis : yaxis) === id);
+  const values = shown.flatMap((trace) => [...(isX ? trace.x : trace.y)]);
+  const areLengths = shown.some((trace) => trace.type === 'bar' && (trace.orientation === 'h') === isX);
+  if (!areLengths) return { range: paddedRange(values, 0.05), ...given };
+  // Bars begin at 0.
+  const [low, high] = paddedRange([0, ...values], 0.05);
+  const [least, most] = [
+    values.some((value) => value < 0) ? low : 0,
+    values.some((value) => value > 0) ? high : 0,
+  ];
+  return { range: [least, most], ...given };
 }

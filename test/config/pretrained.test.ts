@@ -17,6 +17,21 @@ const LLAMA = {
   max_position_embeddings: 64,
 };
 
+const WAN = {
+  _class_name: 'WanModel',
+  ...{
+    model_type: 't2v',
+    dim: 32,
+    ffn_dim: 64,
+    freq_dim: 16,
+    in_dim: 4,
+    out_dim: 4,
+    num_heads: 2,
+    num_layers: 1,
+    text_len: 4,
+  },
+};
+
 describe("a model's folder", () => {
   let folder = '';
   before(() => {
@@ -54,6 +69,10 @@ describe("a model's folder", () => {
       { ...LLAMA, head_dim: 16 },
       /head_dim is 16, but models here have hidden_size \/ num_attention_heads = 8/,
     );
+    refused({ ...LLAMA, head_dim: 'x' }, /head_dim: .*expected number, received string/);
+    refused(LLAMA, /latent has no meaning for a language model/, { latent: [1, 2, 2] });
+    refused(WAN, /does not say how large videos are; give latent/);
+    refused(WAN, /seq has no meaning for a model of videos/, { latent: [1, 2, 2], seq: 8 });
     refused({ ...LLAMA, hidden_size: undefined }, /hidden_size: .*received undefined/);
     refused(
       { model_type: 'bert' },
@@ -68,7 +87,7 @@ describe("a model's folder", () => {
       revision: 'main',
     });
     const gpt2 = { model_type: 'gpt2', n_layer: 1, n_embd: 8, n_head: 2, n_positions: 8, vocab_size: 9 };
-    refused(gpt2, /learned embedding per position, so seq cannot be another number/, { seq: 4 });
+    refused(gpt2, /learned embedding for each of 8 positions, so seq cannot be 4/, { seq: 4 });
     assert.throws(
       () => parseTrainConfig({ model: { from: '/nowhere' } }),
       /model: \/nowhere\/config\.json is missing; give a folder/,

@@ -85,7 +85,7 @@ describe("a user's own figure", () => {
       title: 'b',
       data: [{ type: 'bar', marker: { color: '#2362AC' }, x: [0], y: [7] }],
     });
-    assert.equal(bars.layout.yaxis?.range?.[0], -0.35000000000000003);
+    assert.equal(bars.layout.yaxis?.range?.[0], 0);
   });
 
   it('refuses traces that a picture cannot show', () => {
