@@ -2,6 +2,7 @@ import type { Engine } from '../backend/engine';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
+import { overRanks } from './over-ranks';
 import type { Task } from './task';
 
 /** Called after a part of long work; it resolves when messages have been handled. */
@@ -41,15 +42,5 @@ export async function evaluateTask(
     }
     await progress(index + 1, validation.numBatches);
   }
-  return { loss: sumOverRanks(engine, group, sum) / validation.numRows, rows: validation.numRows };
-}
-
-function sumOverRanks(engine: Engine, group: ProcessGroup, value: number): number {
-  const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([value], [1], 'float32'));
-  try {
-    group.allReduce(tensor, 'sum', { cause: 'loss' }).wait();
-    return tensor.dataSync()[0] ?? Number.NaN;
-  } finally {
-    tensor.dispose();
-  }
+  return { loss: overRanks(engine, group, sum, 'sum') / validation.numRows, rows: validation.numRows };
 }

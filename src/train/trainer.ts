@@ -22,6 +22,7 @@ import { groupRates, type Optimizer, setRates } from '../optim/optimizer';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Progress } from './evaluation';
+import { overRanks } from './over-ranks';
 import { type OwnParts, ownTask } from './own-task';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
@@ -110,7 +111,9 @@ export class Trainer {
       this.optimizer.zeroGrad();
       const passes = this.#passes(watch);
       const update = watch.span('optimizer', () => this.#update());
-      const loss = watch.span('loss', () => this.#meanOverRanks(passes.loss));
+      const loss = watch.span('loss', () =>
+        overRanks(this.#options.engine, this.#options.group, passes.loss, 'avg'),
+      );
       return { ...update, loss, tokens: passes.count * this.#options.group.size };
     });
     this.#steps++;
@@ -257,17 +260,6 @@ export class Trainer {
     }
     this.#scaler?.update();
     return { gradNorm, skipped };
-  }
-
-  #meanOverRanks(loss: number): number {
-    const { engine, group } = this.#options;
-    const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([loss], [1], 'float32'));
-    try {
-      group.allReduce(tensor, 'avg', { cause: 'loss' }).wait();
-      return tensor.dataSync()[0] ?? Number.NaN;
-    } finally {
-      tensor.dispose();
-    }
   }
 }
 
