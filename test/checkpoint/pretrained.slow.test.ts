@@ -111,12 +111,16 @@ describe('a model in a folder of transformers', () => {
     const from = join(temporary, 'with-tokenizer');
     cpSync(join(FOLDERS, 'llama'), from, { recursive: true });
     writeFileSync(join(from, 'tokenizer.json'), '{}');
+    const written = JSON.parse(readFileSync(join(from, 'config.json'), 'utf8')) as object;
+    const mistral = { ...written, model_type: 'mistral', architectures: ['MistralForCausalLM'] };
+    writeFileSync(join(from, 'config.json'), JSON.stringify(mistral));
     const job = await launchFor(context, { ranks: 1 });
     const run = await job.train({ model: { from, seq: 8, attention: 'flash' }, data: 'synthetic', batch: 1 });
     await run.savePretrained(join(temporary, 'travelled'));
     assert.equal(readFileSync(join(temporary, 'travelled', 'tokenizer.json'), 'utf8'), '{}');
     const config = JSON.parse(readFileSync(join(temporary, 'travelled', 'config.json'), 'utf8')) as object;
     assert.equal(Reflect.get(config, 'max_position_embeddings'), 16);
+    assert.deepEqual(Reflect.get(config, 'architectures'), ['MistralForCausalLM']);
     assert.ok(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 }).memory !== undefined);
   });
 });

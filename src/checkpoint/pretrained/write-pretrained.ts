@@ -173,11 +173,8 @@ function copyRest(shape: ModelConfig, building: string, config: Readonly<Record<
 }
 
 /** The keys of config.json that describe the files, so that the values of an earlier folder must not remain. */
-function ofWeights({
-  architectures,
-  dtype,
-}: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return architectures === undefined ? {} : { architectures, dtype, torch_dtype: dtype };
+function ofWeights({ dtype }: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
+  return dtype === undefined ? {} : { dtype, torch_dtype: dtype };
 }
 
 /** Moves the files into the folder, and removes an earlier save's weights, which would contradict them. */
