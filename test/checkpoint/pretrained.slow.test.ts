@@ -96,6 +96,8 @@ describe('a model in a folder of transformers', () => {
       assert.deepEqual(tensorsOf(to), tensorsOf(from), name);
       assert.deepEqual(tensorsOf(`${to}-whole`), tensorsOf(from), name);
       assert.equal(tensorsOf(`${to}-1`).size, tensorsOf(from).size);
+      const saved = JSON.parse(readFileSync(join(`${to}-1`, 'config.json'), 'utf8')) as object;
+      assert.equal(Reflect.get(saved, 'dtype'), 'bfloat16', name);
     }
     await assert.rejects(
       job.on('all').run(async ({ savePretrained, nn }) => savePretrained(new nn.Linear(2, 2), 'x')),

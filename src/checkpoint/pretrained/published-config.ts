@@ -50,7 +50,6 @@ const GPT2_REST = {
   attn_pdrop: 0,
   embd_pdrop: 0,
   resid_pdrop: 0,
-  dtype: 'float32',
 } as const;
 
 function llamaConfig(shape: ModelConfig & { kind: 'llama' }): PublishedModel['config'] {
@@ -73,7 +72,6 @@ function llamaConfig(shape: ModelConfig & { kind: 'llama' }): PublishedModel['co
     bos_token_id: null,
     eos_token_id: null,
     ...(isQwen ? { use_sliding_window: false } : { attention_bias: false, mlp_bias: false }),
-    dtype: 'float32',
   };
 }
 

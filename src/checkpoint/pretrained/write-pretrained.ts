@@ -74,7 +74,7 @@ export function writePretrained({
       const index = { metadata: { total_size: bytes }, weight_map: Object.fromEntries(map) };
       fs.writeFileSync(join(building, `${prefix}.safetensors.index.json`), indexText(index));
     }
-    copyRest(shape, building, config);
+    copyRest(shape, building, config, tensors);
     replaceFiles(building, folder, prefix);
     return bytes;
   } catch (cause) {
@@ -157,14 +157,19 @@ function transposed(published: Published): Uint8Array {
 }
 
 /** Writes config.json (with the other keys of the folder from which the model came), and copies the tokenizer. */
-function copyRest(shape: ModelConfig, building: string, config: Readonly<Record<string, unknown>>): void {
+function copyRest(
+  shape: ModelConfig,
+  building: string,
+  config: Readonly<Record<string, unknown>>,
+  tensors: readonly Published[],
+): void {
   const from = 'from' in shape ? shape.from : undefined;
   const before = from === undefined ? undefined : join(from, 'config.json');
   const others =
     before !== undefined && fs.existsSync(before) ? JSON.parse(fs.readFileSync(before, 'utf8')) : {};
   fs.writeFileSync(
     join(building, 'config.json'),
-    `${JSON.stringify({ ...config, ...others, ...ofWeights(config) }, null, 2)}\n`,
+    `${JSON.stringify({ ...config, ...others, ...ofWeights(config, tensors) }, null, 2)}\n`,
   );
   for (const name of from === undefined ? [] : COPIED) {
     const file = join(from ?? '', name);
@@ -172,10 +177,19 @@ function copyRest(shape: ModelConfig, building: string, config: Readonly<Record<
   }
 }
 
-/** The keys of config.json that describe the files, so that the values of an earlier folder must not remain. */
-function ofWeights({ dtype }: Readonly<Record<string, unknown>>): Readonly<Record<string, unknown>> {
-  return dtype === undefined ? {} : { dtype, torch_dtype: dtype };
+/** Returns the keys of config.json that describe the written values; Wan's config has none. */
+function ofWeights(
+  config: Readonly<Record<string, unknown>>,
+  [tensor]: readonly Published[],
+): Readonly<Record<string, unknown>> {
+  if (!('model_type' in config && 'architectures' in config) || tensor === undefined) return {};
+  const dtype = DTYPES[tensor.array.dtype];
+  // transformers 5 reads the first key, earlier versions the second.
+  return { dtype, torch_dtype: dtype };
 }
+
+/** Torch's names of stored types. */
+const DTYPES = { F32: 'float32', BF16: 'bfloat16', F16: 'float16', I32: 'int32', I64: 'int64' } as const;
 
 /** Moves the files into the folder, and removes an earlier save's weights, which would contradict them. */
 function replaceFiles(building: string, folder: string, prefix: string): void {
