@@ -1,17 +1,25 @@
 import ts from 'typescript';
 import type { CellError } from '../../src/cell/cell-error';
-import { adviceOnMember, adviceOnName } from './torch-habits';
+import { adviceOnKey, adviceOnMember, adviceOnName, adviceOnType } from '../../src/cell/torch-habits';
 
 /** The largest number of messages that are shown for one cell. */
 const SHOWN = 10;
 
 /** "Did you forget to use 'await'?", which the checker adds to an error. */
 const FORGOTTEN_AWAIT = 2773;
+/** "Expression expected.", as after the question mark of `x?`. */
+const EXPRESSION_EXPECTED = 1109;
 /** "Cannot find name 'x'.": alone, with the nearest name, for a namespace, and for a shorthand property. */
 const UNKNOWN_NAMES: readonly number[] = [2304, 2552, 2503, 18004];
 
 /** "Property 'x' does not exist on type 'T'.": alone, and with the nearest member. */
 const UNKNOWN_MEMBERS: readonly number[] = [2339, 2551];
+
+/** "Object literal may only specify known properties": alone, and with the nearest key. */
+const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
+
+/** "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
+const WRONG_TYPES: readonly number[] = [2322, 2345, 2769];
 
 /** A cell with errors. */
 export interface FaultyCell {
@@ -63,13 +71,17 @@ function advice(
   const said = relatedInformation
     .filter((related) => related.code === FORGOTTEN_AWAIT)
     .map(({ messageText }) => ts.flattenDiagnosticMessageText(messageText, '\n'));
+  if (code === EXPRESSION_EXPECTED && /^\s*\?*[\w$.]+\?+\s*;?\s*$/m.test(cell.source))
+    return ['For help on a name, as x?, write it alone in a cell, or alone below %%ranks.'];
   const name = cell.source.slice(start, start + length);
-  if (UNKNOWN_MEMBERS.includes(code)) {
-    const message = ts.flattenDiagnosticMessageText(messageText, '\n');
-    return [...said, sentence(adviceOnMember(name, message)) ?? []].flat();
-  }
+  const after = cell.source.slice(start + length);
+  const message = ts.flattenDiagnosticMessageText(messageText, '\n');
+  if (UNKNOWN_MEMBERS.includes(code))
+    return [...said, sentence(adviceOnMember(name, message, after)) ?? []].flat();
+  if (UNKNOWN_KEYS.includes(code)) return [...said, sentence(adviceOnKey(name, message)) ?? []].flat();
+  if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
   if (!UNKNOWN_NAMES.includes(code)) return said;
-  const habit = adviceOnName(name, cell.source.slice(start + length));
+  const habit = adviceOnName(name, cell.source.slice(0, start), after);
   return [...said, cell.adviceFor(name) ?? sentence(habit) ?? []].flat();
 }
 

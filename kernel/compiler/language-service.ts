@@ -75,7 +75,10 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   };
 }
 
-/** Returns the compiler's options for cells: null and function types are checked, but annotations are not required. */
+/**
+ * Returns the compiler's options for cells: null and function types are checked, but annotations are not required: noImplicitAny only
+ * lets `const list = []` take the types that are pushed and a field take what the constructor assigns; its errors are not shown.
+ */
 function compilerOptions(installation: string): ts.CompilerOptions {
   return {
     target: ts.ScriptTarget.ES2022,
@@ -86,6 +89,7 @@ function compilerOptions(installation: string): ts.CompilerOptions {
     types: ['node'],
     typeRoots: foldersAbove(installation).map((folder) => join(folder, 'node_modules', '@types')),
     strict: false,
+    noImplicitAny: true,
     strictNullChecks: true,
     strictFunctionTypes: true,
     strictBindCallApply: true,

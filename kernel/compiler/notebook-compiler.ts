@@ -170,6 +170,8 @@ export class NotebookCompiler implements CompilerCalls {
   /** Returns advice about a name that only the other namespace has. */
   #elsewhere(name: string, namespace: Namespace): string | undefined {
     if (!this.#scopes[namespace === 'notebook' ? 'ranks' : 'notebook'].has(name)) return undefined;
+    if (namespace === 'notebook' && this.#scopes.ranks.isLibrary(name))
+      return `Ranks have it: begin the cell with %%ranks, or, in a function that ranks run, take it from the scope, as in loss: (output, batch, { ${name} }) => ….`;
     return namespace === 'notebook'
       ? `Ranks have it: begin the cell with %%ranks to use it there, or read it: await job.get('${name}').`
       : `The notebook has it, ranks do not: send its value with await job.put({ ${name} }).`;
@@ -228,7 +230,12 @@ function errorsOf(program: ts.Program, file: ts.SourceFile): readonly ts.Diagnos
   if (syntactic.length > 0) return syntactic;
   return program
     .getSemanticDiagnostics(file)
-    .filter(({ category }) => category === ts.DiagnosticCategory.Error);
+    .filter(({ category, code }) => category === ts.DiagnosticCategory.Error && !isImplicitAny(code));
+}
+
+/** Whether an error says that something has no annotation. TS7041 is about `this`, and is an error. */
+function isImplicitAny(code: number): boolean {
+  return code >= 7000 && code < 8000 && code !== 7041;
 }
 
 /** Returns the JavaScript of a checked file, with a source map that refers only to the cell's source. */

@@ -70,6 +70,12 @@ export class Scope {
     return this.#homes.has(name);
   }
 
+  /** Whether a name is a library's: every rank has it, and no cell declared it. */
+  isLibrary(name: string): boolean {
+    const home = this.#homes.get(name);
+    return home !== undefined && home.cell === undefined;
+  }
+
   /** Returns declarations, in one line, for the names that a cell mentions but does not declare; `all`: for every name. */
   prelude({ declared, mentioned }: Outline, all = false): string {
     const wanted = all ? [...this.#homes.keys()] : [...mentioned];

@@ -77,14 +77,18 @@ export class CellRunner {
   }
 
   #begin(request: RunCell | RunRanks): void {
-    this.#channel.current = request.id;
+    this.#channel.begin(request.id);
     this.#running = request;
     if (request.type === 'run') this.#canAsk = request.allowStdin;
   }
 
   #end({ id }: RunCell | RunRanks, outcome: Outcome): void {
     this.#running = undefined;
-    this.#channel.send({ type: 'done', id, outcome });
+    try {
+      this.#channel.end();
+    } finally {
+      this.#channel.send({ type: 'done', id, outcome });
+    }
   }
 
   async interrupt(): Promise<void> {

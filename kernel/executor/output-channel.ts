@@ -8,6 +8,9 @@ export class OutputChannel {
   /** The running execution; if there is none, the last one. */
   current: ExecutionId = 0;
 
+  /** What is called at the end of the running cell; null: no cell runs. */
+  #endings: (() => void)[] | null = null;
+
   readonly write: StreamWriter = (name, text) => this.#output({ kind: 'stream', name, text });
 
   readonly sink: DisplaySink = {
@@ -21,7 +24,24 @@ export class OutputChannel {
     update: (displayId, bundle) =>
       this.#output({ kind: 'update', bundle: toWireBundle(bundle), metadata: {}, displayId }),
     clear: (wait = false) => this.#output({ kind: 'clear', wait }),
+    atEnd: (end) => {
+      this.#endings?.push(end);
+      return this.#endings !== null;
+    },
   };
+
+  /** Begins the outputs of a cell. */
+  begin(id: ExecutionId): void {
+    this.current = id;
+    this.#endings = [];
+  }
+
+  /** Writes the cell's last outputs. */
+  end(): void {
+    const endings = this.#endings ?? [];
+    this.#endings = null;
+    for (const end of endings) end();
+  }
 
   comm(message: CommMessage): void {
     const { data, metadata = {} } = message;

@@ -40,7 +40,7 @@ export class CellExecution {
     const asked = readMagics(code);
     switch (asked.kind) {
       case 'help':
-        return this.#help(asked.name);
+        return this.#help(asked);
       case 'unknown':
         return failed(
           'UnknownMagic',
@@ -149,9 +149,12 @@ export class CellExecution {
     };
   }
 
-  async #help(name: string): Promise<CellOutcome> {
-    const at = { source: name, namespace: 'notebook', offset: name.length } as const;
-    const found = await this.#compiler.call('inspect', at);
+  async #help({ name, inRanks }: { readonly name: string; readonly inRanks: boolean }): Promise<CellOutcome> {
+    const at = { source: name, offset: name.length };
+    // Names that only ranks have, such as nn.Linear, are explained in the notebook too.
+    const found =
+      (inRanks ? undefined : await this.#compiler.call('inspect', { ...at, namespace: 'notebook' })) ??
+      (await this.#compiler.call('inspect', { ...at, namespace: 'ranks' }));
     if (found === undefined) return failed('NotFound', `nothing is known about ${name}`);
     const data: MimeBundle = { 'text/plain': found.text, 'text/markdown': found.markdown };
     return { ok: true, result: undefined, page: { source: 'page', data, start: 0 } };

@@ -14,27 +14,34 @@ export type CellRequest =
       /** Only type-checks the cell; nothing is sent to the ranks. */
       readonly checkOnly: boolean;
     }
-  | { readonly kind: 'help'; readonly name: string }
+  /** `inRanks`: of a name in `%%ranks` cells. */
+  | { readonly kind: 'help'; readonly name: string; readonly inRanks: boolean }
   | { readonly kind: 'unknown'; readonly magic: string };
 
 const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 
 const CHECK = /(?:^|\s)--check(?=\s|$)/;
 
-/** Reads a magic: `%%ranks [--check] 0,2-3` in the first line, or `?name` or `name?` alone. No TypeScript begins with `%`. */
+/** Reads a magic: `%%ranks [--check] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No TypeScript begins with `%`. */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
-  if (help !== null) return { kind: 'help', name: help[1] ?? help[2] ?? '' };
+  if (help !== null) return { kind: 'help', name: nameIn(help), inRanks: false };
   const magic = /^\s*(%%?\w+)([^\n]*)(?:\n|$)/.exec(code);
   if (magic === null) return { kind: 'notebook', source: code };
   if (magic[1] !== '%%ranks') return { kind: 'unknown', magic: magic[1] ?? '' };
-  const rest = magic[2] ?? '';
+  const [rest, source] = [magic[2] ?? '', code.slice(magic[0].length)];
+  const helpInRanks = HELP.exec(source);
+  if (helpInRanks !== null) return { kind: 'help', name: nameIn(helpInRanks), inRanks: true };
   return {
     kind: 'ranks',
     selection: withoutBrackets(rest.replace(CHECK, ' ')),
     checkOnly: CHECK.test(rest),
-    source: magic[0].replace(/[^\n]/g, ' ') + code.slice(magic[0].length),
+    source: magic[0].replace(/[^\n]/g, ' ') + source,
   };
+}
+
+function nameIn(help: RegExpExecArray): string {
+  return help[1] ?? help[2] ?? '';
 }
 
 function withoutBrackets(text: string): string {

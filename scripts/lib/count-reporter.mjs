@@ -6,12 +6,15 @@ export default async function* countReporter(events) {
   const counts = { pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };
   const files = [];
   for await (const { type, data } of events) {
-    // A file is reported as a test whose name is its path.
-    if (type === 'test:complete' && data.name === data.file)
-      files.push({ file: data.file, seconds: data.details.duration_ms / 1e3 });
+    // A file is reported as a test whose name is its path; in a shared process it is a suite of that name.
+    if (type === 'test:complete' && data.nesting === 0 && data.name.endsWith('.test.js'))
+      files.push({ file: data.name, seconds: data.details.duration_ms / 1e3 });
+    // A suite fails by itself where its file cannot be loaded or a hook fails; node:test's totals leave that out.
+    const failure = type === 'test:fail' && data.details.type === 'suite' && data.details.error?.failureType;
+    if (failure && failure !== 'subtestsFailed') counts.fail++;
     if (type !== 'test:diagnostic' || data.nesting !== 0) continue;
     const [name, count] = data.message.split(' ');
-    if (name in counts) counts[name] = Number(count);
+    if (name in counts) counts[name] += Number(count);
   }
   const failed = counts.fail + counts.cancelled;
   yield `${JSON.stringify({ passed: counts.pass, failed, skipped: counts.skipped + counts.todo, files })}\n`;

@@ -1,4 +1,4 @@
-import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { availableParallelism, tmpdir } from 'node:os';
 import { join, relative } from 'node:path';
 import { pathToFileURL } from 'node:url';
@@ -12,6 +12,9 @@ const TEST_TIMEOUT_MILLISECONDS = 600_000;
 const SLOW = /\.(slow|alone)\.test\.ts$/;
 const LONG = /\.long\.test\.ts$/;
 const ALONE = /\.(alone|long)\.test\.ts$/;
+
+/** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
+const FILES_PER_PROCESS = 8;
 
 /** Number of slowest files that a run names at its end. */
 const NUM_SLOWEST = 10;
@@ -62,7 +65,7 @@ async function runGroup(files, concurrency, env) {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
   const totals = join(folder, 'totals.json');
   try {
-    const args = nodeArguments(files, concurrency, totals);
+    const args = nodeArguments(sharedProcesses(files, folder), concurrency, totals);
     const status = await passThrough(process.execPath, args, { cwd: root, env });
     if (!existsSync(totals) || readFileSync(totals, 'utf8') === '') {
       throw new StepError(
@@ -76,7 +79,34 @@ async function runGroup(files, concurrency, env) {
   }
 }
 
-function nodeArguments(files, concurrency, totals) {
+/**
+ * Returns what node:test runs, in the order of `files`: compiled test files, and written into `folder` files that run several
+ * fast ones. Each of these is a suite of its own there, so that its hooks are its own and its failures name it.
+ */
+export function sharedProcesses(files, folder) {
+  const rooms = new Map();
+  for (const [i, file] of files.entries()) {
+    const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
+    const shares = !SLOW.test(file) && !LONG.test(file);
+    const name = shares ? file.split('/').slice(0, 2).join('-') : `${i}`;
+    const last = rooms.get(name);
+    if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
+    else rooms.set(name, [...(last ?? []), [compiled]]);
+  }
+  return [...rooms].flatMap(([name, parts]) => {
+    return parts.map((room, i) => {
+      if (room.length === 1) return room[0];
+      const shared = join(folder, `${name}-${i}.test.cjs`);
+      const suites = room.map(
+        (file) => `describe(${JSON.stringify(file)}, () => void require(${JSON.stringify(file)}));`,
+      );
+      writeFileSync(shared, ["const { describe } = require('node:test');", ...suites, ''].join('\n'));
+      return shared;
+    });
+  });
+}
+
+function nodeArguments(compiled, concurrency, totals) {
   return [
     '--test',
     `--test-concurrency=${concurrency}`,
@@ -85,6 +115,6 @@ function nodeArguments(files, concurrency, totals) {
     '--test-reporter-destination=stdout',
     `--test-reporter=${pathToFileURL(join(root, 'scripts', 'lib', 'count-reporter.mjs'))}`,
     `--test-reporter-destination=${totals}`,
-    ...files.map((file) => join(root, 'build', file.replace(/\.ts$/, '.js'))),
+    ...compiled,
   ];
 }

@@ -1,15 +1,11 @@
 import type { DType } from '../core/dtypes';
-import type { BufferId, MemoryCause, Observer, Space, Tag } from '../core/events';
+import type { BufferId, LiveBuffer, MemoryCause, Observer, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
 /** The tag of buffers that are allocated outside of all scopes. */
 const UNTAGGED: Tag = { cause: 'temp', module: '' };
 
-interface BufferRecord {
-  readonly id: BufferId;
-  readonly bytes: Bytes;
-  readonly dtype: DType;
-  readonly space: Space;
+interface BufferRecord extends LiveBuffer {
   tag: Tag;
 }
 
@@ -65,6 +61,17 @@ export class BufferTable {
   /** Closes all open tag scopes whose `finally` an interrupt skipped. */
   unwind(): void {
     this.#scopes.length = 0;
+  }
+
+  /** Makes the sums and the observers' counts agree with the buffers: an interrupt may have ended `add` or `remove` halfway. */
+  recount(): void {
+    const live = [...this.#records.values()];
+    for (const space of ['device', 'host'] as const) {
+      const own = live.filter((record) => record.space === space);
+      this.#bytes[space] = own.reduce((sum, { bytes }) => sum + bytes, 0);
+      this.#sizes[space] = own.length;
+    }
+    for (const observer of this.#observers) observer.recounted?.(live);
   }
 
   add(key: object, bytes: Bytes, dtype: DType, space: Space = 'device'): void {

@@ -209,6 +209,7 @@ export class WasmEngine extends WasmElementwise<tf.Tensor> implements Engine {
     this.#releases.clear();
     for (const release of releases) release();
     unwindTfjs((tensor) => spared.has(tensor.dataId));
+    this.#context.table.recount();
   }
 
   onRecover(release: () => void): () => void {

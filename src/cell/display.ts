@@ -15,6 +15,8 @@ export interface DisplaySink {
   update(displayId: string, bundle: MimeBundle): void;
   /** Empties the running cell's output; with `wait`, only when the next output comes. */
   clear(wait?: boolean): void;
+  /** Calls `end` once, when the running cell ends; returns false if no cell runs. Hosts that do not know when lack it. */
+  atEnd?(end: () => void): boolean;
 }
 
 /** Where the kernel's executor or a rank registers the sink of its process. */

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { type ProgressPlace, processTerminal, type Terminal } from '../cell/progress';
 import { type ErrorCode, ShardlabError } from '../core/errors';
 
 /** 0 good, 1 failed, 2 bad usage or bad input. */
@@ -30,6 +31,16 @@ export interface Output {
   answer(document: unknown, text: () => string): void;
   /** Writes a line to stderr. */
   note(line: string): void;
+}
+
+/** Returns where a command's progress is shown: on stderr, also with --json. */
+export function progressOn(io: Io): ProgressPlace {
+  return { terminal: terminalOf(io) };
+}
+
+/** Returns a command's stderr as a terminal. */
+export function terminalOf({ isTerminal, stderr }: Io): Terminal {
+  return { ...processTerminal(), isTerminal, write: stderr };
 }
 
 /** Makes the output of one command. */

@@ -61,8 +61,8 @@ function addBench(program: Command, perform: Perform, io: Io): void {
   addCollectivesBench(bench, perform, io);
   addKernelBench(bench, perform, io);
   addSettingsBench(bench, perform, io);
-  addPlanBench(bench, perform);
-  addPredictionsBench(bench, perform);
+  addPlanBench(bench, perform, io);
+  addPredictionsBench(bench, perform, io);
 }
 
 function createProgram(io: Io): Command {

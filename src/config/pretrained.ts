@@ -12,6 +12,8 @@ export interface PretrainedInput {
   readonly attention?: 'eager' | 'flash' | undefined;
   /** Frames, rows and columns of a dit's videos. */
   readonly latent?: readonly [number, number, number] | undefined;
+  /** Positions of a dit's text; default: config.json's text_len, or 512, to which diffusers pads a text. */
+  readonly textLen?: number | undefined;
 }
 
 /** The sizes of a model in a folder, or why the model cannot be built. */
@@ -22,7 +24,10 @@ export function isPretrained(value: unknown): value is PretrainedInput {
   return typeof value === 'object' && value !== null && 'from' in value && !('kind' in value);
 }
 
-const KEYS = ['from', 'seq', 'attention', 'latent'];
+const KEYS = ['from', 'seq', 'attention', 'latent', 'textLen'];
+
+/** Folders of models within a published Wan. Source: diffusers' WanPipeline, Wan2.2's repository. */
+const WITHIN = ['transformer', 'transformer_2', 'high_noise_model', 'low_noise_model'];
 
 /** Reads the model's sizes from its folder's config.json. Source: transformers' and diffusers' configurations. */
 export function modelOfFolder(given: PretrainedInput): FolderModel {
@@ -34,9 +39,14 @@ export function modelOfFolder(given: PretrainedInput): FolderModel {
   const from = resolve(given.from);
   const file = join(from, 'config.json');
   if (!existsSync(file)) {
-    return {
-      wrong: `${file} is missing; give a folder with config.json and safetensors files, such as a download of a model`,
-    };
+    const within = WITHIN.map((name) => join(from, name)).filter((one) =>
+      existsSync(join(one, 'config.json')),
+    );
+    const advice =
+      within.length === 0
+        ? 'give a folder with config.json and safetensors files, such as a download of a model'
+        : `the folder has a model within; give its folder, one per run: ${within.join(' or ')}`;
+    return { wrong: `${file} is missing; ${advice}` };
   }
   let config: unknown;
   try {
@@ -55,16 +65,24 @@ function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
     .looseObject({ model_type: z.string().optional(), _class_name: z.string().optional() })
     .catch({})
     .parse(config);
-  const isVideo = name === 'WanModel';
-  const useless = isVideo ? 'seq' : 'latent';
-  if (given[useless] !== undefined) {
+  const video = BY_CLASS.get(name ?? '');
+  const isVideo = video !== undefined;
+  const useless = (isVideo ? (['seq'] as const) : (['latent', 'textLen'] as const)).find(
+    (key) => given[key] !== undefined,
+  );
+  if (useless !== undefined) {
     return {
       wrong: `${useless} has no meaning for ${isVideo ? 'a model of videos' : 'a language model'}; omit it`,
     };
   }
-  const read = isVideo ? wan : BY_TYPE.get(type ?? '');
+  if (isVideo && given.latent === undefined) {
+    return {
+      wrong: 'the file does not say how large videos are; give latent: [frames, rows, columns] beside from',
+    };
+  }
+  const read = video ?? BY_TYPE.get(type ?? '');
   if (read !== undefined) return read(config, given);
-  const known = [...BY_TYPE.keys(), '_class_name WanModel'].join(', ');
+  const known = [...BY_TYPE.keys(), ...[...BY_CLASS.keys()].map((one) => `_class_name ${one}`)].join(', ');
   return { wrong: `model_type is ${JSON.stringify(name ?? type)}; known are ${known}` };
 }
 
@@ -162,42 +180,83 @@ const llamaLike =
       };
     });
 
-const wanSchema = z.looseObject({
-  dim: size,
+/** Keys that Wan's own config.json and diffusers' have under the same names. */
+const videoSchema = z.looseObject({
   ffn_dim: size,
   freq_dim: size,
-  in_dim: size,
-  out_dim: size,
-  num_heads: size,
   num_layers: size,
-  text_len: size,
   text_dim: size.default(4096),
   patch_size: z.tuple([size, size, size]).default([1, 2, 2]),
   eps: z.number().positive().default(1e-6),
 });
 
+const wanSchema = videoSchema.extend({
+  dim: size,
+  in_dim: size,
+  out_dim: size,
+  num_heads: size,
+  text_len: size,
+});
+
 const WAN_USUAL: Usual = { model_type: ['t2v', 'ti2v', 'i2v'], qk_norm: [true], cross_attn_norm: [true] };
 
-const wan: Read = (config, { latent }) =>
-  parsed(wanSchema, config, WAN_USUAL, (read) =>
-    latent === undefined
-      ? 'the file does not say how large videos are; give latent: [frames, rows, columns] beside from'
-      : {
-          kind: 'dit',
-          layers: read.num_layers,
-          dim: read.dim,
-          heads: read.num_heads,
-          ffn: read.ffn_dim,
-          latent,
-          patch: read.patch_size,
-          inChannels: read.in_dim,
-          outChannels: read.out_dim,
-          freqDim: read.freq_dim,
-          textDim: read.text_dim,
-          textLen: read.text_len,
-          normEps: read.eps,
-        },
-  );
+const wan: Read = (config, { latent, textLen }) =>
+  parsed(wanSchema, config, WAN_USUAL, (read) => ({
+    ...{ dim: read.dim, heads: read.num_heads, inChannels: read.in_dim, outChannels: read.out_dim },
+    ...ditOf(read, latent),
+    textLen: textLen ?? read.text_len,
+  }));
+
+const diffusersSchema = videoSchema.extend({
+  num_attention_heads: size,
+  attention_head_dim: size,
+  in_channels: size,
+  out_channels: size.nullable(),
+  rope_max_seq_len: size.default(1024),
+});
+
+/** The last three keys have values in models with an input for images beside the text, such as Wan2.1's i2v. */
+const DIFFUSERS_USUAL: Usual = {
+  qk_norm: ['rms_norm_across_heads'],
+  cross_attn_norm: [true],
+  image_dim: [null],
+  added_kv_proj_dim: [null],
+  pos_embed_seq_len: [null],
+};
+
+const diffusers: Read = (config, { latent, textLen }) =>
+  parsed(diffusersSchema, config, DIFFUSERS_USUAL, (read) => {
+    const { rope_max_seq_len: most, num_attention_heads: heads, in_channels: inChannels } = read;
+    if (latent?.some((extent, i) => extent / (read.patch_size[i] ?? 1) > most)) {
+      return `rope_max_seq_len is ${most}, but latent [${latent}] has more patches along one axis; give a smaller video`;
+    }
+    return {
+      className: 'WanTransformer3DModel',
+      ...{ dim: heads * read.attention_head_dim, heads, inChannels },
+      outChannels: read.out_channels ?? inChannels,
+      ...ditOf(read, latent),
+      textLen,
+    };
+  });
+
+function ditOf(read: z.output<typeof videoSchema>, latent: PretrainedInput['latent']): object {
+  return {
+    kind: 'dit',
+    layers: read.num_layers,
+    ffn: read.ffn_dim,
+    latent,
+    patch: read.patch_size,
+    freqDim: read.freq_dim,
+    textDim: read.text_dim,
+    normEps: read.eps,
+  };
+}
+
+/** Readers of config.json, by `_class_name`. */
+const BY_CLASS: ReadonlyMap<string, Read> = new Map([
+  ['WanModel', wan],
+  ['WanTransformer3DModel', diffusers],
+]);
 
 /** Readers of config.json, by `model_type`. */
 const BY_TYPE: ReadonlyMap<string, Read> = new Map([

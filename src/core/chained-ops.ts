@@ -1,4 +1,5 @@
 import * as core from '@tensorflow/tfjs-core';
+import { ShardlabError } from './errors';
 
 /**
  * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node only the package @tensorflow/tfjs has these
@@ -27,7 +28,9 @@ const OTHERS: Readonly<Record<string, Method>> = {
   asType(dtype: core.DataType) {
     return core.cast(this, dtype);
   },
-  as1D: flatten,
+  as1D() {
+    return flatten.call(this);
+  },
   flatten,
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
   reshapeAs(other: core.Tensor) {
@@ -79,8 +82,21 @@ function define(name: string, method: Method): void {
   });
 }
 
-function flatten(this: core.Tensor): core.Tensor {
-  return core.reshape(this, [this.size]);
+/** Joins the dims from `first` to `last` into one, as torch does; without arguments, all dims. */
+function flatten(this: core.Tensor, first = 0, last = -1): core.Tensor {
+  const { shape, rank } = this;
+  const [from, to] = [first, last].map((dim) => (dim < 0 ? dim + Math.max(rank, 1) : dim)) as [
+    number,
+    number,
+  ];
+  const fits =
+    Number.isInteger(from) && Number.isInteger(to) && 0 <= from && from <= to && to < Math.max(rank, 1);
+  if (!fits) {
+    const message = `flatten: dims ${first} to ${last} do not fit a tensor [${shape}]; x.flatten(1) keeps the first dim.`;
+    throw new ShardlabError('SHAPE', message);
+  }
+  const joined = core.util.sizeFromShape(shape.slice(from, to + 1));
+  return core.reshape(this, [...shape.slice(0, from), joined, ...shape.slice(to + 1)]);
 }
 
 function castTo(dtype: core.DataType): Method {

@@ -7,6 +7,7 @@ export type ErrorCode =
   | 'COLLECTIVE_MISSING' // a rank ended its work without calling a collective in which other ranks wait
   | 'RANK_DIED' // a rank's process ended
   | 'RANK_FAILED' // a rank's code threw
+  | 'CALLBACK' // a function of the user's that a run calls threw
   | 'LAUNCH' // ranks could not be started
   | 'INTERRUPTED' // the user stopped the work
   | 'ABORTED' // work was cancelled because another rank failed

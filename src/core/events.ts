@@ -131,6 +131,17 @@ export interface Observer {
   span(event: SpanEvent): void;
   /** Reports that a span begins; `span` will report its end. Observers that only need the end omit this method. */
   entered?(name: SpanName, module: string): void;
+  /** Reports all live buffers after an interrupt, which may have ended another report halfway. */
+  recounted?(live: readonly LiveBuffer[]): void;
+}
+
+/** A buffer that is not freed yet. */
+export interface LiveBuffer {
+  readonly id: BufferId;
+  readonly bytes: Bytes;
+  readonly dtype: DType;
+  readonly space: Space;
+  readonly tag: Tag;
 }
 
 /** An observer that ignores everything. */

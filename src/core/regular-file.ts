@@ -12,11 +12,12 @@ export function openRegularFile(path: string): number {
 }
 
 /**
- * Creates or empties a file for writing; a device (/dev/null) is allowed too. Throws: IO for a FIFO; errors of openSync.
+ * Creates or empties a file for writing, or opens it to append to it; a device (/dev/null) is allowed too. Throws: IO for a FIFO;
+ * errors of openSync.
  */
-export function createOutputFile(path: string): number {
-  const { O_WRONLY, O_CREAT, O_TRUNC, O_NONBLOCK } = constants;
-  const descriptor = openSync(path, O_WRONLY | O_CREAT | O_TRUNC | O_NONBLOCK);
+export function createOutputFile(path: string, { isAppended = false } = {}): number {
+  const { O_WRONLY, O_CREAT, O_TRUNC, O_APPEND, O_NONBLOCK } = constants;
+  const descriptor = openSync(path, O_WRONLY | O_CREAT | (isAppended ? O_APPEND : O_TRUNC) | O_NONBLOCK);
   return checkKind(path, descriptor, (stats) => stats.isFile() || stats.isCharacterDevice());
 }
 

@@ -20,6 +20,11 @@ declare module '@tensorflow/tfjs-core/dist/tensor' {
      * loss's gradient. Only in ranks. Throws: CONFIG if no forward was recorded; SHAPE unless the loss is a float32 scalar.
      */
     backward(seed?: number): void;
+    /**
+     * Joins the dims from `startDim` to `endDim` (default: the last one) into one, as torch does: `x.flatten(1)` keeps the
+     * dim of the batch. Throws: SHAPE unless 0 <= startDim <= endDim < rank, after negative dims count from the end.
+     */
+    flatten(startDim: number, endDim?: number): Tensor;
   }
 }
 

@@ -16,6 +16,12 @@ export interface BatchesOf<Batch> {
   readonly validation?: ValidationBatches<Batch> | null;
 }
 
+/** Batches of rows whose number is known, so that there are epochs. */
+export interface EpochBatches<Batch> extends BatchesOf<Batch> {
+  /** Number of batches of each rank in which an epoch's rows fit; the last one may end with rows of the next epoch. */
+  readonly numBatches: number;
+}
+
 /** Batches of tokens. */
 export type BatchSource = BatchesOf<TokenBatch>;
 
@@ -27,6 +33,11 @@ export interface ValidationBatches<Batch> {
   readonly numBatches: number;
   /** Returns a batch of a rank; `index` counts from 0. */
   batch(rank: number, index: number): ValidationBatch<Batch>;
+}
+
+/** Validation batches whose number is not known: they end when no rank has rows left. */
+export interface UncountedBatches<Batch> extends Pick<ValidationBatches<Batch>, 'batch'> {
+  readonly numBatches: null;
 }
 
 /** A batch of a validation part. The last batches may have fewer rows than the others. */

@@ -47,7 +47,7 @@ export function createOwnBatches(
   if (prepared === undefined) {
     if (data === 'function') throw functionsMissing('data');
     throw new ConfigError(
-      'data: sl.dryRun reads no files; give a function that makes batches of the same shapes, as data: ({ tf }) => ({ x: tf.zeros([8, 7]) })',
+      'data: a dry run or a plan reads no files; give a function that makes batches of the same shapes, as data: ({ tf }) => ({ x: tf.zeros([8, 7]) })',
     );
   }
   if (prepared.kind === 'rows') return openRows(prepared, { batch, world, seed });

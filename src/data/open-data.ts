@@ -2,8 +2,7 @@ import { closeSync, openSync, readSync } from 'node:fs';
 import { ConfigError, ShardlabError } from '../core/errors';
 import {
   type BatchColumn,
-  type BatchesOf,
-  type BatchSource,
+  type EpochBatches,
   inputsOf,
   type RowBatch,
   type TokenBatch,
@@ -36,7 +35,7 @@ export interface TokenBatchingOptions extends BatchingOptions {
  * Opens prepared texts as batches of tokens. Row i has seq + 1 tokens, from token i · seq on: each token is predicted once per
  * epoch. Throws: CONFIG for a text that is shorter than a row, and for tokens that the model does not have.
  */
-export function openTokens(data: PreparedTokens, options: TokenBatchingOptions): BatchSource {
+export function openTokens(data: PreparedTokens, options: TokenBatchingOptions): EpochBatches<TokenBatch> {
   const { seq, vocab } = options;
   const { name, train, validation, shuffle, dropLast } = data;
   if (data.vocab > vocab) {
@@ -78,7 +77,7 @@ function readTokens(data: PreparedTokens, part: TokenSpan, rows: readonly number
 export function openData(
   data: PreparedData,
   options: BatchingOptions & { readonly seq?: number | undefined },
-): BatchesOf<RowBatch> {
+): EpochBatches<RowBatch> {
   if (data.kind === 'rows') return openRows(data, options);
   const { seq } = options;
   if (seq === undefined) {
@@ -87,9 +86,10 @@ export function openData(
     );
   }
   // A user's own model reports by itself that it does not have a token.
-  const { name, batch, validation } = openTokens(data, { ...options, seq, vocab: Number.POSITIVE_INFINITY });
+  const opened = openTokens(data, { ...options, seq, vocab: Number.POSITIVE_INFINITY });
+  const { batch, validation } = opened;
   return {
-    name,
+    ...opened,
     batch: (rank, index) => asRows(batch(rank, index)),
     validation: validation
       ? {
@@ -110,7 +110,7 @@ function asRows(tokens: TokenBatch): RowBatch {
 }
 
 /** Opens prepared rows as batches with inputs x and targets y. */
-export function openRows(data: PreparedRows, options: BatchingOptions): BatchesOf<RowBatch> {
+export function openRows(data: PreparedRows, options: BatchingOptions): EpochBatches<RowBatch> {
   const { name, train, validation, shuffle, dropLast } = data;
   if (train.count < 1) {
     throw new ConfigError(

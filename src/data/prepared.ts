@@ -1,10 +1,11 @@
 import type { ImageSize } from './files/image';
 
 /*
- * [Note: prepared data] The launcher reads the user's files once: it checks them, turns texts into token ids and columns into
- * numbers, and writes the numbers into files of the job's folder. Ranks get the description below, as plain JSON, and
- * read the rows of each microbatch from these files by position. So no rank holds the data in memory, ranks need no tokenizer,
- * and a rank reads any microbatch at once when a run resumes. Images stay in their files, and ranks decode them.
+ * [Note: prepared data] The launcher (for a dataLoader: rank 0) reads the user's files once: it checks them, turns texts into
+ * token ids and columns into numbers, and writes the numbers into files of the job's folder. Ranks get the description below,
+ * as plain JSON, and read the rows of each microbatch from these files by position. So no rank holds the data in memory, ranks
+ * need no tokenizer (except rank 0 of a dataLoader), and a rank reads any microbatch at once when a run resumes. Images stay in
+ * their files, and ranks decode them.
  */
 
 /** A user's data in a form that ranks read. [Note: prepared data] */
@@ -44,6 +45,8 @@ export interface PreparedTokens {
   readonly vocab: number;
   /** The source of ids for messages: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
   readonly tokenizer: string;
+  /** Of the values to train on. */
+  readonly fingerprint: string;
   readonly train: TokenSpan;
   readonly validation: TokenSpan | null;
   readonly shuffle: boolean;
@@ -54,6 +57,8 @@ export interface PreparedTokens {
 export interface PreparedRows {
   readonly kind: 'rows';
   readonly name: string;
+  /** Of the values to train on. */
+  readonly fingerprint: string;
   readonly train: RowPart;
   readonly validation: RowPart | null;
   /** The words of y in sorted order, or the folders of images: class i is the i-th; null: y is numbers. */

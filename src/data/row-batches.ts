@@ -1,5 +1,5 @@
 import { ConfigError } from '../core/errors';
-import type { BatchesOf, ValidationBatches } from './batch';
+import type { EpochBatches, ValidationBatches } from './batch';
 import { createSampler } from './sampler';
 
 /** How rows become batches. */
@@ -27,7 +27,7 @@ export interface Rows<Batch> {
  * epoch, so all batches have the same number of rows and no row is left out. The number of microbatches so far is the position in
  * the data. Throws: CONFIG if dropLast leaves no rows.
  */
-export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOptions): BatchesOf<Batch> {
+export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOptions): EpochBatches<Batch> {
   const { name, numRows, shuffle, dropLast, validation } = rows;
   const { batch, world, seed } = options;
   const sampler = createSampler({ length: numRows, world, shuffle, seed, dropLast });
@@ -38,6 +38,7 @@ export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOpti
   }
   return {
     name,
+    numBatches: Math.ceil(sampler.rowsPerRank / batch),
     batch(rank, index) {
       const first = index * batch;
       return rows.read(Array.from({ length: batch }, (_, i) => sampler.rowAt(rank, first + i)));

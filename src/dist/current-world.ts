@@ -4,12 +4,17 @@ import type { ProcessGroup } from './types';
 const WORLD = Symbol('the group of all ranks');
 
 interface Marked {
-  [WORLD]?: ProcessGroup;
+  [WORLD]?: ProcessGroup | null;
 }
 
-/** Notes the group of all ranks on tfjs's current backend, as torch.distributed's default group. */
-export function markWorld(group: ProcessGroup): void {
+/**
+ * Notes the group of all ranks on tfjs's current backend, as torch.distributed's default group. Returns the group that was
+ * noted before: a trainer notes its own ranks while it works.
+ */
+export function markWorld(group: ProcessGroup | null): ProcessGroup | null {
+  const before = currentWorld();
   (tf.backend() as Marked)[WORLD] = group;
+  return before;
 }
 
 /** Returns the group of all ranks; null outside of a rank. */

@@ -5,7 +5,7 @@ import { CAUSE_WORDS, spoken, WAIT_WORDS } from './comm-words';
 import { createFigure, type Figure, quantity, titleOf } from './figure';
 import { byteScale, counted, inUnit, percent, timeScale } from './format';
 import { bareRowAxis, rowAxis, rowRange } from './grammar/axes';
-import { soft, strong } from './grammar/ink';
+import { soft, strong, unescaped } from './grammar/ink';
 import { bars, note, PAPER } from './grammar/marks';
 import { COMM_FILL, NEUTRAL_FILL, PHASE_FILL, WAIT_FILLS, WAIT_OUTLINE } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
@@ -28,7 +28,7 @@ export function commCauses(run: RunView): Figure {
   const wireMB = sumOf(kinds, (kind) => kind.wireBytes) / 1e6;
   const payloadMB = sumOf(kinds, (kind) => kind.bytes) / 1e6;
   return createFigure({
-    title: findingOf(kinds),
+    title: findingOf(run, kinds),
     subtitle: subtitleOf(run, kinds),
     ...(kinds.length === 0
       ? plot(frame, [emptyPanel(run)])
@@ -70,7 +70,7 @@ function kindsOf(run: RunView) {
     const mean = (of: (row: CommunicationRow) => number): number => sumOf(rows, of) / records.length;
     const count = mean((row) => row.count);
     return {
-      name: `${CAUSE_WORDS[cause]}: ${Number(count.toFixed(1))} ${spoken(op)}`,
+      name: `${CAUSE_WORDS[cause]}: ${counted(Number(count.toFixed(1)), spoken(op))}`,
       cause,
       op,
       count,
@@ -87,18 +87,19 @@ function kindsOf(run: RunView) {
 
 type Kind = ReturnType<typeof kindsOf>[number];
 
-function findingOf(kinds: readonly Kind[]): string {
+function findingOf({ part }: RunView, kinds: readonly Kind[]): string {
   const wire = sumOf(kinds, (kind) => kind.wireBytes);
-  if (kinds.length === 0) return 'Nothing was communicated';
-  if (wire === 0) return 'Ranks met, but no bytes were exchanged';
+  const where = part === undefined ? '' : ` in ${part}`;
+  if (kinds.length === 0) return `Nothing was communicated${where}`;
+  if (wire === 0) return `Ranks met${where}, but no bytes were exchanged`;
   const byCause = new Map<string, number>();
   for (const { cause, wireBytes } of kinds) {
     byCause.set(CAUSE_WORDS[cause], (byCause.get(CAUSE_WORDS[cause]) ?? 0) + wireBytes);
   }
   const [[words, most] = ['', 0]] = [...byCause].sort((a, b) => b[1] - a[1]);
-  const share = Math.round((most / wire) * 100);
+  const share = unescaped(percent(most / wire));
   return titleOf(
-    `Each rank receives ${inUnit(wire, byteScale(wire))} per step; ${share}% of this is for ${words}`,
+    `Each rank receives ${inUnit(wire, byteScale(wire))}${where || ' per step'}; ${share} of this is for ${words}`,
   );
 }
 
@@ -178,7 +179,7 @@ function timePanel(kinds: readonly Kind[]): Panel {
     }),
     annotations: kinds.map(({ exposed }, i) => {
       const total = totals[i] ?? 0;
-      const share = total > 0 ? `${Math.round((exposed / total) * 100)}% waits` : '0 s';
+      const share = total > 0 ? `${percent(exposed / total)} waits` : '0 s';
       return endNote(total / divisor, i, share);
     }),
   };

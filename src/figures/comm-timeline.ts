@@ -38,7 +38,7 @@ export function commTimeline(run: RunView, { step }: CommTimelineOptions = {}): 
   const waited = mean(all.map(waitShare));
   const numCollectives = mean(records.map(({ collectives }) => collectives.length));
   return createFigure({
-    title: findingOf(records, mean(all.map(({ seconds }) => seconds))),
+    title: findingOf(run, records, mean(all.map(({ seconds }) => seconds))),
     subtitle: subtitleOf(run, records, shown.length, numSteps),
     ...plotLanes(rows, { ...SIZES, longest }),
     quantities: {
@@ -59,9 +59,9 @@ function shownOf(all: readonly Timeline[]): readonly Timeline[] {
   return all.filter(({ rank }) => kept.has(rank));
 }
 
-function findingOf(records: readonly StepRecord[], seconds: number): string {
+function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: number): string {
   if (records.every(({ collectives }) => collectives.length === 0)) {
-    return 'Nothing was communicated in this step';
+    return `Nothing was communicated in ${part ?? 'this step'}`;
   }
   const waits = meanWaits(records);
   const { divisor, unit } = timeScale(seconds);

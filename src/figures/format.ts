@@ -34,11 +34,11 @@ export function short(value: number): string {
   return text.replace('-', '−');
 }
 
-/** Formats a share from 0 to 1 as a percentage, in figures' markup; only 0 is '0%', and only 1 is '100%'. */
+/** Formats a share from 0 to 1 as a percentage, in figures' markup; only 0 is '0%', and only 1 is '100%': 0.996 is '99.6%'. */
 export function percent(share: number): string {
   const value = share * 100;
   if (value > 0 && value < 0.5) return '&lt;1%';
-  if (value > 99.5 && value < 100) return '&gt;99%';
+  if (value > 99 && value < 100) return `${Math.min(99.9, Number(value.toFixed(1)))}%`;
   return `${Math.round(value)}%`;
 }
 
@@ -66,5 +66,7 @@ export function counted(count: number, noun: string): string {
 
 /** Formats a factor: '3.1×', '12×'. */
 export function timesText(factor: number): string {
-  return `${factor >= 10 ? factor.toFixed(0) : factor.toFixed(1)}×`;
+  // '1.0×' would hide a difference.
+  const numDigits = factor >= 10 ? 0 : factor > 1.0005 && factor < 1.05 ? 2 : 1;
+  return `${factor.toFixed(numDigits)}×`;
 }

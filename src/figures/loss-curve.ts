@@ -17,11 +17,15 @@ export interface LossSeries {
   readonly firstStep?: number;
   /** Whether the losses may be of any kind, because the user's code computes them. Default false: they are cross-entropies. */
   readonly hasOwnLoss?: boolean;
+  /** The steps that computed no loss. Another step without a finite loss is a step of a training that diverged. */
+  readonly unknown?: ReadonlySet<number>;
+  /** The losses on validation rows, which are drawn as points. */
+  readonly evaluations?: readonly { readonly step: number; readonly loss: number }[];
 }
 
 export interface LossCurveOptions {
-  /** Tokens per second over the last steps, for the subtitle. */
-  readonly tokensPerSecond?: number;
+  /** The speed of the last steps for the subtitle, such as '1,234 tokens/s'. */
+  readonly speed?: string;
   /** The last step that the axis shows, so that the axis of a live figure does not change. */
   readonly steps?: number;
   /** Steps at which something changed, with a word for the change (a reshard, a load). */
@@ -33,29 +37,53 @@ const LEAST_PIXELS = 216;
 const LABEL_SIZE = 11;
 /** The width of a label without the run's name. */
 const VALUE_ROOM = 84;
+/** The width of the labels of training and validation. */
+const VALIDATION_ROOM = 132;
+const NONE: ReadonlySet<number> = new Set();
+/** The index of the validation's colour. */
+const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
 /** Draws the loss over steps: one line per run, with the last loss at its end. If there are several runs, the run's name is there too. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
-    .map(({ firstStep = 1, hasOwnLoss = false, ...one }) => ({ firstStep, hasOwnLoss, ...one }))
+    .map(({ firstStep = 1, hasOwnLoss = false, unknown = NONE, evaluations = [], ...one }) => {
+      return {
+        ...one,
+        firstStep,
+        hasOwnLoss,
+        unknown,
+        evaluations: evaluations.filter(({ loss }) => Number.isFinite(loss)),
+      };
+    })
     .filter(({ losses }) => losses.some(Number.isFinite));
-  const values = shown.flatMap(({ losses }) => losses.filter(Number.isFinite));
+  const values = shown.flatMap(({ losses, evaluations }) => [
+    ...losses.filter(Number.isFinite),
+    ...evaluations.map(({ loss }) => loss),
+  ]);
   const ends = shown.map(({ firstStep, losses }) => firstStep + Math.max(1, losses.length - 1));
   const lastStep = Math.max(steps, 2, ...ends);
   // Training that continues from a checkpoint begins at the step after the saved one.
-  const firstStep = shown.length === 0 ? 1 : Math.min(...shown.map((one) => one.firstStep));
+  const firstStep =
+    shown.length === 0
+      ? 1
+      : Math.min(...shown.flatMap((one) => [one.firstStep, ...one.evaluations.map(({ step }) => step)]));
   const [low, high] = values.length === 0 ? [0, 1] : [Math.min(...values), Math.max(...values)];
   const pad = (high - low) * 0.08 || Math.abs(high) * 0.05 || 0.5;
   const range = [low - pad, high + pad] as const;
-  const right = rightMargin(shown);
+  const hasValidation = shown.length === 1 && shown.some(({ evaluations }) => evaluations.length > 0);
+  const right = hasValidation ? VALIDATION_ROOM : rightMargin(shown);
   const labels = shown.map((one, i) => endLabel(one, i, right - VALUE_ROOM));
   const lineGap = 15 * Math.max(1, ...labels.map(({ text }) => text.split('<br>').length));
   const pixels = Math.max(LEAST_PIXELS, labels.length * lineGap);
   // This margin leaves room for whole markers at both ends of the axis.
   const margin = (lastStep - firstStep) * 0.015;
-  const notes = shown.length === 1 ? shown.map(lastLoss) : endLabels(labels, range, pixels, { xshift: 6 });
+  const notes = hasValidation
+    ? endLabels([...shown.map(trainLabel), ...shown.flatMap(validationLabel)], range, pixels, { xshift: 6 })
+    : shown.length === 1
+      ? shown.map(lastLoss)
+      : endLabels(labels, range, pixels, { xshift: 6 });
   return createFigure({
     title: findingOf(series, shown),
     subtitle: subtitleOf(shown, options),
@@ -68,7 +96,7 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
           ...titled('step'),
         },
         y: { range, ...titled('loss, mean over ranks') },
-        data: shown.map(lossLine),
+        data: [...shown.map(lossLine), ...(hasValidation ? shown.flatMap(validationPoints) : [])],
         annotations: [
           ...notes,
           ...marks.map(({ step, text }) =>
@@ -79,7 +107,14 @@ export function lossCurve(series: readonly LossSeries[], options: LossCurveOptio
       },
     ]),
     table: createTable(
-      shown.flatMap((one) => one.losses.map((loss, i) => ({ run: one.name, step: i + one.firstStep, loss }))),
+      shown.flatMap((one) => {
+        const validation = new Map(one.evaluations.map(({ step, loss }) => [step, loss]));
+        return one.losses.map((loss, i) => {
+          const step = i + one.firstStep;
+          const row = { run: one.name, step, loss };
+          return hasValidation ? { ...row, validation: validation.get(step) ?? null } : row;
+        });
+      }),
     ),
   });
 }
@@ -100,9 +135,9 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string 
       ? 'No step has a finite loss'
       : 'No step has been taken yet';
   }
-  const spoiled = shown.find(({ losses }) => !losses.every(Number.isFinite));
+  const spoiled = shown.find((one) => spoiledStep(one) !== undefined);
   if (spoiled !== undefined) {
-    const at = spoiled.losses.findIndex((loss) => !Number.isFinite(loss)) + spoiled.firstStep;
+    const at = spoiledStep(spoiled);
     return titleOf(
       ...(spoiled.name === ''
         ? []
@@ -111,38 +146,84 @@ function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string 
     );
   }
   if (shown.length > 1) return agreement(shown);
-  const [from = 0, ...later] = first.losses;
+  const [from = 0, ...later] = first.losses.filter(Number.isFinite);
   const to = later.at(-1);
   if (to === undefined) return `The loss begins at ${from.toFixed(3)}`;
   const steps = counted(first.losses.length, 'step');
+  const validation = first.evaluations.at(-1);
+  if (validation !== undefined) {
+    const best = first.evaluations.reduce((least, one) => (one.loss < least.loss ? one : least));
+    return titleOf(
+      ...(best.loss < validation.loss
+        ? [
+            `The validation loss was lowest after step ${best.step}: ${best.loss.toFixed(3)}; now it is ${validation.loss.toFixed(3)}`,
+          ]
+        : []),
+      `The loss is ${to.toFixed(3)} after ${steps}, the validation loss ${validation.loss.toFixed(3)}`,
+    );
+  }
   if (to === from) return `The loss is ${from.toFixed(3)} at the first and the last of ${steps}`;
   const verb = to < from ? 'falls' : 'rises';
   return titleOf(`The loss ${verb} from ${from.toFixed(3)} to ${to.toFixed(3)} in ${steps}`);
 }
 
-/** Says how much the runs' losses differ in the steps that they have in common. */
-function agreement(shown: readonly Shown[]): string {
+/** Returns the first step whose loss is not finite; undefined if there is none. */
+function spoiledStep({ losses, firstStep, unknown }: Shown): number | undefined {
+  const index = losses.findIndex((loss, i) => !Number.isFinite(loss) && !unknown.has(i + firstStep));
+  return index < 0 ? undefined : index + firstStep;
+}
+
+/** Returns how much the losses of each step differ that two runs or more have in common. */
+function differences(shown: readonly Shown[]): number[] {
   const bySteps = new Map<number, number[]>();
   for (const { losses, firstStep } of shown) {
     losses.forEach((loss, i) => {
+      if (!Number.isFinite(loss)) return;
       bySteps.set(i + firstStep, [...(bySteps.get(i + firstStep) ?? []), loss]);
     });
   }
   const common = [...bySteps.values()].filter((losses) => losses.length > 1);
-  const names = `${shown.length} runs`;
-  if (common.length === 0) return titleOf(`${names} have no step in common`);
-  const apart = Math.max(...common.map((losses) => Math.max(...losses) - Math.min(...losses)));
-  const steps = counted(common.length, 'common step');
-  if (apart === 0) return titleOf(`${names} have exactly equal losses over ${steps}`);
-  return titleOf(`The losses of ${names} differ by at most ${Number(apart.toPrecision(2))} over ${steps}`);
+  return common.map((losses) => Math.max(...losses) - Math.min(...losses));
 }
 
-function subtitleOf(shown: readonly Shown[], { tokensPerSecond: speed }: LossCurveOptions): string {
+/** Says how much the runs' losses differ in the steps that they have in common. */
+function agreement(shown: readonly Shown[]): string {
+  const common = differences(shown);
+  const names = `${shown.length} runs`;
+  if (common.length === 0) return titleOf(`${names} have no step in common`);
+  const apart = Math.max(...common);
+  const steps = counted(common.length, 'common step');
+  if (apart === 0) return titleOf(`${names} have exactly equal losses over ${steps}`);
+  return titleOf(
+    ...exception(shown, apart),
+    `The losses of ${names} differ by at most ${digits(apart)} over ${steps}`,
+  );
+}
+
+/** Names the one run whose losses differ, if all others differ from each other by less than a thousandth of that. */
+function exception(shown: readonly Shown[], apart: number): string[] {
+  if (shown.length < 3) return [];
+  return shown.flatMap(({ name }, i) => {
+    const others = shown.filter((_, k) => k !== i);
+    const among = Math.max(...differences(others));
+    const said = `${quoted(name)} differs by up to ${digits(apart)}`;
+    const rest = among === 0 ? 'are equal' : `differ by at most ${digits(among)}`;
+    return among >= 0 && among < apart / 1e3
+      ? [
+          `${said}; the losses of the other ${others.length} runs ${rest}`,
+          `${said}; the other ${others.length} ${rest}`,
+        ]
+      : [];
+  });
+}
+
+const digits = (value: number): string => String(Number(value.toPrecision(2)));
+
+function subtitleOf(shown: readonly Shown[], { speed }: LossCurveOptions): string {
   const [only, ...others] = shown;
   const kind = shown.some(({ hasOwnLoss }) => hasOwnLoss) ? 'Loss' : 'Cross-entropy in nats';
   const name = others.length === 0 && only !== undefined && only.name !== '' ? `, ${safe(only.name)}` : '';
-  const speedText = speed === undefined ? '' : ` ${Math.round(speed).toLocaleString('en-US')} tokens/s.`;
-  return `${kind}, mean over all ranks${name}.${speedText}`;
+  return `${kind}, mean over all ranks${name}.${speed === undefined ? '' : ` ${speed}.`}`;
 }
 
 function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
@@ -166,6 +247,35 @@ function endLabel({ name, losses }: Shown, i: number, room: number) {
   const at = losses.findLast(Number.isFinite) ?? 0;
   const lines = wrappedMarkup(name, LABEL_SIZE, room, (text) => strong(safe(text)));
   return { at, text: `${keyDot(lineColor(i))}${lines} ${bold(at.toFixed(4))}` };
+}
+
+/** Draws the validation losses as points on a thin line. */
+function validationPoints({ evaluations }: Shown): ScatterTrace[] {
+  const color = lineColor(VALIDATION_COLOR);
+  return [
+    line(
+      { x: evaluations.map(({ step }) => step), y: evaluations.map(({ loss }) => loss) },
+      { width: 1, color, dash: 'dot' },
+      {
+        mode: 'lines+markers',
+        marker: { size: 8, color },
+        name: 'validation',
+        hovertemplate: 'validation after step %{x}: <b>%{y:.4f}</b><extra></extra>',
+      },
+    ),
+  ];
+}
+
+function trainLabel({ losses }: Shown) {
+  const at = losses.findLast(Number.isFinite) ?? 0;
+  return { at, text: `${keyDot(lineColor(0))}${soft('training')} ${bold(at.toFixed(4))}` };
+}
+
+function validationLabel({ evaluations }: Shown) {
+  const last = evaluations.at(-1);
+  if (last === undefined) return [];
+  const color = keyDot(lineColor(VALIDATION_COLOR));
+  return [{ at: last.loss, text: `${color}${soft('validation')} ${bold(last.loss.toFixed(4))}` }];
 }
 
 function lastLoss({ losses, firstStep }: Shown): Annotation {

@@ -1,9 +1,9 @@
 import { MEMORY_CAUSES, type MemoryCause, type SpanName } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
-import { type MemoryOverTime, totalBytes } from '../ledger/memory';
+import { type MemoryOverTime, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../ledger/record';
 import { type Timeline, timeline } from '../ledger/timeline';
-import type { Scaled } from './format';
+import { listed, type Scaled } from './format';
 import { soft } from './grammar/ink';
 import { line, note, rounded } from './grammar/marks';
 import { CAUSE_FILL, PHASE_FILL, STACK_ORDER } from './grammar/palette';
@@ -18,6 +18,16 @@ export interface MemoryScales {
 
 /** The line of totals that a figure compares with. */
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
+
+/** Says which hatched bytes are freed within the step; '' if none are. A hatched cause has bytes at the step's end under DDP. */
+export function hatchText(records: readonly StepRecord[]): string {
+  const hatched = STACK_ORDER.filter((cause) => CAUSE_FILL[cause].pattern !== undefined);
+  const held = (of: (record: StepRecord) => BytesByCause) =>
+    hatched.filter((cause) => records.some((record) => of(record)[cause] > 0));
+  const [kept, seen] = [held(memoryAtRest), held(memoryAtPeak)];
+  if (seen.every((cause) => kept.includes(cause))) return '';
+  return ` Hatched: freed${kept.length === 0 ? ' within the step' : `, except ${listed(kept)}`}.`;
+}
 
 /** Draws memory over time as stacked areas, one per cause; `extra` is part of the hover text. */
 export function causeAreas(

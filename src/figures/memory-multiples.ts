@@ -8,7 +8,7 @@ import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { type Facet, facets, type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits, wrapped, wrappedMarkup } from './grammar/text-width';
-import { causeAreas, causesIn, DOTTED, type MemoryScales, phaseStrip } from './memory-areas';
+import { causeAreas, causesIn, DOTTED, hatchText, type MemoryScales, phaseStrip } from './memory-areas';
 import { caseFinding, type MemoryCase, type MemoryChoice, memoryCaseOf } from './memory-case';
 import type { RunView } from './run-view';
 import { type Cases, casesOf, extremes, type Runs, valuesOf } from './runs';
@@ -45,7 +45,7 @@ export function memorySpaces(run: RunView, choice: MemoryChoice): Figure {
   const where = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}`;
   return multiples(
     [one],
-    `Held bytes. ${where}: device above host, same scale. Hatched: freed within the step.`,
+    `Held bytes. ${where}: device above host, same scale.${hatchText([one.record])}`,
     true,
   );
 }

@@ -1,4 +1,5 @@
 import { memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
+import type { StepRecord } from '../ledger/record';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
 import { ticks, titled } from './grammar/axes';
@@ -9,6 +10,7 @@ import { plot } from './grammar/plot';
 import type { Annotation } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits } from './grammar/text-width';
+import { hatchText } from './memory-areas';
 import { peakFinding, peakQuantities } from './memory-findings';
 import { type RunView, recordsOfStep } from './run-view';
 import { type Cases, extremes } from './runs';
@@ -36,7 +38,7 @@ export function memoryRanks(run: RunView, step?: number): Figure {
   const range = [-0.6, peaks.length - 0.4] as const;
   return createFigure({
     title: findingOf(peaks, run, scale),
-    subtitle: subtitleOf(peaks, run, first.step),
+    subtitle: subtitleOf(peaks, run, [first, ...rest]),
     ...plot({ ...FRAME, foot: isWide ? 30 : 44, legend: 'plot', barmode: 'stack' }, [
       {
         x: { ...rankTicks(peaks), range, showgrid: false, ticks: '', ...rankTitle },
@@ -59,11 +61,11 @@ interface RankPeak {
   readonly rest: number;
 }
 
-function subtitleOf(peaks: Cases<RankPeak>, run: RunView, step: number): string {
+function subtitleOf(peaks: Cases<RankPeak>, run: RunView, records: Cases<StepRecord>): string {
   const all = `Each of ${counted(peaks.length, 'rank')} at its own peak`;
   const who = peaks.length === 1 ? `Rank ${peaks[0].rank} at its peak` : all;
-  const hatched = peaks.length <= MAX_WIDE_BARS ? ' Hatched: freed within the step.' : '';
-  return `Held bytes. ${who}, step ${step} of ${run.strategy}.${hatched}`;
+  const hatched = peaks.length <= MAX_WIDE_BARS ? hatchText(records) : '';
+  return `Held bytes. ${who}, step ${records[0].step} of ${run.strategy}.${hatched}`;
 }
 
 function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string {

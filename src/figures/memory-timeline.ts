@@ -13,7 +13,7 @@ import { CAUSE_FILL, STACK_ORDER } from './grammar/palette';
 import { type Panel, plot } from './grammar/plot';
 import type { Annotation, Axis, BarTrace } from './grammar/plotly';
 import { STATIC_WIDTH } from './grammar/template';
-import { causeAreas, causesIn, type MemoryScales, phaseStrip, totalLine } from './memory-areas';
+import { causeAreas, causesIn, hatchText, type MemoryScales, phaseStrip, totalLine } from './memory-areas';
 import { chosenRecords, type MemoryChoice } from './memory-case';
 import { peakFinding, peakQuantities } from './memory-findings';
 import type { RunView } from './run-view';
@@ -77,15 +77,15 @@ function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
   }
   const sorted = records.sort((a, b) => a.memory.peakBytes - b.memory.peakBytes);
   const ends = [...sorted.slice(0, 1), ...sorted.slice(-1)];
-  const names = ends.map((end) => end.rank).join(', ');
-  return { records: ends, text: ` Dotted: lowest and highest of the others (${names}).` };
+  const names = ends.map((end) => end.rank).join(' and ');
+  return { records: ends, text: ` Dotted: ranks ${names}, lowest and highest.` };
 }
 
 function subtitleOf(run: RunView, record: StepRecord, dotted: string): string {
   const { rank, step, memory } = record;
-  const what = `Held bytes. Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}.`;
+  const what = `Rank ${rank}, step ${step} of ${run.strategy} on ${counted(run.world, 'rank')}.`;
   const missing = memory.curve === null ? ' Only start, peak and end were kept.' : '';
-  return `${what}${missing}${dotted} Hatched: freed within the step.`;
+  return `${what}${missing}${dotted}${hatchText([record])}`;
 }
 
 /** Labels the peak with its moment in the step; the label is right of the peak if there is room. */

@@ -15,6 +15,8 @@ export interface RunView {
   readonly forecast?: () => RunForecast | null;
   /** Whether the losses may be of any kind, because the user's code computes them. */
   readonly hasOwnLoss?: boolean;
+  /** What ran, if it is only a part of a step: 'cell 7'. */
+  readonly part?: string;
   /** Words about the machine for subtitles: "which share 2 cores", "link 2.5 Gbit/s". */
   readonly note?: string;
 }

@@ -87,6 +87,24 @@ export interface MemoryOverTime {
   readonly ring: readonly Bytes[];
 }
 
+/** Returns bytes in the declared types at the moment when they are most, and when that is; needs the record's curve. */
+export function logicalPeak(record: StepRecord): { readonly bytes: BytesByCause; readonly seconds: Seconds } {
+  const { memory } = record;
+  const { owners, curve } = memory;
+  const sizeOf = (owner: number, bytes: Bytes): Bytes => logicalBytes(owners[owner] ?? {}, bytes);
+  const deltaBytes = curve?.deltaBytes.map((bytes, i) => sizeOf(curve.owner[i] ?? -1, bytes)) ?? [];
+  const logical = {
+    ...memory,
+    atStart: memory.atStart.map((bytes, owner) => sizeOf(owner, bytes)),
+    curve: curve && { ...curve, deltaBytes },
+  };
+  const { byCause: curves, total, seconds } = memoryOverTime({ ...record, memory: logical });
+  const at = total.reduce((most, bytes, i) => (bytes > (total[most] ?? 0) ? i : most), 0);
+  const bytes = noBytes();
+  for (const cause of MEMORY_CAUSES) bytes[cause] = curves[cause][at] ?? 0;
+  return { bytes, seconds: seconds[at] ?? 0 };
+}
+
 /** Replays a record's curve. For a record without a curve, returns start, peak and end. */
 export function memoryOverTime(record: StepRecord, space: Space = 'device'): MemoryOverTime {
   const { owners, atStart, curve } = record.memory;

@@ -1,23 +1,35 @@
 import type { Space, Tag } from '../core/events';
 import type { Owner } from './record';
 
+/** An owner with its number. */
+interface Numbered {
+  readonly owner: Owner;
+  readonly index: number;
+}
+
 /** Numbers the owners of bytes in a process, in order of appearance. */
 export class OwnerTable {
   readonly owners: Owner[] = [];
   /** The run of each owner, in the order of `owners`. */
   readonly runs: number[] = [];
   #run = 0;
-  readonly #byModule = new Map<string, Map<string, number>>();
+  /** The owners of each run by module. A module has few, so one is found by comparing fields, which takes less time than a key. */
+  readonly #byRun = new Map<number, Map<string, Numbered[]>>();
+  #byModule = new Map<string, Numbered[]>();
   #lastTag: Tag | undefined;
   #lastSpace: Space | undefined;
   #lastIndex = 0;
 
+  constructor() {
+    this.enter(0);
+  }
+
   /** Returns the index of the tag's owner. A call with the same tag object as the call before costs only a comparison. */
   indexOf(tag: Tag, space: Space): number {
     if (tag === this.#lastTag && space === this.#lastSpace) return this.#lastIndex;
+    this.#lastIndex = this.#find(tag, space);
     this.#lastTag = tag;
     this.#lastSpace = space;
-    this.#lastIndex = this.#find(tag, space);
     return this.#lastIndex;
   }
 
@@ -25,28 +37,31 @@ export class OwnerTable {
   enter(run: number): void {
     this.#run = run;
     this.#lastTag = undefined;
+    this.#byModule = this.#byRun.get(run) ?? new Map();
+    this.#byRun.set(run, this.#byModule);
   }
 
   #find({ cause, module, declared, part }: Tag, space: Space): number {
-    let owners = this.#byModule.get(module);
-    if (owners === undefined) {
-      owners = new Map();
-      this.#byModule.set(module, owners);
+    let known = this.#byModule.get(module);
+    if (known === undefined) {
+      known = [];
+      this.#byModule.set(module, known);
     }
-    const key = `${cause} ${space} ${this.#run} ${declared ?? ''} ${part ?? ''}`;
-    let index = owners.get(key);
-    if (index === undefined) {
-      index = this.owners.length;
-      this.owners.push({
-        cause,
-        module,
-        space,
-        ...(declared === undefined ? {} : { declared }),
-        ...(part === undefined ? {} : { part }),
-      });
-      this.runs.push(this.#run);
-      owners.set(key, index);
+    for (const { owner, index } of known) {
+      const isSame = owner.cause === cause && owner.space === space;
+      if (isSame && owner.declared === declared && owner.part === part) return index;
     }
+    const index = this.owners.length;
+    const owner: Owner = {
+      cause,
+      module,
+      space,
+      ...(declared === undefined ? {} : { declared }),
+      ...(part === undefined ? {} : { part }),
+    };
+    this.owners.push(owner);
+    this.runs.push(this.#run);
+    known.push({ owner, index });
     return index;
   }
 }

@@ -1,12 +1,29 @@
 import type { DType } from '../core/dtypes';
 import { ShardlabError } from '../core/errors';
-import type { BufferId, CollectiveEvent, MemoryCause, Observer, Space, SpanEvent, Tag } from '../core/events';
+import type {
+  BufferId,
+  CollectiveEvent,
+  LiveBuffer,
+  MemoryCause,
+  Observer,
+  Space,
+  SpanEvent,
+  Tag,
+} from '../core/events';
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import { type Bytes, formatBytes, now, type Seconds } from '../core/units';
 import { OwnerTable } from './owner-table';
 import { type BytesByCause, noBytes, type StepRecord } from './record';
 import { type EndedStep, type Moment, type Peak, StepEvents, type StepStart } from './step-events';
 import { type StepFacts, stepRecord } from './step-record';
+
+/** A live buffer. */
+interface HeldBuffer {
+  readonly bytes: Bytes;
+  owner: number;
+  /** Number of the event that allocated it outside of all scopes of tags; -1 if there is none. */
+  event: number;
+}
 
 /**
  * Collects the events of one rank, step by step.
@@ -21,17 +38,15 @@ export class Recorder implements Observer {
   readonly #clock: () => Seconds;
   readonly #cpu: ThreadCpuClock | undefined;
   readonly #table = new OwnerTable();
-  /** Size and owner of each live buffer. */
-  readonly #bytesOf = new Map<BufferId, Bytes>();
-  readonly #ownerOf = new Map<BufferId, number>();
+  readonly #buffers = new Map<BufferId, HeldBuffer>();
   /** Live bytes by owner. */
   readonly #live: Bytes[] = [];
   #deviceBytes: Bytes = 0;
   #start: StepStart | undefined;
   #events = new StepEvents();
   #peak: Peak = { bytes: 0, numEvents: 0 };
-  /** The event of each live buffer that was allocated within this step and outside of all scopes of tags. */
-  #unscoped = new Map<BufferId, number>();
+  /** Number of events before the open step. */
+  #numEarlier = 0;
   #run = 0;
   #numUnknownFrees = 0;
 
@@ -48,48 +63,58 @@ export class Recorder implements Observer {
   }
 
   allocated(buffer: BufferId, bytes: Bytes, _dtype: DType, tag: Tag, space: Space): void {
-    if (this.#bytesOf.has(buffer)) this.freed(buffer);
+    if (this.#buffers.has(buffer)) this.freed(buffer);
     const owner = this.#table.indexOf(tag, space);
-    this.#bytesOf.set(buffer, bytes);
-    this.#ownerOf.set(buffer, owner);
-    if (this.#start !== undefined && isUnscoped(tag)) {
-      this.#unscoped.set(buffer, this.#events.seconds.length);
-    }
+    const event = isUnscoped(tag) ? this.#numEarlier + this.#events.seconds.length : -1;
+    this.#buffers.set(buffer, { bytes, owner, event });
     this.#note(owner, bytes);
     if (this.#deviceBytes > this.#peak.bytes) this.#peak = this.#peakNow();
   }
 
   retagged(buffer: BufferId, tag: Tag): void {
-    const [bytes, before] = [this.#bytesOf.get(buffer), this.#ownerOf.get(buffer)];
-    if (bytes === undefined || before === undefined) return;
-    const space = this.#table.owners[before]?.space ?? 'device';
-    const after = this.#table.indexOf(tag, space);
+    const held = this.#buffers.get(buffer);
+    if (held === undefined) return;
+    const { bytes, owner: before } = held;
+    const after = this.#table.indexOf(tag, this.#table.owners[before]?.space ?? 'device');
     if (after === before) return;
-    this.#ownerOf.set(buffer, after);
-    const at = this.#start === undefined ? 0 : this.#clock();
-    const event = this.#unscoped.get(buffer);
-    this.#unscoped.delete(buffer);
-    if (tag.cause === 'batch' && event !== undefined && !this.#events.isFull) {
+    held.owner = after;
+    const event = held.event - this.#numEarlier;
+    held.event = -1;
+    if (tag.cause === 'batch' && event >= 0 && this.#start !== undefined && !this.#events.isFull) {
       // [Note: batches of cells]
       this.#events.owner[event] = after;
       this.#live[before] = (this.#live[before] ?? 0) - bytes;
       this.#live[after] = (this.#live[after] ?? 0) + bytes;
       return;
     }
+    const at = this.#start === undefined ? 0 : this.#clock();
     this.#note(before, -bytes, at);
     this.#note(after, bytes, at);
   }
 
   freed(buffer: BufferId): void {
-    const [bytes, owner] = [this.#bytesOf.get(buffer), this.#ownerOf.get(buffer)];
-    if (bytes === undefined || owner === undefined) {
+    const held = this.#buffers.get(buffer);
+    if (held === undefined) {
       this.#numUnknownFrees++;
       return;
     }
-    this.#note(owner, -bytes);
-    this.#bytesOf.delete(buffer);
-    this.#ownerOf.delete(buffer);
-    this.#unscoped.delete(buffer);
+    this.#note(held.owner, -held.bytes);
+    this.#buffers.delete(buffer);
+  }
+
+  recounted(live: readonly LiveBuffer[]): void {
+    this.abandonStep();
+    this.enter(this.#run);
+    const ids = new Set(live.map(({ id }) => id));
+    for (const buffer of [...this.#buffers.keys()]) if (!ids.has(buffer)) this.#buffers.delete(buffer);
+    this.#live.fill(0);
+    this.#deviceBytes = 0;
+    for (const { id, bytes, tag, space } of live) {
+      const owner = this.#buffers.get(id)?.owner ?? this.#table.indexOf(tag, space);
+      this.#buffers.set(id, { bytes, owner, event: -1 });
+      this.#live[owner] = (this.#live[owner] ?? 0) + bytes;
+      if (space === 'device') this.#deviceBytes += bytes;
+    }
   }
 
   collective(event: CollectiveEvent): void {
@@ -111,10 +136,9 @@ export class Recorder implements Observer {
 
   /** Starts a step. Drops the events of an unfinished step, but still counts its buffers. */
   beginStep(step: number): void {
+    this.abandonStep();
     const [deviceBytes, live] = [this.#deviceBytes, this.#live.slice()];
     this.#start = { step, at: this.#clock(), cpu: this.#cpu?.(), live, deviceBytes };
-    this.#events = new StepEvents();
-    this.#unscoped.clear();
     this.#peak = { bytes: deviceBytes, numEvents: 0 };
   }
 
@@ -132,8 +156,9 @@ export class Recorder implements Observer {
   /** Drops the unfinished step, if there is one, but still counts its buffers. */
   abandonStep(): void {
     this.#start = undefined;
+    // Buffers that were allocated outside of a step have the number of the next event, but belong to no step.
+    this.#numEarlier += this.#events.seconds.length + 1;
     this.#events = new StepEvents();
-    this.#unscoped.clear();
   }
 
   /**
@@ -153,7 +178,7 @@ export class Recorder implements Observer {
       cpu: this.#cpu?.(),
       live: this.#live.slice(),
       deviceBytes: this.#deviceBytes,
-      numBuffers: this.#bytesOf.size,
+      numBuffers: this.#buffers.size,
       numEvents: this.#events.seconds.length,
       numCollectives: this.#events.collectives.length,
       numSpans: this.#events.spans.length,
@@ -166,8 +191,8 @@ export class Recorder implements Observer {
   close(end: Moment): EndedStep {
     const start = this.#begun();
     const events = this.#events;
-    events.splitAt(end, 0);
     this.abandonStep();
+    events.splitAt(end, 0);
     return { start, end, events };
   }
 
@@ -178,11 +203,7 @@ export class Recorder implements Observer {
     this.#events = events.splitAt(end, end.at - start.at);
     this.#start = { ...end, step: start.step + 1 };
     this.#peak = this.#highestSince(end);
-    this.#unscoped = new Map(
-      [...this.#unscoped].flatMap(([buffer, event]) =>
-        event < end.numEvents ? [] : [[buffer, event - end.numEvents]],
-      ),
-    );
+    this.#numEarlier += end.numEvents;
     return { start, end, events };
   }
 

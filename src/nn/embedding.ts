@@ -19,7 +19,8 @@ export interface EmbeddingOptions {
  * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row outside of them.
  */
 export class Embedding extends Module {
-  readonly weight: Parameter;
+  /** Another layer's weight may be assigned: the layers then share it. */
+  weight: Parameter;
   readonly #padding: number | undefined;
 
   constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {

@@ -25,7 +25,8 @@ export const GPT2 = { init: { weight: normal(0.02) } } as const;
  * Source: torch.nn.Linear, including its initial values. Throws: CONFIG for sizes that are not positive integers.
  */
 export class Linear<HasBias extends boolean = true> extends Module {
-  readonly weight: Parameter;
+  /** Another layer's weight may be assigned: the layers then share it. */
+  weight: Parameter;
   /** null without bias. */
   readonly bias: HasBias extends true ? Parameter : null;
 

@@ -1,11 +1,8 @@
-import type { Engine } from '../backend/engine';
 import { ADAMW_8BIT_DEFAULTS } from '../config/settings/optimizer';
 import type { Tag } from '../core/events';
 import { type AdamWOptions, adamFactors, adamSettings, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
-import type { HasStates } from './optimizer';
-import { checkedOptions } from './optimizer-options';
-import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import { optimizerClass } from './rule-optimizer';
 import type { BufferState, FlatArray, StateMemory, UpdateRule } from './update-rule';
 
 /** The settings of AdamW, and the block size. */
@@ -25,17 +22,11 @@ export const MIN_8BIT_SIZE = 4096;
  * float32 moments.
  * Source: Dettmers et al. 2022, 8-bit Optimizers via Block-wise Quantization; bitsandbytes' AdamW8bit.
  */
-export class AdamW8bit extends RuleOptimizer {
-  constructor(
-    engine: Engine,
-    model: HasStates,
-    options: AdamW8bitOptions = {},
-    placement: OptimizerPlacement = {},
-  ) {
-    const settings = checkedOptions<Required<AdamW8bitOptions>>('AdamW8bit', options, ADAMW_8BIT_DEFAULTS);
-    super(engine, model, adamW8bitRule(settings), settings.lr, placement);
-  }
-}
+export class AdamW8bit extends optimizerClass<AdamW8bitOptions>(
+  'AdamW8bit',
+  ADAMW_8BIT_DEFAULTS,
+  adamW8bitRule,
+) {}
 
 type Settings = Omit<Required<AdamW8bitOptions>, 'lr' | 'fused'>;
 

@@ -1,8 +1,6 @@
-import type { Engine } from '../backend/engine';
 import { ADAM_DEFAULTS, ADAMW_DEFAULTS } from '../config/settings/optimizer';
-import type { HasStates } from './optimizer';
-import { type CommonOptions, checkedOptions } from './optimizer-options';
-import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import type { CommonOptions } from './optimizer-options';
+import { optimizerClass } from './rule-optimizer';
 import { floatStates, type GroupSettings, type UpdateRule } from './update-rule';
 
 /** The settings of AdamW and of Adam, with the defaults of torch.optim. */
@@ -24,30 +22,12 @@ export interface AdamWOptions extends CommonOptions {
  * Throws: CONFIG for an unknown option. Source: Loshchilov and Hutter 2019, with torch.optim.AdamW's order of operations;
  * amsgrad: Reddi et al. 2018.
  */
-export class AdamW extends RuleOptimizer {
-  constructor(
-    engine: Engine,
-    model: HasStates,
-    options: AdamWOptions = {},
-    placement: OptimizerPlacement = {},
-  ) {
-    const settings = checkedOptions<Required<AdamWOptions>>('AdamW', options, ADAMW_DEFAULTS);
-    super(engine, model, adamWRule(settings), settings.lr, placement);
-  }
-}
+export class AdamW extends optimizerClass<AdamWOptions>('AdamW', ADAMW_DEFAULTS, adamWRule) {}
 
 /** Adam: AdamW whose weight decay is part of the gradient. Throws: CONFIG for an unknown option. Source: torch.optim.Adam. */
-export class Adam extends RuleOptimizer {
-  constructor(
-    engine: Engine,
-    model: HasStates,
-    options: AdamWOptions = {},
-    placement: OptimizerPlacement = {},
-  ) {
-    const settings = checkedOptions<Required<AdamWOptions>>('Adam', options, ADAM_DEFAULTS);
-    super(engine, model, adamWRule(settings, false), settings.lr, placement);
-  }
-}
+export class Adam extends optimizerClass<AdamWOptions>('Adam', ADAM_DEFAULTS, (settings) =>
+  adamWRule(settings, false),
+) {}
 
 /** The settings of a rule: the options of an optimizer, without the rate. */
 export type AdamSettings = Omit<Required<AdamWOptions>, 'lr' | 'fused'>;

@@ -1,8 +1,6 @@
-import type { Engine } from '../backend/engine';
 import { LION_DEFAULTS } from '../config/settings/optimizer';
-import type { HasStates } from './optimizer';
-import { type CommonOptions, checkedOptions } from './optimizer-options';
-import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import type { CommonOptions } from './optimizer-options';
+import { optimizerClass } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
 /** The settings of Lion, with the defaults of its authors' code. */
@@ -18,17 +16,7 @@ export interface LionOptions extends CommonOptions {
  * Throws: CONFIG for an unknown option. Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2;
  * the defaults are those of google/automl's lion_pytorch.py.
  */
-export class Lion extends RuleOptimizer {
-  constructor(
-    engine: Engine,
-    model: HasStates,
-    options: LionOptions = {},
-    placement: OptimizerPlacement = {},
-  ) {
-    const settings = checkedOptions<Required<LionOptions>>('Lion', options, LION_DEFAULTS);
-    super(engine, model, lionRule(settings), settings.lr, placement);
-  }
-}
+export class Lion extends optimizerClass<LionOptions>('Lion', LION_DEFAULTS, lionRule) {}
 
 /** Returns the rule of Lion. */
 export function lionRule({

@@ -1,5 +1,6 @@
 import type { ScheduleConfig } from '../config/settings/schedule';
 import { ConfigError } from '../core/errors';
+import { requireGroups } from './optimizer';
 import { checkedOptions } from './optimizer-options';
 
 /** What a schedule sets: an optimizer, or its groups if it has several. */
@@ -16,6 +17,8 @@ export interface ScheduleState {
   readonly baseLr: number;
   /** Each group's rate without the schedule; undefined: there is one group. */
   readonly baseLrs?: readonly number[] | undefined;
+  /** Each group's rate of the next step, if one was set by hand and the schedule would give another. */
+  readonly setLrs?: readonly number[] | undefined;
 }
 
 /** Returns the rate of the step after `t` steps; it is a multiple of `base`, plus a number that does not depend on it. */
@@ -24,16 +27,20 @@ export type Rate = (t: number, base: number) => number;
 /**
  * Sets the rates of an optimizer's groups before each step. The constructor sets the rates of the first step; `step()` must
  * be called after each step of the optimizer. If a rate was set by hand since the last step, the later rates are scaled so
- * that they continue from it, as in torch's schedules that multiply the last rate.
+ * that they continue from it, as in torch's schedules that multiply the last rate. Torch's LambdaLR multiplies the first rate,
+ * so there a rate that is set by hand holds for one step.
  */
 export class LRSchedule {
   readonly #groups: readonly { lr: number }[];
   readonly #rate: Rate;
+  readonly #keepsBases: boolean;
   #bases: number[];
   #set: number[] = [];
   #steps = 0;
 
-  constructor(optimizer: Scheduled, rate: Rate) {
+  /** `keepsBases`: a rate that was set by hand holds for one step. */
+  constructor(optimizer: Scheduled, rate: Rate, keepsBases = false) {
+    this.#keepsBases = keepsBases;
     this.#groups = optimizer.paramGroups ?? [optimizer];
     this.#rate = rate;
     this.#bases = this.#groups.map(({ lr }) => lr);
@@ -65,18 +72,27 @@ export class LRSchedule {
   state(): ScheduleState {
     this.#takeRates();
     const [baseLr = 0] = this.#bases;
-    return { steps: this.#steps, baseLr, ...(this.#bases.length > 1 ? { baseLrs: [...this.#bases] } : {}) };
+    // The base of a rate that was set by hand gives this rate only up to rounding.
+    const isByHand = this.#set.some((lr, i) => lr !== this.#rate(this.#steps, this.#bases[i] ?? 0));
+    return {
+      steps: this.#steps,
+      baseLr,
+      ...(this.#bases.length > 1 ? { baseLrs: [...this.#bases] } : {}),
+      ...(isByHand ? { setLrs: [...this.#set] } : {}),
+    };
   }
 
   /** Continues from a state, or sets its own rates again if the state is null. */
   restore(state: ScheduleState | null): void {
-    if (state !== null) {
-      const { steps, baseLr, baseLrs = [baseLr] } = state;
-      this.#steps = steps;
-      // Groups keep their own rates if another number of groups was saved.
-      if (baseLrs.length === this.#bases.length) this.#bases = [...baseLrs];
+    if (state === null) {
+      this.#apply();
+      return;
     }
-    this.#apply();
+    const { steps, baseLr, baseLrs = [baseLr], setLrs } = state;
+    requireGroups(this.#bases.length, baseLrs.length);
+    this.#steps = steps;
+    this.#bases = [...baseLrs];
+    this.#apply(setLrs);
   }
 
   /** Changes the base of each group whose rate was set by hand, so that the rate of this step is that rate. */
@@ -86,13 +102,13 @@ export class LRSchedule {
       const least = this.#rate(this.#steps, 0);
       const factor = this.#rate(this.#steps, 1) - least;
       // Where the rate does not depend on the base, the rate that was set holds for one step.
-      if (Math.abs(factor) > 1e-12) this.#bases[i] = (lr - least) / factor;
+      if (!this.#keepsBases && Math.abs(factor) > 1e-12) this.#bases[i] = (lr - least) / factor;
       this.#set[i] = lr;
     }
   }
 
-  #apply(): void {
-    this.#set = this.#bases.map((base) => this.#rate(this.#steps, base));
+  #apply(rates: readonly number[] = this.#bases.map((base) => this.#rate(this.#steps, base))): void {
+    this.#set = [...rates];
     for (const [i, group] of this.#groups.entries()) group.lr = this.#set[i] ?? group.lr;
   }
 }
@@ -142,7 +158,8 @@ function multiplied(optimizer: Scheduled, factor: (t: number) => number): LRSche
  */
 export const TORCH_SCHEDULES = {
   LambdaLR(optimizer: Scheduled, lrLambda: (step: number) => number): LRSchedule {
-    if (typeof lrLambda === 'function') return multiplied(optimizer, lrLambda);
+    if (typeof lrLambda === 'function')
+      return new LRSchedule(optimizer, (t, base) => base * lrLambda(t), true);
     throw new ConfigError('LambdaLR takes a function of the step, as (step) => 0.95 ** step');
   },
   StepLR(optimizer: Scheduled, options: { readonly stepSize: number; readonly gamma?: number }): LRSchedule {

@@ -1,3 +1,4 @@
+import { ConfigError } from '../core/errors';
 import type { StateBuffer } from '../nn/parameter';
 import type { ParamGroup } from './update-rule';
 
@@ -48,9 +49,17 @@ export function groupRates({ paramGroups }: Pick<Optimizer, 'paramGroups'>): num
   return paramGroups.length > 1 ? paramGroups.map(({ lr }) => lr) : undefined;
 }
 
-/** Sets saved rates; the groups keep their own rates if another number of groups was saved. */
-export function setRates(optimizer: Optimizer, lr: number, lrs: readonly number[] = [lr]): void {
-  const { paramGroups } = optimizer;
-  if (paramGroups.length !== lrs.length) return;
+/** Throws: CONFIG if another number of groups was saved, as torch's load_state_dict raises ValueError. */
+export function requireGroups(numGroups: number, numSaved: number): void {
+  if (numGroups === numSaved) return;
+  throw new ConfigError(
+    `the optimizer was saved with another number of parameter groups (${numSaved}) than this one has (${numGroups}); make the same ` +
+      'groups, or load only the parameters',
+  );
+}
+
+/** Sets saved rates. Throws: CONFIG if another number of groups was saved. */
+export function setRates({ paramGroups }: Optimizer, lr: number, lrs: readonly number[] = [lr]): void {
+  requireGroups(paramGroups.length, lrs.length);
   for (const [i, group] of paramGroups.entries()) group.lr = lrs[i] ?? lr;
 }

@@ -10,6 +10,7 @@ import { isOnHost, type Parameter, type Span, type StateBuffer, type StateSegmen
 import { GradientWatch } from './gradient-watch';
 import { type SteppedSegment, updateOnHost } from './host-transit';
 import type { HasStates, Optimizer } from './optimizer';
+import { type CommonOptions, checkedOptions } from './optimizer-options';
 import { type ParameterGroup, paramGroup } from './param-groups';
 import { cutByKind, slicesIn } from './segment-cuts';
 import {
@@ -199,6 +200,33 @@ export class RuleOptimizer implements Optimizer {
     const hint = near === undefined ? `it has ${known.join(', ') || 'none'}` : `did you mean "${near}"?`;
     throw new ConfigError(`the optimizer has no state "${name}"; ${hint}`);
   }
+}
+
+/** The class of an optimizer whose updates are those of a rule. */
+export type OptimizerClass<Options> = new (
+  engine: Engine,
+  model: HasStates,
+  options?: Options,
+  placement?: OptimizerPlacement,
+) => RuleOptimizer;
+
+/** Makes a class of optimizers. Its constructor throws: CONFIG for an unknown option and a wrong value. */
+export function optimizerClass<Options extends CommonOptions>(
+  name: string,
+  defaults: Required<Options> & { readonly lr: number },
+  ruleOf: (settings: Required<Options>) => UpdateRule,
+): OptimizerClass<Options> {
+  return class extends RuleOptimizer {
+    constructor(
+      engine: Engine,
+      model: HasStates,
+      options: Partial<Options> = {},
+      placement: OptimizerPlacement = {},
+    ) {
+      const settings = checkedOptions(name, options, defaults);
+      super(engine, model, ruleOf(settings), settings.lr, placement);
+    }
+  };
 }
 
 function updateOnDevice(

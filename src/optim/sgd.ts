@@ -1,9 +1,7 @@
-import type { Engine } from '../backend/engine';
 import { SGD_DEFAULTS } from '../config/settings/optimizer';
 import { ConfigError } from '../core/errors';
-import type { HasStates } from './optimizer';
-import { type CommonOptions, checkedOptions } from './optimizer-options';
-import { type OptimizerPlacement, RuleOptimizer } from './rule-optimizer';
+import type { CommonOptions } from './optimizer-options';
+import { optimizerClass } from './rule-optimizer';
 import { floatStates, type UpdateRule } from './update-rule';
 
 /** The settings of SGD, with the defaults of torch.optim.SGD. */
@@ -18,17 +16,7 @@ export interface SgdOptions extends CommonOptions {
  * Stochastic gradient descent with momentum, for whole parameters and for shards. Throws: CONFIG for an unknown option,
  * and for nesterov without momentum. Source: torch.optim.SGD with dampening 0.
  */
-export class SGD extends RuleOptimizer {
-  constructor(
-    engine: Engine,
-    model: HasStates,
-    options: SgdOptions = {},
-    placement: OptimizerPlacement = {},
-  ) {
-    const settings = checkedOptions<Required<SgdOptions>>('SGD', options, SGD_DEFAULTS);
-    super(engine, model, sgdRule(settings), settings.lr, placement);
-  }
-}
+export class SGD extends optimizerClass<SgdOptions>('SGD', SGD_DEFAULTS, sgdRule) {}
 
 /** Returns the rule of SGD; without momentum, SGD has no state. */
 export function sgdRule({

@@ -1,5 +1,5 @@
 import { ConfigError } from '../core/errors';
-import type { Layout } from './layout';
+import { type AnyLayout, isPredicted, type Layout } from './layout';
 import { reservableBytes } from './memory/allocator';
 import type { Estimate, Prediction } from './prediction';
 import { PRICES, type Price, type PriceTable, priceOf } from './prices';
@@ -11,8 +11,8 @@ export type RunLength =
   | { readonly steps: number };
 
 /** A layout and its prediction. */
-export interface Planned {
-  readonly layout: Layout;
+export interface Planned<L extends AnyLayout = Layout> {
+  readonly layout: L;
   readonly prediction: Prediction;
 }
 
@@ -31,7 +31,7 @@ export interface Cost {
 
 /** Returns the cost of a run of that length. Throws: CONFIG if no price is known, or if the length is not above 0. */
 export function costOf(
-  { layout, prediction }: Planned,
+  { layout, prediction }: Planned<AnyLayout>,
   length: RunLength,
   prices: PriceTable = PRICES,
 ): Cost {
@@ -59,7 +59,7 @@ export function costOf(
   };
 }
 
-function doesNotFit(layout: Layout, { memory }: Prediction): string {
+function doesNotFit(layout: AnyLayout, { memory }: Prediction): string {
   const gib = (bytes: number): string => (bytes / 2 ** 30).toPrecision(3);
   return (
     `the plan does not fit: ${gib(memory.peakBytes)} of ${gib(reservableBytes(layout))} GiB on ${layout.hardware.name}; ` +
@@ -78,11 +78,16 @@ export function usdPerMillionTokens(
 }
 
 /** Returns the tokens of one iteration on all GPUs. */
-export function tokensPerStep({ globalBatch, model }: Layout): number {
+export function tokensPerStep({ globalBatch, model }: AnyLayout): number {
   return globalBatch * model.seq;
 }
 
-function stepsOf(layout: Layout, length: RunLength): number {
+function stepsOf(layout: AnyLayout, length: RunLength): number {
+  if (!isPredicted(layout) && layout.model.seq === 1 && length !== null && 'tokens' in Object(length)) {
+    throw new ConfigError(
+      `the batches of ${layout.model.name} are not tokens; give the run's length as { samples } or { steps }`,
+    );
+  }
   // Callers in JavaScript may pass anything.
   const { steps, samples, tokens }: Partial<Record<'steps' | 'samples' | 'tokens', number>> = length ?? {};
   const asked =

@@ -99,6 +99,7 @@ export function readingOf(config: TrainConfig, input: object, place: PlanRequest
 }
 
 function modelOf(config: TrainConfig, { input }: At): Asked {
+  if (modelShape(config).kind === 'own') return {};
   const isEager = writtenModel(input).attention === 'eager';
   return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
 }

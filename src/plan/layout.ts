@@ -66,6 +66,42 @@ export interface Layout {
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
 }
 
+/**
+ * The parts of a layout that figures, costs and capacities read. The model may be a user's own: only its name, its parameters
+ * and the positions of a sample are known.
+ */
+export interface AnyLayout
+  extends Pick<
+    Layout,
+    | 'hardware'
+    | 'gpus'
+    | 'dp'
+    | 'tp'
+    | 'pp'
+    | 'cp'
+    | 'ep'
+    | 'strategy'
+    | 'shards'
+    | 'globalBatch'
+    | 'microBatch'
+    | 'numMicroBatches'
+    | 'recompute'
+    | 'recomputeEveryNth'
+    | 'virtualStages'
+    | 'sequenceParallel'
+    | 'optimizer'
+    | 'offload'
+  > {
+  readonly model: Pick<ModelShape, 'name' | 'seq' | 'params'>;
+  /** 'shardlab': this library's own schedule and kernels, which a dry run counted. */
+  readonly stack: Stack | 'shardlab';
+}
+
+/** Whether a layout's model has formulas; other layouts are counted. See [Note: counted plans]. */
+export function isPredicted(layout: AnyLayout): layout is Layout {
+  return layout.stack !== 'shardlab';
+}
+
 /** Returns the share of layers that recompute concerns: under full recompute every n-th layer, otherwise all. */
 export function recomputedShare({ recompute, recomputeEveryNth, model }: Layout): number {
   return recompute === 'full' ? Math.ceil(model.layers / recomputeEveryNth) / model.layers : 1;

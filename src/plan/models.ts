@@ -44,11 +44,11 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   };
 }
 
-/** The error for a model of the user's own. */
-export function ownModelRefused(): ConfigError {
+/** The error of what needs formulas, for a model of the user's own. */
+export function ownModelRefused(what = 'model'): ConfigError {
   return new ConfigError(
-    'model: a model of your own cannot be planned, because a plan predicts the layers of known kinds; ' +
-      "sl.dryRun(config, { world: 64, hardware: 'A100-80G' }) runs your model on shapes and simulates its time and memory",
+    `${what}: there are formulas only for models of known kinds. A model of your own is counted: sl.plan(config, { on: 'A100-80G', ` +
+      'gpus: 8 }) runs it on shapes. To choose settings, compare such plans with sl.comparePlans or sl.scaling',
   );
 }
 

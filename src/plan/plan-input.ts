@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { checkLocated, presetNamed, readNamed } from '../config/named-config';
 import { requireKnownOptions } from '../config/option-names';
-import { MODEL_NAMES } from '../config/settings/model';
+import { MODEL_NAMES, modelShape } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import type { Planned } from './cost-of';
@@ -16,7 +16,7 @@ import {
   isTrainConfig,
   readingOf,
 } from './layout-of-config';
-import { modelName } from './models';
+import { modelName, ownModelRefused } from './models';
 import { ourKey, parseRequest, parseWith } from './parse-request';
 import { predict } from './predict';
 import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
@@ -41,6 +41,8 @@ export interface PlanOptions {
   readonly calibration?: HardwareCalibration | undefined;
 }
 
+export const PLAN_OPTIONS: readonly (keyof PlanOptions)[] = ['calibration'];
+
 /** A layout, its prediction, and settings that are planned with other values. */
 export type PlannedInput = Planned & ConfigReading;
 
@@ -53,13 +55,14 @@ export function plannedInput(
   where: PlanPlace = {},
   options: PlanOptions = {},
 ): PlannedInput {
-  requireKnownOptions('plan(input, place, { … })', options, ['calibration']);
+  requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
   const { calibration } = options;
   const asked = inputOf(input);
   const place = placeOf(where);
   const measured = calibration && parseCalibration(calibration);
   if (!isTrainConfig(asked)) return plannedRequest(withPlace(asked, place), measured);
   const config = parseTrainConfig(asked);
+  if (modelShape(config).kind === 'own') throw ownModelRefused();
   const written = calibrated(place, measured);
   const request = parseWith(placeSchema, written);
   const settings = { ...askedByConfig(config, asked, request), ...askedBy(request) };

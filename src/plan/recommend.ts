@@ -28,6 +28,8 @@ export interface RecommendOptions {
   readonly prices?: PriceTable;
   /** How many of the best layouts are returned. Default 10. */
   readonly top?: number;
+  /** Gets the number of layouts that were predicted. */
+  readonly progress?: (done: number, total: number) => void;
 }
 
 /**
@@ -36,26 +38,26 @@ export interface RecommendOptions {
  */
 export function recommend(input: unknown, options: RecommendOptions): Recommendation {
   const request = parseRecommend(input);
-  const { top = 10, prices = PRICES } = options;
+  const { top = 10, prices = PRICES, progress } = options;
   if (!Number.isInteger(top) || top < 1)
     throw new ConfigError(`recommend: top is ${top}; give an integer of at least 1`);
   const bases = searchBases(request);
   const measure = MEASURES[request.by](prices);
   const families = new Map<string, Family>();
   const best: Ranked[] = [];
-  for (const base of bases) {
-    for (const layout of candidates(base, request.search)) {
-      const planned = { layout, prediction: options.predict(layout) };
-      const ranked = { planned, value: measure.of(planned), usable: isUsable(planned, request) };
-      enter(families, familyOf(layout), ranked);
-      if (ranked.usable) keepBest(best, ranked, top);
-    }
+  const layouts = bases.flatMap((base) => [...candidates(base, request.search)]);
+  for (const [i, layout] of layouts.entries()) {
+    const planned = { layout, prediction: options.predict(layout) };
+    const ranked = { planned, value: measure.of(planned), usable: isUsable(planned, request) };
+    enter(families, familyOf(layout), ranked);
+    if (ranked.usable) keepBest(best, ranked, top);
+    progress?.(i + 1, layouts.length);
   }
   const all = [...families.values()];
   if (all.length === 0) throw noLayout(bases[0], request);
   return {
     request,
-    numCandidates: all.reduce((sum, { tried }) => sum + tried, 0),
+    numCandidates: layouts.length,
     numFitting: all.reduce((sum, { fitting }) => sum + fitting, 0),
     ranked: best.map(({ planned }) => planned),
     losses: lossesOf(families, best[0], measure),

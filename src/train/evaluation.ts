@@ -1,9 +1,9 @@
 import type { Engine } from '../backend/engine';
-import { ConfigError } from '../core/errors';
+import { gatherWords } from '../checkpoint/state/agreement';
+import { ConfigError, classOf } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import { overRanks } from './over-ranks';
-import type { Task } from './task';
+import type { OutputSeen, Task, TensorBatch } from './task';
 
 /** Called after a part of long work; it resolves when messages have been handled. */
 export type Progress = (done: number, total: number) => Promise<void>;
@@ -14,33 +14,92 @@ export interface Evaluated {
   readonly loss: number;
   /** Number of rows of all ranks. */
   readonly rows: number;
+  /** Means over all rows, by name. */
+  readonly metrics: Readonly<Record<string, number>>;
+  /** Whether a row has no tokens, so that no perplexity exists. */
+  readonly countedRows: boolean;
 }
+
+/** Functions that return a number or a scalar for a batch, by name. */
+export type Metrics = Readonly<Record<string, (output: unknown, batch: unknown) => unknown>>;
 
 /** Returns the mean loss of a task's validation rows; `Trainer.evaluate` says how. */
 export async function evaluateTask(
   task: Task,
   { engine, group }: { readonly engine: Engine; readonly group: ProcessGroup },
   progress: Progress,
+  metrics: Metrics = {},
 ): Promise<Evaluated> {
   const { validation } = task;
   if (validation == null) {
     throw new ConfigError(
       'evaluate needs rows that are never trained on, and this run has none; give them in the config, as data: { path: ' +
-        "'./text.txt', validation: 0.1 }",
+        "'./text.txt', validation: 0.1 }, or as data: { train: (scope, index) => …, validation: (scope, index) => … }",
     );
   }
-  let sum = 0;
-  for (let index = 0; index < validation.numBatches; index++) {
+  const { numBatches } = validation;
+  let [rows, countedRows] = [0, false];
+  let sums = [0, ...Object.keys(metrics).map(() => 0)]; // of the loss, then of each metric
+  let isLast = false;
+  for (let index = 0; !isLast && (numBatches === null || index < numBatches); index++) {
     const { batch, counted } = validation.batch(group.rank, index);
+    countedRows ||= batch.countedRows ?? false;
     try {
-      const loss = tf.tidy(() => task.lossOf(batch));
+      if (numBatches === null) {
+        const has = Int32Array.of(counted > 0 ? 1 : 0);
+        const flags = gatherWords({ engine, group }, has, [1], 'run.evaluate()');
+        const numRanks = flags.reduce((a, b) => a + b, 0);
+        if (counted > 0 && group.rank >= numRanks) throw gapBefore(group.rank + index * group.size);
+        if (numRanks === 0) break;
+        isLast = numRanks < group.size;
+      }
+      rows += counted;
+      const values = valuesOf(task, batch, metrics);
       // A rank without a row left still runs a batch, because other ranks need its collectives.
-      if (counted > 0) sum += (loss.dataSync()[0] ?? Number.NaN) * counted;
-      loss.dispose();
+      if (counted > 0) sums = sums.map((sum, i) => sum + (values[i] ?? Number.NaN) * counted);
     } finally {
       tf.dispose([...batch.tensors]);
     }
-    await progress(index + 1, validation.numBatches);
+    // The number of a function's batches is not known.
+    await progress(index + 1, numBatches ?? 0);
   }
-  return { loss: overRanks(engine, group, sum, 'sum') / validation.numRows, rows: validation.numRows };
+  // Sent as float64: a float32 sum of many losses would differ from one process's in the seventh digit.
+  const words = new Int32Array(Float64Array.of(rows, ...sums).buffer);
+  const all = new Float64Array(
+    gatherWords({ engine, group }, words, [words.length], 'run.evaluate()').buffer,
+  );
+  const width = sums.length + 1;
+  const total = (part: number): number => all.reduce((a, b, i) => (i % width === part ? a + b : a), 0);
+  const mean = (part: number): number => total(part) / total(0);
+  const means = Object.keys(metrics).map((name, i) => [name, mean(i + 2)] as const);
+  return { loss: mean(1), rows: total(0), metrics: Object.fromEntries(means), countedRows };
+}
+
+/** Returns the loss of a batch, then each metric. */
+function valuesOf(task: Task, batch: TensorBatch, metrics: Metrics): number[] {
+  return tf.tidy(() => {
+    const values: number[] = [];
+    const measure: OutputSeen = (output, seen) => {
+      for (const [name, metric] of Object.entries(metrics)) values.push(numberOf(name, metric(output, seen)));
+    };
+    const loss = task.lossOf(batch, Object.keys(metrics).length === 0 ? undefined : measure);
+    return [loss.dataSync()[0] ?? Number.NaN, ...values];
+  });
+}
+
+function numberOf(name: string, value: unknown): number {
+  if (typeof value === 'number') return value;
+  if (value instanceof tf.Tensor && value.size === 1) return value.dataSync()[0] ?? Number.NaN;
+  if (value instanceof Promise) value.catch(() => undefined);
+  const found = value instanceof tf.Tensor ? `a tensor [${value.shape.join(', ')}]` : classOf(value);
+  throw new ConfigError(
+    `run.evaluate: metrics.${name} returned ${found}; return a number or a scalar, such as the mean over the batch's rows`,
+  );
+}
+
+function gapBefore(index: number): ConfigError {
+  return new ConfigError(
+    `data.validation returned a batch for index ${index}, but none for an earlier index; return undefined for all indices from the ` +
+      'end on, as index >= 5 ? undefined : { x, y }',
+  );
 }

@@ -11,6 +11,7 @@ import {
   type RowBatch,
   type TokenBatch,
   targetsOf,
+  type UncountedBatches,
 } from '../data/batch';
 import { createBatches, createOwnBatches } from '../data/batches';
 import type { Module } from '../nn/module';
@@ -23,10 +24,18 @@ export interface OwnParts {
   readonly loss: ((output: unknown, batch: unknown) => unknown) | null;
   /** Makes the batch of a microbatch; `index` counts from 0 over the whole run. */
   readonly data: ((index: number) => unknown) | null;
+  /** Makes a batch that is never trained on; `index` counts those of all ranks. Undefined: there are no more. */
+  readonly validation: ((index: number) => unknown) | null;
 }
 
 /** A batch as the user's loss gets it. */
 type Batch = Readonly<Record<string, unknown>>;
+
+/** The batches of files and arrays. If the rows have no targets, there is no y. */
+export interface FileBatch {
+  readonly x: tf.Tensor;
+  readonly y: tf.Tensor;
+}
 
 interface OwnBatch extends TensorBatch {
   readonly batch: Batch;
@@ -45,25 +54,33 @@ export function ownTask(
   own: OwnParts,
   data: TaskData,
 ): Task {
-  const { data: make, loss } = own;
+  const { data: make, validation: kept, loss } = own;
   const source = make === null ? sourceOf(config, data) : null;
   const tagged = (work: () => OwnBatch): OwnBatch => engine.tagged({ cause: 'batch', module: '' }, work);
-  const validation = source?.validation;
+  const validation = kept === null ? source?.validation : null;
   const task: Task<OwnBatch> = {
     model,
     batch: (rank, index) =>
       tagged(() => (source === null ? madeBatch(() => make?.(index)) : tensorsOf(source.batch(rank, index)))),
-    validation: validation && {
-      ...validation,
-      batch(rank, index) {
-        const { batch, counted } = validation.batch(rank, index);
-        return { batch: tagged(() => tensorsOf(batch)), counted };
-      },
-    },
-    lossOf({ batch }) {
-      const inputs = own.model === null && loss === null ? inputsOfBuiltIn(batch) : inputsOfBatch(batch);
-      const output: unknown = model.apply(...inputs);
-      return loss === null ? lossOfOutput(output) : lossOfFunction(loss(output, batch));
+    validation:
+      kept !== null
+        ? madeValidation(kept, tagged, 'world' in data ? data.world : 1)
+        : validation && {
+            ...validation,
+            batch(rank, index) {
+              const { batch, counted } = validation.batch(rank, index);
+              return { batch: tagged(() => tensorsOf(batch)), counted };
+            },
+          },
+    lossOf({ batch }, seen) {
+      if (loss === null) {
+        if (seen !== undefined) seen(outputWithoutLoss(own.model, model, batch), batch);
+        const inputs = own.model === null ? inputsOfBuiltIn(batch) : inputsOfBatch(batch);
+        return lossOfOutput(model.apply(...inputs));
+      }
+      const output: unknown = model.apply(...inputsOfBatch(batch));
+      seen?.(output, batch);
+      return lossOfFunction(loss(output, batch));
     },
   };
   return task;
@@ -93,10 +110,16 @@ function tokenBatch(tokens: TokenBatch): OwnBatch {
   return { tensors: [x, y], count: batch * seq, batch: { x, y } };
 }
 
-function rowBatch({ batch: count, x, y }: RowBatch): OwnBatch {
+function rowBatch(rows: RowBatch): OwnBatch {
+  const batch = { ...fileBatch(rows) };
+  return { tensors: tensorsIn(batch), count: rows.batch, countedRows: true, batch };
+}
+
+/** Makes the tensors of a batch; the caller disposes them. */
+export function fileBatch({ x, y }: RowBatch): FileBatch {
   const tensor = ({ values, shape, dtype }: BatchColumn): tf.Tensor => tf.tensor(values, [...shape], dtype);
-  const batch = { x: tensor(x), ...(y === null ? {} : { y: tensor(y) }) };
-  return { tensors: tensorsIn(batch), count, batch };
+  // Code that uses y of data without targets fails there.
+  return { x: tensor(x), ...(y === null ? {} : { y: tensor(y) }) } as FileBatch;
 }
 
 function madeBatch(make: () => unknown): OwnBatch {
@@ -108,7 +131,46 @@ function madeBatch(make: () => unknown): OwnBatch {
   });
   const [x] = tensorsIn(inputsOfBatch(batch));
   const isTokens = x?.dtype === 'int32' && x.rank === 2;
-  return { tensors, count: (isTokens ? x.size : x?.shape[0]) ?? 1, batch };
+  return { tensors, count: (isTokens ? x.size : x?.shape[0]) ?? 1, countedRows: !isTokens, batch };
+}
+
+/** Returns the batches of a function. A rank that has no batch left repeats the first one, which then does not count. */
+function madeValidation(
+  make: NonNullable<OwnParts['validation']>,
+  tagged: (work: () => OwnBatch) => OwnBatch,
+  world: number,
+): UncountedBatches<OwnBatch> {
+  const madeAt = (index: number): OwnBatch | undefined => {
+    let isLeft = true;
+    const batch = tagged(() =>
+      madeBatch(() => {
+        const made = make(index);
+        isLeft = made !== undefined && made !== null;
+        return isLeft ? made : { inputs: [] };
+      }),
+    );
+    if (isLeft) return batch;
+    tf.dispose([...batch.tensors]);
+    return undefined;
+  };
+  return {
+    numBatches: null,
+    batch(rank, index) {
+      const batch = madeAt(rank + index * world);
+      if (batch !== undefined) return { batch, counted: rowsIn(batch) };
+      const first = madeAt(0);
+      if (first !== undefined) return { batch: first, counted: 0 };
+      throw new ConfigError(
+        'data.validation returned no batch for index 0; return batches for indices from 0 on, and undefined after the last one',
+      );
+    },
+  };
+}
+
+/** Returns the number of rows of a batch. */
+function rowsIn({ batch }: OwnBatch): number {
+  const [x] = tensorsIn(inputsOfBatch(batch));
+  return x?.shape[0] ?? 1;
 }
 
 /** Returns the batch with tensors in place of arrays of numbers. Throws: CONFIG for a value that is no batch. */
@@ -174,6 +236,15 @@ function inputsOfBatch(batch: Batch): readonly unknown[] {
 function inputsOfBuiltIn(batch: Batch): readonly unknown[] {
   const { inputs, x, y } = batch;
   return inputs === undefined && y instanceof tf.Tensor ? [x, tf.reshape(y, [-1])] : inputsOfBatch(batch);
+}
+
+/** Returns the logits of a built-in model that would compute its own loss from targets. Throws: CONFIG for a model of the user's. */
+function outputWithoutLoss(own: Module | null, model: Module, { x }: Batch): unknown {
+  if (own === null) return model.apply(x);
+  throw new ConfigError(
+    `run.evaluate: metrics need the model's output, but the forward of ${own.constructor.name} returns only the loss; return the output ` +
+      'from forward, and give job.train a loss, as loss: (output, batch) => tf.losses.meanSquaredError(batch.y, output)',
+  );
 }
 
 function lossOfOutput(output: unknown): tf.Tensor {

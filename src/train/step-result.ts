@@ -21,8 +21,10 @@ export interface StepResult {
   readonly lr: number;
   /** Whether a GradScaler skipped the update because a gradient overflowed. */
   readonly skipped: boolean;
-  /** Number of tokens (for a dit: patches) of all ranks. */
+  /** Number of tokens (for a dit: patches) of all ranks; of rows, such as images, with `countedRows`. */
   readonly tokens: number;
+  /** Default false. */
+  readonly countedRows?: boolean;
   readonly seconds: Seconds;
   readonly spans: StepSpans;
 }

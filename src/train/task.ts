@@ -9,6 +9,7 @@ import {
   inputsOf,
   type TokenBatch,
   targetsOf,
+  type UncountedBatches,
   type ValidationBatches,
 } from '../data/batch';
 import { createBatches, type DataPlace } from '../data/batches';
@@ -20,8 +21,10 @@ import { floatsOf } from '../nn/spans';
 /** The tensors of one microbatch; the caller disposes them. */
 export interface TensorBatch {
   readonly tensors: readonly tf.Tensor[];
-  /** Number of tokens or patches, for speeds. */
+  /** Number of tokens or patches, or of `countedRows`, for speeds. */
   readonly count: number;
+  /** Whether `count` is of rows, because the batch has no tokens. Default false. */
+  readonly countedRows?: boolean;
 }
 
 /** A training task: a model, its data and its loss. */
@@ -30,10 +33,16 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   /** Makes a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): B;
   /** The rows that are never trained on; null or undefined: there are none. */
-  readonly validation?: ValidationBatches<B> | null | undefined;
-  /** Returns the mean loss of the batch, a float32 scalar. It is recorded, so it must include the model's forward. */
-  lossOf(batch: B): tf.Tensor;
+  readonly validation?: ValidationBatches<B> | UncountedBatches<B> | null | undefined;
+  /**
+   * Returns the mean loss of the batch, a float32 scalar. It is recorded, so it must include the model's forward. `seen` gets the
+   * model's output and the batch. Throws: CONFIG if `seen` is given and the model returns no output besides its loss.
+   */
+  lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
 }
+
+/** Gets a model's output, and the batch as functions of the user's get it. */
+export type OutputSeen = (output: unknown, batch: unknown) => void;
 
 /** Batches that replace those of a config's data, or the place of the config's data. */
 export type TaskData = BatchSource | DataPlace;
@@ -87,7 +96,11 @@ function languageModelTask(engine: Engine, model: Module, batches: BatchSource):
         return { batch: tensorsOf(batch), counted };
       },
     },
-    lossOf: ({ tensors }) => model.apply(...tensors),
+    lossOf({ tensors }, seen) {
+      const [x, targets] = tensors as [tf.Tensor, tf.Tensor]; // as tensorsOf makes them
+      seen?.(model.apply(x), { x, y: tf.reshape(targets, x.shape) });
+      return model.apply(x, targets);
+    },
   };
 }
 
@@ -109,10 +122,12 @@ function flowMatchingTask(
   return {
     model,
     batch: (rank, index) => tensorsOf(engine, shape, source.batch(rank, index)),
-    lossOf({ tensors, timestep }) {
+    lossOf({ tensors, timestep }, seen) {
       const [latents, timesteps, text, velocity] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // as tensorsOf makes them
       if (model instanceof DitExperts) model.tell(timestep);
-      return tf.mean(tf.square(tf.sub(model.apply(latents, timesteps, text), velocity)));
+      const output = model.apply(latents, timesteps, text);
+      seen?.(output, { inputs: [latents, timesteps, text], y: velocity });
+      return tf.mean(tf.square(tf.sub(output, velocity)));
     },
   };
 }

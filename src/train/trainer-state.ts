@@ -1,3 +1,8 @@
+import { ownData } from '../config/settings/data';
+import { modelShape } from '../config/settings/model';
+import type { TrainConfig } from '../config/train-config';
+import type { Warn } from '../core/warn';
+import type { PreparedData } from '../data/prepared';
 import type { GradScalerState } from '../optim/grad-scaler';
 import type { ScheduleState } from '../optim/lr-schedule';
 
@@ -10,6 +15,8 @@ export interface TrainerState {
   readonly steps: number;
   /** Number of microbatches that each rank has done; it determines the next batches. */
   readonly microBatches: number;
+  /** The data; omitted by versions before it was stored. */
+  readonly data?: DataMark | undefined;
   /** Steps of the optimizer; fewer than `steps` if updates were skipped. */
   readonly optimizerSteps: number;
   /** By parameter's name, the number of steps in which it had no gradient. Omitted if there are none. */
@@ -22,4 +29,52 @@ export interface TrainerState {
   readonly schedule: ScheduleState | null;
   /** null: the loss is not scaled. */
   readonly scaler: GradScalerState | null;
+}
+
+/** What identifies the data of a training; a checkpoint has it. */
+export interface DataMark {
+  readonly name: string;
+  /** The same for the same values, wherever they are; null for built-in data and functions. */
+  readonly fingerprint: string | null;
+  /** Tokens per row; null if rows have no tokens. */
+  readonly seq: number | null;
+}
+
+/** Says how data differ from the data of a checkpoint; null: they do not. */
+function dataDifference(own: DataMark, saved: DataMark): string | null {
+  if (own.fingerprint !== saved.fingerprint || (own.fingerprint === null && own.name !== saved.name)) {
+    const isNamedSo = own.name === saved.name;
+    return isNamedSo
+      ? `${own.name} has other contents or another tokenizer`
+      : `${own.name} in place of ${saved.name}`;
+  }
+  return own.seq === saved.seq ? null : `rows of ${own.seq} tokens in place of ${saved.seq}`;
+}
+
+/** What decides which data a trainer has. */
+interface DataOptions {
+  readonly config: TrainConfig;
+  /** The user's own data. */
+  readonly data?: PreparedData | undefined;
+  readonly warn?: Warn | undefined;
+}
+
+/** Returns what identifies a trainer's data. */
+export function dataMark({ config, data }: DataOptions): DataMark {
+  const shape = modelShape(config);
+  const seq = ownData(config.data)?.seq ?? ('seq' in shape ? shape.seq : null);
+  if (data !== undefined) {
+    return { name: data.name, fingerprint: data.fingerprint, seq: data.kind === 'rows' ? null : seq };
+  }
+  return { name: typeof config.data === 'string' ? config.data : 'own data', fingerprint: null, seq };
+}
+
+/** Warns if a checkpoint was saved with other data than a trainer has. */
+export function warnOfOtherData(own: DataOptions, saved: DataMark | undefined, microBatches: number): void {
+  const difference = saved === undefined ? null : dataDifference(dataMark(own), saved);
+  if (difference === null) return;
+  own.warn?.(
+    `the checkpoint was saved with other data: ${difference}; the run continues with microbatch ${microBatches} of its own data. ` +
+      'To begin with their first rows, load only the parameters: run.load(path, { parametersOnly: true })',
+  );
 }

@@ -21,14 +21,14 @@ import { LRSchedule, rateOf } from '../optim/lr-schedule';
 import { groupRates, type Optimizer, setRates } from '../optim/optimizer';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
-import { type Evaluated, evaluateTask, type Progress } from './evaluation';
-import { overRanks } from './over-ranks';
+import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
+import { meanOverRanks } from './mean-over-ranks';
 import { type OwnParts, ownTask } from './own-task';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
 import { Stopwatch } from './stopwatch';
-import { type Task, taskOf } from './task';
-import type { TrainerState } from './trainer-state';
+import { type Task, type TensorBatch, taskOf } from './task';
+import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 
 /** The parts that a trainer needs. */
 export interface TrainerOptions {
@@ -55,8 +55,7 @@ export interface TrainerOptions {
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(options: TrainerOptions): Trainer {
-  const { config, engine, group, initialState, own, task } = options;
-  markWorld(group);
+  const { config, engine, initialState, own, task } = options;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
   freeze(model, config.frozen);
@@ -68,6 +67,9 @@ export function createTrainer(options: TrainerOptions): Trainer {
     own === undefined ? taskOf(engine, model, config, data) : ownTask(engine, config, model, own, data);
   return new Trainer(options, task ?? made(), parallel);
 }
+
+/** What passes computed: the mean loss, and the number of tokens or rows. */
+type Passes = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
 
 /** Trains a config's model on one rank; all ranks of the group step together. */
 export class Trainer {
@@ -103,23 +105,24 @@ export class Trainer {
     return this.#steps;
   }
 
-  /** Runs one step. Its gradients are freed when the next step begins. */
-  step(): StepResult {
+  /** Runs one step. Its gradients are freed when the next step begins. `mayDiverge`: a loss that is not finite gets no warning. */
+  step({ mayDiverge = false }: { readonly mayDiverge?: boolean } = {}): StepResult {
     const watch = new Stopwatch(this.#options.observer, this.#options.engine.clock);
     const { lr } = this.optimizer;
     const done = watch.span('step', () => {
       this.optimizer.zeroGrad();
-      const passes = this.#passes(watch);
+      const passes = this.#amongRanks(() => this.#passes(watch));
       const update = watch.span('optimizer', () => this.#update());
       const loss = watch.span('loss', () =>
-        overRanks(this.#options.engine, this.#options.group, passes.loss, 'avg'),
+        meanOverRanks(this.#options.engine, this.#options.group, passes.loss),
       );
-      return { ...update, loss, tokens: passes.count * this.#options.group.size };
+      const tokens = passes.count * this.#options.group.size;
+      return { ...update, loss, tokens, ...(passes.countedRows ? { countedRows: true } : {}) };
     });
     this.#steps++;
     this.#microBatches += this.config.accumulation;
     const step = this.#steps;
-    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss) {
+    if (!Number.isFinite(done.loss) && !this.#warnedOfLoss && !mayDiverge) {
       this.#warnedOfLoss = true;
       this.#options.warn?.(
         `the loss of step ${step} is ${done.loss}; lower optimizer.lr or set clipNorm. This warning appears once`,
@@ -130,19 +133,22 @@ export class Trainer {
 
   /**
    * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. `progress` is called
-   * after each batch. Every rank calls it. Throws: CONFIG if no rows are kept from training.
+   * after each batch. Every rank calls it. Throws: CONFIG if no rows are kept from training, or for `metrics` of a model that
+   * returns only its loss.
    */
-  async evaluate(progress: Progress): Promise<Evaluated> {
-    return this.#inferring(() => evaluateTask(this.#task, this.#options, progress));
+  async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
+    return this.#inferring(() => evaluateTask(this.#task, this.#options, progress, metrics));
   }
 
   /** Runs `work` with the model in eval mode; then frees the whole parameters that its forwards have left. */
   async #inferring<T>(work: () => Promise<T>): Promise<T> {
     const wasTraining = this.model.training;
     this.model.eval();
+    const world = markWorld(this.#options.group);
     try {
       return await work();
     } finally {
+      markWorld(world);
       this.#parallel.abandon();
       this.model.train(wasTraining);
     }
@@ -164,6 +170,7 @@ export class Trainer {
     return {
       steps: this.#steps,
       microBatches: this.#microBatches,
+      data: dataMark(this.#options),
       optimizerSteps: this.optimizer.steps,
       stepsLeftOut: this.optimizer.stepsLeftOut,
       lr: this.optimizer.lr,
@@ -177,6 +184,7 @@ export class Trainer {
   restore({
     steps,
     microBatches,
+    data,
     optimizerSteps,
     stepsLeftOut,
     lr,
@@ -184,8 +192,10 @@ export class Trainer {
     schedule,
     scaler,
   }: TrainerState): void {
+    warnOfOtherData(this.#options, data, microBatches);
     this.#steps = steps;
     this.#microBatches = microBatches;
+    this.#warnedOfLoss = false;
     this.optimizer.restore(optimizerSteps, stepsLeftOut);
     if (this.#schedule === null) setRates(this.optimizer, lr, lrs);
     else this.#schedule.restore(schedule);
@@ -207,30 +217,37 @@ export class Trainer {
     this.#parallel.dispose();
   }
 
+  /** Runs `work` with the trainer's ranks as all ranks: a job can have trainers and cells of different ranks in turn. */
+  #amongRanks<T>(work: () => T): T {
+    const world = markWorld(this.#options.group);
+    try {
+      return work();
+    } finally {
+      markWorld(world);
+    }
+  }
+
   /** Runs forward and backward of all microbatches; returns the mean of their losses, and leaves the gradients of that mean. */
-  #passes(watch: Stopwatch): { readonly loss: number; readonly count: number } {
+  #passes(watch: Stopwatch): Passes {
     const { accumulation } = this.config;
     const seed = (this.#scaler?.scale ?? 1) / accumulation;
-    let [loss, count] = [0, 0];
+    let [loss, count, countedRows] = [0, 0, false];
     for (let micro = 0; micro < accumulation; micro++) {
       const index = this.#microBatches + micro;
       const run = () => this.#microBatch(watch, index, seed);
       const done = micro === accumulation - 1 ? run() : this.#parallel.accumulate(run);
       loss += done.loss / accumulation;
       count += done.count;
+      countedRows ||= done.countedRows;
     }
-    return { loss, count };
+    return { loss, count, countedRows };
   }
 
   /**
    * Runs forward and backward of one microbatch; adds to existing gradients. `index` counts from 0 over the whole run; backward
    * multiplies the loss by `seed`: 1 / accumulation, times the scale of a scaler.
    */
-  #microBatch(
-    watch: Stopwatch,
-    index: number,
-    seed: number,
-  ): { readonly loss: number; readonly count: number } {
+  #microBatch(watch: Stopwatch, index: number, seed: number): Passes {
     const task = this.#task;
     const { engine, group } = this.#options;
     Object.assign(currentDraws(), { rank: group.rank, pass: index });
@@ -240,7 +257,7 @@ export class Trainer {
       try {
         const loss = pass.loss.dataSync()[0] ?? Number.NaN;
         watch.sum('backward', () => pass.backward(seed));
-        return { loss, count: batch.count };
+        return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
       } finally {
         pass.loss.dispose();
       }

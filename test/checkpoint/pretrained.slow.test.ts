@@ -4,8 +4,10 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { openCatalog } from '../../src/checkpoint/load/catalog';
-import { modelShape } from '../../src/config/settings/model';
+import { type DitConfig, modelShape } from '../../src/config/settings/model';
+import { parseTrainConfig } from '../../src/config/train-config';
 import { plan } from '../../src/job/notebook/plan-figures';
+import type { Dit } from '../../src/nn/models/dit';
 import { launchFor } from '../job/job-fixture';
 import { testData } from '../support/paths';
 
@@ -32,6 +34,10 @@ function tensorsOf(folder: string): Map<string, string> {
   } finally {
     catalog.close();
   }
+}
+
+function json<T>(...path: string[]): T {
+  return JSON.parse(readFileSync(join(...path), 'utf8')) as T;
 }
 
 describe('a model in a folder of transformers', () => {
@@ -124,5 +130,48 @@ describe('a model in a folder of transformers', () => {
     assert.equal(Reflect.get(config, 'max_position_embeddings'), 16);
     assert.deepEqual(Reflect.get(config, 'architectures'), ['MistralForCausalLM']);
     assert.ok(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 }).memory !== undefined);
+  });
+
+  it("has diffusers' output if diffusers wrote the folder, and is saved with diffusers' names", async (context) => {
+    const from = join(FOLDERS, 'diffusers');
+    const [byCell, byRun] = [join(temporary, 'cell-dit'), join(temporary, 'run-dit')];
+    const sizes = { latent: [2, 4, 6], textLen: 5 } as const;
+    const job = await launchFor(context, { ranks: 2 });
+    const outputs = await job.on('all').run(
+      async ({ fromPretrained, savePretrained, fullyShard, tf }, from, sizes, to) => {
+        const waves = (speed: number, ...shape: number[]) =>
+          tf.tensor(
+            Array.from({ length: shape.reduce((a, b) => a * b) }, (_, i) => Math.sin(speed * i)),
+            shape,
+          );
+        const model = await fromPretrained<Dit>(from, sizes);
+        const output = model.apply(waves(0.7, 2, 3, 2, 4, 6), tf.tensor1d([17, 803]), waves(0.3, 2, 5, 6));
+        await savePretrained(fullyShard(model), to, { maxShardBytes: 20_000 });
+        return Array.from(output.dataSync());
+      },
+      from,
+      sizes,
+      byCell,
+    );
+    const { output } = json<{ output: number[] }>(FOLDERS, 'recorded-diffusers.json');
+    for (const ours of outputs) {
+      assert.equal(ours.length, output.length);
+      const differences = ours.map((value, i) => Math.abs(value - (output[i] ?? Number.NaN)));
+      assert.ok(Math.max(...differences) < 1e-5, `${Math.max(...differences)}`);
+    }
+    assert.deepEqual(tensorsOf(byCell), tensorsOf(from));
+    assert.deepEqual(json(byCell, 'config.json'), json(from, 'config.json'));
+    assert.ok(existsSync(join(byCell, 'diffusion_pytorch_model.safetensors.index.json')));
+    // From weights without their folder, the sizes make config.json.
+    const { from: _, ...shape } = modelShape({
+      model: parseTrainConfig({ model: { from, ...sizes } }).model,
+    }) as DitConfig;
+    const init = [1, 2].map((k) => join(from, `diffusion_pytorch_model-0000${k}-of-00002.safetensors`));
+    const config = { data: 'synthetic', batch: 2, parallel: { strategy: 'ZERO_1' } } as const;
+    const run = await job.train({ ...config, model: shape }, { init });
+    assert.match(String(await run.savePretrained(byRun)), /^model saved for diffusers: /);
+    assert.deepEqual(tensorsOf(byRun), tensorsOf(from));
+    const again = await job.train({ ...config, model: { from: byRun, ...sizes } });
+    assert.deepEqual(modelShape(again.config), { ...shape, from: byRun });
   });
 });

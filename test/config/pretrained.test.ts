@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
@@ -30,6 +30,12 @@ const WAN = {
     num_layers: 1,
     text_len: 4,
   },
+};
+
+const DIFFUSERS = {
+  _class_name: 'WanTransformer3DModel',
+  ...{ num_attention_heads: 2, attention_head_dim: 16, ffn_dim: 64, freq_dim: 16, num_layers: 1 },
+  ...{ in_channels: 4, out_channels: null, rope_max_seq_len: 8 },
 };
 
 describe("a model's folder", () => {
@@ -76,14 +82,14 @@ describe("a model's folder", () => {
     refused({ ...LLAMA, hidden_size: undefined }, /hidden_size: .*received undefined/);
     refused(
       { model_type: 'bert' },
-      /model_type is "bert"; known are gpt2, llama, mistral, qwen2, _class_name WanModel/,
+      /model_type is "bert"; known are gpt2, llama, mistral, qwen2, _class_name WanModel, _class_name WanTransformer3DModel/,
     );
     refused(
       { ...LLAMA, model_type: 'mistral', sliding_window: 4096 },
       /sliding_window is 4096, but attention here sees all/,
     );
     refused('{', /config\.json cannot be read: /);
-    refused(LLAMA, /has the key "revision"; beside from it takes seq, attention, latent/, {
+    refused(LLAMA, /has the key "revision"; beside from it takes seq, attention, latent, textLen/, {
       revision: 'main',
     });
     const gpt2 = { model_type: 'gpt2', n_layer: 1, n_embd: 8, n_head: 2, n_positions: 8, vocab_size: 9 };
@@ -92,5 +98,35 @@ describe("a model's folder", () => {
       () => parseTrainConfig({ model: { from: '/nowhere' } }),
       /model: \/nowhere\/config\.json is missing; give a folder/,
     );
+  });
+
+  it("in diffusers' form is refused if the model has an input for images, by the key", () => {
+    const latent = [1, 2, 2];
+    writeFileSync(join(folder, 'config.json'), JSON.stringify(DIFFUSERS));
+    const shape = modelShape(parseTrainConfig({ model: { from: folder, latent } }));
+    assert.ok(shape.kind === 'dit');
+    assert.deepEqual([shape.dim, shape.outChannels, shape.textLen], [32, 4, 512]);
+    for (const key of ['image_dim', 'added_kv_proj_dim', 'pos_embed_seq_len']) {
+      refused({ ...DIFFUSERS, [key]: 64 }, new RegExp(`${key} is 64, but models here have null`), { latent });
+    }
+    refused({ ...DIFFUSERS, qk_norm: null }, /qk_norm is null, but .*"rms_norm_across_heads"/, { latent });
+    refused(DIFFUSERS, /rope_max_seq_len is 8, but latent \[1,2,18\] has more/, { latent: [1, 2, 18] });
+    refused(DIFFUSERS, /does not say how large videos are/);
+  });
+
+  it('with models within names them', () => {
+    const pipeline = mkdtempSync(join(tmpdir(), 'pipeline-'));
+    try {
+      for (const name of ['transformer', 'transformer_2']) {
+        mkdirSync(join(pipeline, name));
+        writeFileSync(join(pipeline, name, 'config.json'), JSON.stringify(DIFFUSERS));
+      }
+      assert.throws(
+        () => parseTrainConfig({ model: { from: pipeline } }),
+        /config\.json is missing; .* give its folder, one per run: .*\/transformer or .*\/transformer_2/,
+      );
+    } finally {
+      rmSync(pipeline, { recursive: true });
+    }
   });
 });

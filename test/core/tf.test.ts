@@ -60,6 +60,17 @@ test('chained operations that have no function of the same name give the results
   for (const methods of [ours, theirs]) assert.throws(() => methods.asScalar?.call(matrix), /only 1 element/);
 });
 
+test('flatten joins the dims that its arguments name, as in torch', () => {
+  const shapeOf = (shape: number[], ...dims: number[]) =>
+    (ours.flatten?.call(tf.zeros(shape), ...dims) as tf.Tensor | undefined)?.shape;
+  assert.deepEqual(shapeOf([2, 3, 4, 5], 1), [2, 60]);
+  assert.deepEqual(shapeOf([2, 3, 4, 5], -3, 2), [2, 12, 5]);
+  assert.deepEqual(shapeOf([]), [1]);
+  assert.deepEqual(shapeOf([2, 0, 3], 1), [2, 0]);
+  for (const dims of [[4], [2, 1], [0.5]])
+    assert.throws(() => shapeOf([2, 3, 4, 5], ...dims), /flatten: dims .* do not fit a tensor \[2,3,4,5\]/);
+});
+
 test('a chained operation of a disposed tensor throws', () => {
   const gone = tf.ones([2]);
   gone.dispose();

@@ -102,6 +102,7 @@ SCHEDULES = {
     "step": after_warmup(4, lambda o: lrs.StepLR(o, step_size=6, gamma=0.5)),
     "exponential": after_warmup(4, lambda o: lrs.ExponentialLR(o, gamma=0.9)),
     "linear, set to 0.05 after step 8": lambda o: lrs.LinearLR(o, start_factor=1, end_factor=0, total_iters=16),
+    "LambdaLR, set to 0.05 after step 8": lambda o: lrs.LambdaLR(o, lambda t: 1 / (1 + t)),
     "cosine, set to 0.05 after step 8": lambda o: lrs.CosineAnnealingLR(o, T_max=20, eta_min=0.01),
 }
 

@@ -2,12 +2,15 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareTimeline } from '../../src/figures/compare-timeline';
+import { percent } from '../../src/figures/format';
+import { plain, safe } from '../../src/figures/grammar/ink';
 import { lossCurve } from '../../src/figures/loss-curve';
+import { hatchText } from '../../src/figures/memory-areas';
 import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
 import { comparePlans } from '../../src/figures/plans/compare-plans';
 import { fitText } from '../../src/figures/plans/plan-table';
 import type { RunView } from '../../src/figures/run-view';
-import { createTable } from '../../src/figures/table';
+import { createTable, DISPLAY } from '../../src/figures/table';
 import { plan } from '../../src/job/notebook/plan';
 import { whatIf } from '../../src/job/notebook/what-if';
 import type { StepRecord } from '../../src/ledger/record';
@@ -50,6 +53,22 @@ function runOf(factors: readonly number[], tokens = 256, wireMs = 1.2): RunView 
 }
 
 const STEADY = [9, 1, 1.01, 0.99, 1, 1.02, 1.005];
+
+test('only bytes that are freed within the step are said to be so', () => {
+  const texts = (['FULL_SHARD', 'NO_SHARD'] as const).map((strategy) =>
+    hatchText(simulateRanks({ world: 2, strategy })),
+  );
+  // The simulated batch is the same in each step.
+  assert.deepEqual(texts, [
+    ' Hatched: freed, except batch.',
+    ' Hatched: freed, except batch and param.full.',
+  ]);
+});
+
+test('shares near 100% have one decimal, and only the whole is 100%', () => {
+  const shares = [0, 0.001, 0.99, 0.994, 0.996, 0.99999, 1];
+  assert.deepEqual(shares.map(percent), ['0%', '&lt;1%', '99%', '99.4%', '99.6%', '99.9%', '100%']);
+});
 
 test('the drawn step is the step nearest the median, without the cold first step and late steps', () => {
   const run = runOf([9, 1, 1.2, 1.1, 0.9, 1.3, 4]);
@@ -186,4 +205,18 @@ test('the loss curve of a run from a checkpoint fills the width from its first s
   const [from = 0, to = 0] = figure.layout.xaxis?.range ?? [];
   assert.ok(Number(from) > 30 && Number(from) <= 31, String(from));
   assert.ok(Number(to) >= 35 && Number(to) < 36, String(to));
+});
+
+test('if all runs except one have nearly equal losses, the title names that one', () => {
+  const series = { a: [3, 2, 1], b: [3, 2.2, 1.5], c: [3, 2.0000002, 1] };
+  const curve = (names: readonly (keyof typeof series)[]) =>
+    lossCurve(names.map((name) => ({ name, losses: series[name] }))).title;
+  assert.equal(curve(['a', 'b', 'c']), '"b" differs by up to 0.5; the other 2 differ by at most 2e-7');
+  assert.equal(curve(['a', 'b']), 'The losses of 2 runs differ by at most 0.5 over 3 common steps');
+});
+
+test('the text of a figure has no escapes of its markup', () => {
+  const figure = lossCurve([{ name: 'a < b', losses: [3, 2] }]);
+  assert.match(String(figure[DISPLAY]()['text/plain']), /mean over all ranks, a < b\./);
+  assert.equal(plain(safe('a & <b>')), 'a & <b>');
 });

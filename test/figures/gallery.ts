@@ -3,6 +3,7 @@ import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
+import { type LrRange, lrRangeFigure } from '../../src/figures/lr-range';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
@@ -173,7 +174,7 @@ export function gallery(): Record<string, Figure> {
     'memory-spaces-device-only': memoryFigure(four, { space: 'both', rank: 1 }),
     'memory-spaces-nothing': memoryFigure(nothing, { over: 'time', space: 'both' }),
     'loss-live': lossCurve([{ name: 'FULL_SHARD', losses: LOSSES }], {
-      tokensPerSecond: 23_456,
+      speed: '23,456 tokens/s',
       steps: 30,
       marks: [{ step: 12, text: 'reshard to SHARD_GRAD_OP' }],
     }),
@@ -181,6 +182,17 @@ export function gallery(): Record<string, Figure> {
       { name: LONG, losses: LOSSES },
       { name: `${LONG}.2`, losses: LOSSES.map((x) => x + 0.1) },
     ]),
+    'loss-validation': lossCurve([
+      {
+        name: 'FULL_SHARD',
+        losses: LOSSES,
+        evaluations: LOSSES.flatMap((loss, i) =>
+          i % 4 === 3 ? [{ step: i + 1, loss: loss + i * i * 0.01 }] : [],
+        ),
+      },
+    ]),
+    'lr-range': lrRangeFigure(rangeOf(true)),
+    'lr-range-flat': lrRangeFigure(rangeOf(false)),
     'loss-none': lossCurve([]),
     'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
     'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),
@@ -191,4 +203,13 @@ export function gallery(): Record<string, Figure> {
       })),
     ),
   };
+}
+
+/** A range test whose loss falls, then grows; or one whose loss never falls. */
+function rangeOf(falls: boolean): LrRange {
+  const lrs = Array.from({ length: 40 }, (_, i) => 10 ** (-5 + i / 8));
+  const smoothed = lrs.map((_, i) =>
+    falls ? 5 - 2 / (1 + Math.exp((20 - i) / 3)) + Math.exp((i - 36) / 1.5) : 5,
+  );
+  return { lrs, smoothed, losses: smoothed.map((loss, i) => loss + Math.sin(i) * 0.1), hasDiverged: falls };
 }

@@ -46,7 +46,7 @@ export function resultsOf(events: readonly RankEvent[]): Record<number, unknown>
   return results;
 }
 
-/** Runs a cell in all ranks; resolves when each has printed `text`. */
+/** Runs a cell in all ranks; `seen` resolves when each has printed `text`, and rejects if the cell ends before. */
 export function printed(
   job: Job,
   js: string,
@@ -54,15 +54,20 @@ export function printed(
   cell = 1,
 ): { seen: Promise<void>; ended: Promise<unknown> } {
   let ended: Promise<unknown> = Promise.resolve();
-  const seen = new Promise<void>((resolve) => {
+  const seen = new Promise<void>((resolve, reject) => {
     const silent = new Set(job.ranks.map(({ rank }) => rank));
     ended = job
       .runCell({ js, cell, selection: 'all' }, (event) => {
         if (event.kind === 'stream' && event.text.includes(text)) silent.delete(event.rank);
         if (silent.size === 0) resolve();
       })
-      .catch((error: unknown) => error);
+      .catch((error: unknown) => error)
+      .then((error) => {
+        reject(new Error(`cell ${cell} ended before all ranks printed ${text}`, { cause: error }));
+        return error;
+      });
   });
+  seen.catch(() => undefined); // the test that awaits it reports its failure
   return { seen, ended };
 }
 

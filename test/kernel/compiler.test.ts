@@ -57,7 +57,23 @@ describe('the compiler', () => {
       ["model.to('cuda')", /'to' does not exist on type 'Net'\. Leave it out: models and tensors are on/],
       ['x.item()', /loss\.dataSync\(\)\[0\]\./],
       ['opt.zero_grad()', /zeroGrad/],
+      ['optim.sgd(model, lr=0.1)', /last argument: \{ lr: … \}\./],
+      ['nn.functional.relu(x, in_place = true)', /last argument: \{ inPlace: … \}\./],
+      ['loader = 3', /Declare a new variable: const loader = …\./],
+      [
+        'new DataLoader(x)',
+        /job\.train reads files and folders of images.* await dataLoader\(‘\.\/images’\)/,
+      ],
+      ['new nn.Linear(3, 4).weight.numel()', /Write x\.size\./],
+      [
+        'class B extends nn.Module { constructor() { super(); this.a = new nn.ReLU(); } forward() {} }',
+        /fields of the class: .* only a; before a constructor that assigns it/,
+      ],
       ['model.load_state_dict({})', /loadStateDict/],
+      [
+        'nn.Transformer.generateSquareSubsequentMask(4)',
+        /'Transformer' does not .* \{ isCausal: true \}\)\./,
+      ],
       ['nn.Linear(3, 4)', /not callable\. Did you mean to include 'new'\?/],
       ['model(1)', /'number' is not assignable to parameter of type 'Tensor/],
       ['model(x).z', /'z' does not exist on type '\{ y: Tensor.*; n: number; \}'\.$/],
@@ -72,6 +88,38 @@ describe('the compiler', () => {
       ),
       '',
     );
+  });
+
+  it('says where help on a name can be written', () => {
+    const source = 'const a = 1;\na?';
+    for (const namespace of ['notebook', 'ranks'] as const) {
+      const compiled = compiler.compile({ source, namespace, cell: ++cells });
+      assert.ok(!compiled.ok);
+      assert.match(
+        compiled.error.evalue,
+        /For help on a name, as x\?, write it alone in a cell, or alone below/,
+      );
+    }
+  });
+
+  it('says how to write settings of job.train as PyTorch users type them', () => {
+    const start = "import * as sl from 'shardlab'; declare const job: sl.Job; const";
+    const kind = `${start} config = { optimizer: { kind: 'adam' } }; await job.train({ ...config })`;
+    assert.match(messages(kind).join('\n'), /kind: ‘adam’ as const\./);
+    assert.match(messages(`${start} run = await job.train({ batchSize: 8 })`).join('\n'), /Write batch\./);
+  });
+
+  it('gives an empty array and a field of a class the type of what is assigned later', () => {
+    assert.deepEqual(
+      messages(
+        'const losses = []; losses.push(1.5); const xs = [], ys = []; xs.push([1]); ys.push([2]); let first; first = 1;\n' +
+          'class A { fc; constructor(config) { this.fc = config.n; this.name = losses; } name; }\n' +
+          'function twice(x, ...rest) { return { x, rest, at: (y) => y[x] }; }',
+      ),
+      [],
+    );
+    emitted('const texts = []; for (const n of [1, 2]) texts.push(String(n));');
+    emitted("texts.push('three')");
   });
 
   it('shows the example of a docstring as code', () => {
@@ -136,6 +184,10 @@ describe('the compiler', () => {
     assert.ok(declared.ok);
     compiler.commit(declared.declaration);
     assert.match(String(messages('theirs')[0]), /TS2304: .* Ranks have it: begin the cell with %%ranks/);
+    assert.match(
+      String(messages('new nn.ReLU()')[0]),
+      /take it from the scope, as in loss: .*\{ nn \}\) => …\./,
+    );
     emitted('const ours = 1;');
     const wrong = inRanks('ours');
     assert.match(
@@ -207,6 +259,42 @@ describe('the compiler', () => {
     );
     assert.ok(used.ok, used.ok ? '' : used.error.evalue);
     assert.ok(!inRanks('new Net().b.bias.tensor').ok, 'without bias there is none to read');
+  });
+
+  it('accepts a GPT whose constructors assign the fields, as in PyTorch', () => {
+    const source = `
+      class Block extends nn.Module {
+        ln; attention; mlp;
+        constructor(config) {
+          super();
+          this.ln = new nn.LayerNorm(config.dim);
+          this.attention = new nn.MultiheadAttention(config.dim, 4, { batchFirst: true });
+          this.mlp = new nn.Sequential(new nn.Linear(config.dim, 8), new nn.GELU(), new nn.Linear(8, config.dim));
+        }
+        forward(x) {
+          const [y] = this.attention(x, x, x, { isCausal: true, needWeights: false });
+          x = x.add(y);
+          return x.add(this.mlp(this.ln(x)));
+        }
+      }
+      class GPT extends nn.Module {
+        embedding; blocks; head;
+        constructor(config) {
+          super();
+          this.embedding = new nn.Embedding(config.vocab, config.dim);
+          this.blocks = new nn.ModuleList(Array.from({ length: 2 }, () => new Block(config)));
+          this.head = new nn.Linear(config.dim, config.vocab, { bias: false });
+          this.head.weight = this.embedding.weight;
+        }
+        forward(ids) {
+          let x = this.embedding(ids);
+          for (const block of this.blocks) x = block(x);
+          return this.head(x);
+        }
+      }
+      const logits = new GPT({ vocab: 10, dim: 8 })(tf.zeros([1, 4], 'int32'));`;
+    const compiled = compiler.compile({ source, namespace: 'ranks', cell: ++cells });
+    assert.deepEqual(compiled.ok ? [] : compiled.error.traceback, []);
   });
 
   it('accepts layers, losses and functions as PyTorch users type them', () => {

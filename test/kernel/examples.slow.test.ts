@@ -11,6 +11,7 @@ const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 /** Examples of notebook cells. Those that declare names which other examples use come first. */
 const NOTEBOOK = [
   ...['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommend', 'dryRun', 'claims', 'lr', 'put'],
+  ...['steps', 'addCallback', 'log', 'lrRangeTest'],
   ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'savePretrained'],
 ];
 /** Examples of cells of ranks, with the last extent of their input x. */
@@ -18,6 +19,7 @@ const RANKS: Readonly<Record<string, number>> = {
   ...{
     fullyShard: 1,
     fromPretrained: 1,
+    dataLoader: 1,
     SyncBatchNorm: 1,
     Conv2d: 1,
     Dropout: 1,
@@ -55,7 +57,7 @@ test("the code in README's table runs", async () => {
       !/…|^sl\.launch|shutdown|\?$|^await \w+Pretrained/.test(code),
   );
   assert.ok(written.length >= 15, `only ${written.length}`);
-  for (const code of written) await runs(code.replace('run.evaluate', 'validated.evaluate'));
+  for (const code of written) await runs(code.replace(/run(?=\.evaluate|.*evalSteps)/, 'validated'));
   await runs('await job.shutdown()');
 });
 

@@ -24,8 +24,9 @@ describe('magics', () => {
   });
 
   it('read help before or after a name, and do not change other code', () => {
-    assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt' });
-    assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b' });
+    assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt', inRanks: false });
+    assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b', inRanks: false });
+    assert.deepEqual(readMagics('%%ranks 0\nnn.Linear?'), { kind: 'help', name: 'nn.Linear', inRanks: true });
     assert.equal(readMagics('a ? b : c').kind, 'notebook');
     assert.equal(readMagics('%%bash\nls').kind, 'unknown');
     assert.deepEqual(readMagics('%ranks 0\nrank'), { kind: 'unknown', magic: '%ranks' });

@@ -23,6 +23,58 @@ function shownText(exchange: Exchange): string {
   return shown.map(({ data }) => String(Reflect.get(Object(data), 'text/plain'))).at(-1) ?? '';
 }
 
+describe('the steps of a run in a cell', () => {
+  const TRAIN =
+    "const run = await job.train({ model: { kind: 'gpt', layers: 1, dim: 8, heads: 1, vocab: 32, seq: 4 }, data: 'synthetic' })";
+
+  /** The displays of an execution: their ids, by display and by update. */
+  const displaysOf = (exchange: Exchange) => {
+    const idsOf = (type: string) =>
+      contents(exchange, type).map(({ transient }) => Reflect.get(Object(transient), 'display_id'));
+    return { made: idsOf('display_data'), updated: new Set(idsOf('update_display_data')) };
+  };
+
+  it('have one display for a loop of calls, for a loop over run.steps, and for a call of many steps', async () => {
+    assert.equal((await client.execute(TRAIN)).reply.content.status, 'ok');
+    let numSteps = 0;
+    for (const code of [
+      'for (let i = 0; i < 30; i++) await run.step(1);',
+      'for await (const { step } of run.steps(30));',
+      'for await (const { step } of run.steps()) if (step === 90) break;',
+      'await run.step(30);',
+    ]) {
+      const exchange = await client.execute(code);
+      const { made, updated } = displaysOf(exchange);
+      assert.equal(made.length, 1, code);
+      assert.deepEqual([...updated], made, code);
+      numSteps += 30;
+      assert.match(shownText(exchange), /^step 30(\/30)? {2}loss \d\.\d{4}/, code);
+      assert.match(shownText(exchange), /in 30 steps/);
+    }
+    assert.equal(resultText(await client.execute('run.lastStep')), String(numSteps));
+  });
+
+  it('have a display of their own for each call of several steps, and for the short calls of each cell', async () => {
+    const mixed = await client.execute(
+      'await run.step(1); await run.step(20); await run.step(2); await run.step(20);',
+    );
+    assert.equal(displaysOf(mixed).made.length, 3);
+    const again = await client.execute('await run.step(1)');
+    assert.equal(displaysOf(again).made.length, 1);
+    assert.match(shownText(again), /^step 1 {2}loss/);
+  });
+
+  it('fail with the line of the callback that failed', async () => {
+    const { reply } = await client.execute(
+      "run.addCallback({\n  onStepEnd() {\n    throw new RangeError('too far');\n  },\n});\nawait run.step(3);",
+    );
+    const { ename, evalue, execution_count: cell } = reply.content;
+    assert.equal(ename, 'ShardlabError[CALLBACK]');
+    assert.equal(evalue, `the callback onStepEnd (In[${cell}]:3) failed with RangeError: too far`);
+    assert.equal(resultText(await client.execute('run.lastStep')), '165');
+  });
+});
+
 describe('a %%ranks cell', () => {
   it('runs in every rank with its globals in scope, shows outputs by rank, and its variables stay', async () => {
     const code =

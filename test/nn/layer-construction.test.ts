@@ -24,7 +24,7 @@ test('layers refuse sizes that do not fit together', () => {
 test('layers say which shape of input they need', () => {
   assert.throws(
     () => new nn.Conv2d(3, 8, 3).apply(ones(2, 8, 8, 3)),
-    /filter \[8,3,3,3\] in 1 group does not fit an input \[2,8,8,3\]/,
+    /input \[2,8,8,3\] has its 3 channels last, but images are \[N, C, H, W\]: write x\.transpose/,
   );
   assert.throws(() => new nn.Conv2d(3, 8, 3).apply(ones(8, 8)), /must be \[batch, channels, height, width\]/);
   assert.throws(

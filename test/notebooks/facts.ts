@@ -44,6 +44,11 @@ const FACTS: readonly Fact[] = [
     holds: (_, notebook) => answers(notebook, /holds 4× the model states of/),
   },
   {
+    notebook: '00-quickstart',
+    sentence: 'The model continues `To ` by what it has learned',
+    holds: (outputs) => shows(outputs, /^'To be, or not to be, that is the question\.'$/),
+  },
+  {
     notebook: '01-zero-memory',
     sentence: 'Where values are stored must not change the results',
     holds: (_, notebook) => titled(notebook, /have exactly equal losses over 2 common steps/) !== undefined,
@@ -109,6 +114,49 @@ const FACTS: readonly Fact[] = [
     sentence: 'The line above gives the measured ratios',
     holds: (outputs) =>
       shows(outputs, /FULL_SHARD ÷ DDP, median \(quartiles\): .*: (the sentence|no clear difference)/),
+  },
+  {
+    notebook: '13-your-own-model',
+    sentence: 'How many bytes per step does a rank receive for parameters?',
+    holds: (_, notebook) =>
+      figuresOf(notebook).some(({ rows }) =>
+        rows.some((row) => row.cause === 'param' && row.countPerStep === '5' && row.wireBytes === '237,056'),
+      ),
+  },
+  {
+    notebook: '14-images',
+    sentence: 'its losses equal those of one process, except for rounding',
+    holds: (_, notebook) =>
+      titled(
+        notebook,
+        /^"BatchNorm" differs by up to 0\.\d+; the.* other 2 (runs )?(are equal|differ by at most \d(\.\d)?e-[67])$/,
+      ) !== undefined,
+  },
+  {
+    notebook: '14-images',
+    sentence: 'Per step, DDP with BatchNorm takes 17 collectives',
+    holds: (_, notebook) =>
+      answers(notebook, /one step takes 27 collectives/) &&
+      figuresOf(notebook).some(({ rows }) =>
+        rows.some(({ run, numCollectives }) => run === 'BatchNorm' && numCollectives === '17'),
+      ),
+  },
+  {
+    notebook: '14-images',
+    sentence: '2 · 56 + 5 numbers for all norms, 468 bytes',
+    holds: (_, notebook) =>
+      figuresOf(notebook).some(
+        ({ rows }) =>
+          rows.some(
+            ({ op, countPerStep, bytes }) => op === 'allGather' && countPerStep === '5' && bytes === '468',
+          ) &&
+          rows.some(({ op, cause, bytes }) => op === 'allReduce' && cause === 'buffer' && bytes === '448'),
+      ),
+  },
+  {
+    notebook: '14-images',
+    sentence: 'The validation losses of four ranks and of one process are equal',
+    holds: (outputs) => shows(outputs, /^\[ '(\d\.\d+)', '\1' \]$/),
   },
 ];
 

@@ -60,8 +60,10 @@ test('optimizer.lr sets the rate of every group, paramGroups of one; a checkpoin
   if (second !== undefined) second.lr = 0.7;
   setRates(other, optimizer.lr, groupRates(optimizer));
   assert.deepEqual(groupRates(other), [0.1, 0.7]);
-  // A checkpoint of another number of groups does not change the rates.
-  setRates(other, 3);
+  assert.throws(
+    () => setRates(other, 3),
+    /another number of parameter groups \(1\) than this one has \(2\); make the same/,
+  );
   assert.deepEqual(groupRates(other), [0.1, 0.7]);
   other.lr = 0.3;
   assert.deepEqual(groupRates(other), [0.3, 0.3]);

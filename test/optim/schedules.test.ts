@@ -33,6 +33,7 @@ const SCHEDULES: Readonly<Record<string, (optimizer: Scheduled) => LRSchedule>> 
   'wsd, sqrt': ofConfig({ kind: 'wsd', maxSteps: 18, decaySteps: 8, decayType: '1-sqrt' }),
   step: ofConfig({ kind: 'step', warmupSteps: 4, stepSize: 6, gamma: 0.5 }),
   exponential: ofConfig({ kind: 'exponential', warmupSteps: 4, gamma: 0.9 }),
+  [`LambdaLR, ${SET}`]: (optimizer) => t.LambdaLR(optimizer, (step) => 1 / (1 + step)),
   [`linear, ${SET}`]: ofConfig({ kind: 'linear', maxSteps: 16 }),
   [`cosine, ${SET}`]: ofConfig({ kind: 'cosine', etaMin: 0.01 }),
 };
@@ -67,6 +68,23 @@ for (const [name, expected] of Object.entries(reference.rates)) {
     );
   });
 }
+
+test('a schedule that continues from its state has the same rates, also after a rate was set by hand', () => {
+  for (const [name, create] of Object.entries(SCHEDULES)) {
+    for (let at = 0; at <= 20; at++) {
+      const [before, after] = [{ lr: 0.1 }, { lr: 0.1 }];
+      const [whole, resumed] = [create(before), create(after)];
+      for (let step = 0; step < at; step++) whole.step();
+      before.lr = 0.013 * (1 + at / 7);
+      resumed.restore(JSON.parse(JSON.stringify(whole.state())) as ReturnType<LRSchedule['state']>);
+      for (let step = 0; step < 4; step++) {
+        assert.equal(after.lr, before.lr, `${name}, set after step ${at}, ${step} steps later`);
+        whole.step();
+        resumed.step();
+      }
+    }
+  }
+});
 
 test('a schedule without room or with a wrong argument is an error', () => {
   const cases = [

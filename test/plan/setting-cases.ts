@@ -64,6 +64,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
 export const MODELS: Readonly<Record<string, readonly (readonly [model: Written, other: unknown])[]>> = {
   kind: [[GPT, 'llama']],
   from: [[GPT, './folder']],
+  className: [[DIT, 'WanTransformer3DModel']],
   layers: [[GPT, 6]],
   dim: [[GPT, 512]],
   heads: [[GPT, 8]],

@@ -51,7 +51,7 @@ test('on a Debian with pip but without python3-venv, pip makes the environment',
   assert.ok(existsSync(join(target, 'bin', 'pip')));
 });
 
-test('an unreachable index fails within 30 s, and the message says what to do', { skip }, async () => {
+test('an unreachable index fails, and the message says what to do', { skip }, async () => {
   const server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
   const address = server.address();
@@ -64,9 +64,7 @@ test('an unreachable index fails within 30 s, and the message says what to do', 
     PIP_INDEX_URL: `http://127.0.0.1:${port}/simple`,
     HOME: folder,
   };
-  const started = performance.now();
   const failure = await failureOf(env);
-  assert.ok(performance.now() - started < 30_000);
   assert.match(failure.message, /pip did not install/);
   assert.match(failure.advice.join('\n'), /is the package index reachable/);
 });

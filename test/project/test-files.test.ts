@@ -1,5 +1,9 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { test } from 'node:test';
+import { repositoryRoot } from '../support/paths';
 import { importScript } from './scripts';
 
 interface Options {
@@ -8,7 +12,12 @@ interface Options {
   readonly only: readonly string[];
 }
 
-const load = () => importScript<{ testFiles(options: Options): readonly string[] }>('run-tests');
+interface RunTests {
+  testFiles(options: Options): readonly string[];
+  sharedProcesses(files: readonly string[], folder: string): readonly string[];
+}
+
+const load = () => importScript<RunTests>('run-tests');
 
 test('the usual run contains slow tests and no long tests', async () => {
   const files = (await load()).testFiles({ only: [] });
@@ -32,4 +41,23 @@ test('names select files, by source or compiled path', async () => {
   const expected = ['test/project/test-files.test.ts'];
   assert.deepEqual(testFiles({ only: ['project/test-files'] }), expected);
   assert.deepEqual(testFiles({ only: ['test/project/test-files.test.js'] }), expected);
+});
+
+test('every file runs once: slow files in processes of their own, fast ones with others of their folder', async (t) => {
+  const { testFiles, sharedProcesses } = await load();
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const files = testFiles({ long: true, only: [] });
+  const built = (file: string): string => join(repositoryRoot(), 'build', file.replace(/ts$/, 'js'));
+  const processes = sharedProcesses(files, folder);
+  const byProcess = processes.map((process) => {
+    if (!process.startsWith(folder)) return [process];
+    return [...readFileSync(process, 'utf8').matchAll(/require\("(.*)"\)/g)].map(([, file = '']) => file);
+  });
+  assert.deepEqual(byProcess.flat().sort(), files.map(built).sort());
+  for (const shared of byProcess.filter(({ length }) => length > 1)) {
+    const folders = shared.map((file) => file.slice(built('test/').length).split('/')[0]);
+    assert.equal(new Set(folders).size, 1);
+    assert.ok(!shared.some((file) => /\.(slow|alone|long)\.test\.js$/.test(file)));
+  }
 });

@@ -101,7 +101,12 @@ function convolved3(call: CheckedCall): number[] {
 function ownConvolution(call: CheckedCall, x: readonly number[], filter: readonly number[]): number[] {
   const groups = call.whole('groups', call.attrs.groups, 1);
   const [outputs = 0, perGroup = 0, ...kernel] = filter;
-  if (perGroup * groups !== x[1] || outputs % groups !== 0)
+  const channels = perGroup * groups;
+  if (channels === x[3] && channels < (x[1] ?? 0))
+    call.refuse(
+      `the input [${x}] has its ${x[3]} channels last, but images are [N, C, H, W]: write x.transpose([0, 3, 1, 2]).`,
+    );
+  if (channels !== x[1] || outputs % groups !== 0)
     call.refuse(
       `a filter [${filter}] in ${groups} group${groups === 1 ? '' : 's'} does not fit an input [${x}]: it must be ` +
         '[outputs, channels / groups, height, width], and both numbers of channels must be divisible by groups.',

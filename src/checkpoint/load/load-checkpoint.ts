@@ -2,7 +2,8 @@ import fs from 'node:fs';
 import { join, resolve } from 'node:path';
 import { type ErrorDetails, errorJson, ShardlabError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
-import { setRates } from '../../optim/optimizer';
+import type { Bytes } from '../../core/units';
+import { requireGroups, setRates } from '../../optim/optimizer';
 import { folderToRead } from '../format/checkpoint-folder';
 import {
   type CheckpointState,
@@ -30,6 +31,17 @@ export interface LoadedCheckpoint extends ReadTally {
 
 const NAME = 'loadCheckpoint()';
 
+/** Bytes of a value in memory. */
+const ITEM_BYTES = 4;
+
+/** What a load calls on the way. */
+export interface LoadListener {
+  /** Gets the checkpoint's description, and may refuse it. */
+  readonly accept?: (saved: CheckpointState | null) => void;
+  /** Gets the bytes of values that this rank has loaded. */
+  readonly progress?: (done: Bytes, total: Bytes) => void;
+}
+
 /** A checkpoint whose arrays fit; no values are loaded yet. */
 interface Fitting {
   readonly folder: string;
@@ -41,15 +53,14 @@ interface Fitting {
 
 /**
  * Loads a checkpoint, saved by any world and strategy, into a model and its optimizer. All ranks call it. Each rank
- * reads only its own ranges, block by block. `accept` gets the checkpoint's description and may refuse it. An error of
- * one rank is thrown on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
+ * reads only its own ranges, block by block. An error of one rank is thrown on every rank: IO naming file, tensor and offset; SHAPE naming every parameter that does not fit. No
  * rank changes its state before all ranks know that the checkpoint fits; errors before that have `nothingWritten` in
  * their details. If a block is found damaged later, some of the state is already new.
  */
 export function loadCheckpoint(
   state: TrainingState,
   source: string,
-  accept: (saved: CheckpointState | null) => void = () => undefined,
+  { accept, progress }: LoadListener = {},
 ): LoadedCheckpoint {
   const catalogs: Catalog[] = [];
   const opened = (catalog: Catalog): Catalog => {
@@ -59,10 +70,10 @@ export function loadCheckpoint(
   try {
     const fitting = onEveryRank(state, { [NOTHING_WRITTEN]: true }, () => {
       const found = findFitting(state, resolve(source), opened);
-      accept(found.saved);
+      accept?.(found.saved);
       return found;
     });
-    return onEveryRank(state, {}, () => take(state, fitting));
+    return onEveryRank(state, {}, () => take(state, fitting, progress));
   } finally {
     for (const catalog of catalogs) catalog.close();
   }
@@ -99,6 +110,7 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
       { file: folder },
     );
   }
+  if (optimizer !== null) requireGroups(optimizer.paramGroups.length, saved?.optimizer?.lrs?.length ?? 1);
   const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
   if (moments !== null) {
     const stateShapes = named.flatMap(([name, { shape, requiresGrad }]) =>
@@ -113,9 +125,10 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   return { folder, saved, model, moments, reader };
 }
 
-function take(state: TrainingState, { folder, saved, model, moments, reader }: Fitting): LoadedCheckpoint {
+function take(state: TrainingState, fitting: Fitting, progress: LoadListener['progress']): LoadedCheckpoint {
   const { optimizer } = state;
-  fill(state, reader, model, moments);
+  const { folder, saved, reader } = fitting;
+  fill(state, fitting, progress);
   if (optimizer !== null && saved?.optimizer != null) {
     setRates(optimizer, saved.optimizer.lr, saved.optimizer.lrs);
     optimizer.restore(saved.optimizer.steps, saved.optimizer.stepsLeftOut);
@@ -124,20 +137,33 @@ function take(state: TrainingState, { folder, saved, model, moments, reader }: F
 }
 
 /** Loads this rank's elements, parameter by parameter. */
-function fill(state: TrainingState, reader: StretchReader, model: Catalog, moments: Catalog | null): void {
+function fill(
+  state: TrainingState,
+  { reader, model, moments }: Fitting,
+  progress: LoadListener['progress'],
+): void {
   const access = accessOf(state);
   const named = [...state.model.namedState()];
   const parameters = named.map(([, parameter]) => parameter);
-  for (const { parameter, ...range } of heldRanges(parameters)) {
+  const statesOf = (requiresGrad: boolean): readonly string[] =>
+    requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
+  const ranges = heldRanges(parameters);
+  let done = 0;
+  const total = ranges.reduce((sum, { parameter, length }) => {
+    const numArrays = 1 + statesOf(parameters[parameter]?.requiresGrad ?? false).length;
+    return sum + ITEM_BYTES * numArrays * length;
+  }, 0);
+  for (const { parameter, ...range } of ranges) {
     const found = named[parameter];
     if (found === undefined) throw new ShardlabError('INTERNAL', `there is no parameter ${parameter}`);
     const [name, { requiresGrad, dtype }] = found;
-    const states = requiresGrad && moments !== null ? (state.optimizer?.stateNames ?? []) : [];
-    for (const kind of [VALUES, ...states]) {
+    for (const kind of [VALUES, ...statesOf(requiresGrad)]) {
       const array = kind === VALUES ? model.arrays.get(name) : moments?.arrays.get(stateKey(name, kind));
       if (array === undefined) continue;
       reader.read(array, range, (values, start) => {
         access.write({ parameter, state: kind }, { start, length: values.length }, asStored(dtype, values));
+        done += ITEM_BYTES * values.length;
+        progress?.(done, total);
       });
     }
   }

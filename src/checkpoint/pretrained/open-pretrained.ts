@@ -2,7 +2,7 @@ import type { ModelConfig } from '../../config/settings/model';
 import type { StateDict, StateEntry } from '../../nn/load-state';
 import { type Catalog, openCatalog, type StoredArray } from '../load/catalog';
 import { type ReadTally, StretchReader } from '../load/stretch-reader';
-import { GPT2_PREFIX, isSurplus, publishedName } from './published-names';
+import { diffusersName, GPT2_PREFIX, isSurplus, publishedName } from './published-names';
 
 /** A model's initial values in files. The code that opens the files closes them when the model has the values. */
 export interface FirstState {
@@ -27,8 +27,8 @@ export function openFirstState(
   const left = new Map(catalog.arrays);
   const state = new Map<string, StateEntry>();
   for (const name of names) {
-    const published = publishedName(shape.kind, name);
-    const stored = namesInFile(published.name, name).find((one) => left.has(one)) ?? '';
+    const published = publishedName(shape, name);
+    const stored = namesInFile(shape, name).find((one) => left.has(one)) ?? '';
     const array = left.get(stored);
     if (array === undefined) continue;
     left.delete(stored);
@@ -45,8 +45,10 @@ export function openFirstState(
   };
 }
 
-/** Returns the names under which a file may have a parameter: as published, without GPT-2's prefix, or as here. */
-function namesInFile(published: string, own: string): readonly string[] {
+/** Returns the names under which a file may have a parameter: as published, without GPT-2's prefix, as here, or as in diffusers. */
+function namesInFile(shape: ModelConfig, own: string): readonly string[] {
+  if (shape.kind === 'dit') return [own, diffusersName(own)];
+  const { name: published } = publishedName(shape, own);
   const bare = published.startsWith(GPT2_PREFIX) ? published.slice(GPT2_PREFIX.length) : published;
   return [published, bare, own];
 }
@@ -54,11 +56,11 @@ function namesInFile(published: string, own: string): readonly string[] {
 /** Returns why arrays of unsupported types cannot be read, by their names here. */
 function unreadOf(
   { unread }: Catalog,
-  { kind }: ModelConfig,
+  shape: ModelConfig,
   names: Iterable<string>,
 ): ReadonlyMap<string, string> {
   const known = [...names].flatMap((name) =>
-    namesInFile(publishedName(kind, name).name, name).flatMap((one): [string, string][] => {
+    namesInFile(shape, name).flatMap((one): [string, string][] => {
       const why = unread.get(one);
       return why === undefined ? [] : [[name, why]];
     }),

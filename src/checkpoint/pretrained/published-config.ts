@@ -32,7 +32,11 @@ export function publishedModel(shape: ModelConfig): PublishedModel {
     case 'llama':
       return { prefix: 'model', config: llamaConfig(shape) };
     case 'dit':
-      if (shape.experts === 1) return { prefix: 'diffusion_pytorch_model', config: wanConfig(shape) };
+      if (shape.experts === 1) {
+        const config =
+          shape.className === 'WanTransformer3DModel' ? diffusersConfig(shape) : wanConfig(shape);
+        return { prefix: 'diffusion_pytorch_model', config };
+      }
       throw new ConfigError(
         'a dit with two experts is published as two folders, one per expert; save it with run.save',
       );
@@ -91,6 +95,24 @@ function wanConfig(shape: ModelConfig & { kind: 'dit' }): PublishedModel['config
     text_len: shape.textLen,
     eps: shape.normEps,
     qk_norm: true,
+    cross_attn_norm: true,
+  };
+}
+
+function diffusersConfig(shape: ModelConfig & { kind: 'dit' }): PublishedModel['config'] {
+  return {
+    _class_name: 'WanTransformer3DModel',
+    num_layers: shape.layers,
+    num_attention_heads: shape.heads,
+    attention_head_dim: shape.dim / shape.heads,
+    ffn_dim: shape.ffn,
+    freq_dim: shape.freqDim,
+    in_channels: shape.inChannels,
+    out_channels: shape.outChannels,
+    patch_size: shape.patch,
+    text_dim: shape.textDim,
+    eps: shape.normEps,
+    qk_norm: 'rms_norm_across_heads',
     cross_attn_norm: true,
   };
 }

@@ -21,9 +21,34 @@ const GPT2_MATRIX = /\.(qkv|proj|fc1|fc2)\.weight$/;
 /** The prefix of all names of GPT2LMHeadModel but the head's; files of GPT2Model lack it. */
 export const GPT2_PREFIX = 'transformer.';
 
-/** Returns a parameter's place in published files. Llama, Qwen2 and Wan have the names that they have here. */
-export function publishedName(kind: ModelConfig['kind'], name: string): PublishedName {
-  if (kind !== 'gpt') return { name, isTransposed: false };
+/** Parts of a dit's names, which are Wan's own, and in diffusers' WanTransformer3DModel. Wan's norm2 has no parameters. */
+const DIFFUSERS_PARTS = [
+  [/^(text|time)_embedding\.0\./, 'condition_embedder.$1_embedder.linear_1.'],
+  [/^(text|time)_embedding\.2\./, 'condition_embedder.$1_embedder.linear_2.'],
+  [/^time_projection\.1\./, 'condition_embedder.time_proj.'],
+  [/^head\.head\./, 'proj_out.'],
+  [/^head\.modulation$/, 'scale_shift_table'],
+  [/\.modulation$/, '.scale_shift_table'],
+  [/\.ffn\.0\./, '.ffn.net.0.proj.'],
+  [/\.ffn\.2\./, '.ffn.net.2.'],
+  [/\.norm3\./, '.norm2.'],
+  [/\.self_attn\./, '.attn1.'],
+  [/\.cross_attn\./, '.attn2.'],
+  [/(\.attn\d\.)([qkv])\./, '$1to_$2.'],
+  [/(\.attn\d\.)o\./, '$1to_out.0.'],
+] as const;
+
+/** Returns a dit's parameter name as diffusers' WanTransformer3DModel has it. Source: convert_wan_to_diffusers.py. */
+export function diffusersName(name: string): string {
+  return DIFFUSERS_PARTS.reduce((one, [part, theirs]) => one.replace(part, theirs), name);
+}
+
+/** Returns a parameter's place in published files. Llama, Qwen2 and Wan's own code have the names that are used here. */
+export function publishedName(shape: ModelConfig, name: string): PublishedName {
+  if (shape.kind === 'dit' && shape.className === 'WanTransformer3DModel') {
+    return { name: diffusersName(name), isTransposed: false };
+  }
+  if (shape.kind !== 'gpt') return { name, isTransposed: false };
   const isTransposed = GPT2_MATRIX.test(name);
   if (name.startsWith('lm_head.')) return { name, isTransposed };
   const [part, theirs] = GPT2_PARTS.find(([pattern]) => pattern.test(name)) ?? [/^/, ''];

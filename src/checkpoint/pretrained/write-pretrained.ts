@@ -19,6 +19,8 @@ export interface PretrainedSave {
   readonly shape: ModelConfig;
   /** Maximum bytes of a file. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes | undefined;
+  /** Gets the bytes that were written. */
+  readonly progress?: ((done: Bytes, total: Bytes) => void) | undefined;
 }
 
 /** A tensor as it is published. */
@@ -47,7 +49,7 @@ const COPIED = [
 ];
 
 /**
- * Writes config.json and safetensors files that transformers (GPT-2, Llama, Qwen2) or Wan's code can load, and copies the
+ * Writes config.json and safetensors files that transformers (GPT-2, Llama, Qwen2), diffusers or Wan's code can load, and copies the
  * tokenizer of the folder from which the model came. Files are renamed into the folder when all are complete; the
  * folder's other files remain. Returns the bytes of the weights. Throws: CONFIG for a kind that is not published, IO.
  */
@@ -56,6 +58,7 @@ export function writePretrained({
   folder,
   shape,
   maxShardBytes = MAX_SHARD_BYTES,
+  progress,
 }: PretrainedSave): Bytes {
   const { config, prefix } = publishedModel(shape);
   const building = `${folder}.saving-${process.pid}`;
@@ -67,8 +70,13 @@ export function writePretrained({
     const names = files.map((_, i) =>
       files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
     );
-    for (const [i, shard] of files.entries()) writeShard(join(building, names[i] ?? ''), shard);
     const bytes = tensors.reduce((sum, one) => sum + bytesOf(one), 0);
+    let done = 0;
+    const written = (more: Bytes): void => {
+      done += more;
+      progress?.(done, bytes);
+    };
+    for (const [i, shard] of files.entries()) writeShard(join(building, names[i] ?? ''), shard, written);
     if (files.length > 1) {
       const map = files.flatMap((shard, i) => shard.map(({ name }) => [name, names[i] ?? '']));
       const index = { metadata: { total_size: bytes }, weight_map: Object.fromEntries(map) };
@@ -88,8 +96,8 @@ export function writePretrained({
   }
 }
 
-function publishedOf({ kind }: ModelConfig, own: string, array: StoredArray): Published {
-  const { name, isTransposed } = publishedName(kind, own);
+function publishedOf(model: ModelConfig, own: string, array: StoredArray): Published {
+  const { name, isTransposed } = publishedName(model, own);
   return { name, array, isTransposed, shape: isTransposed ? array.shape.toReversed() : array.shape };
 }
 
@@ -117,7 +125,7 @@ function shardName(prefix: string, k: number, n: number): string {
   return `${prefix}-${padded(k)}-of-${padded(n)}.safetensors`;
 }
 
-function writeShard(file: string, tensors: readonly Published[]): void {
+function writeShard(file: string, tensors: readonly Published[], written: (bytes: Bytes) => void): void {
   const described = tensors.map(({ name, array, shape }) => [name, { dtype: array.dtype, shape }] as const);
   const { bytes, header } = encodeHeader(new Map(described), { format: 'pt' });
   const descriptor = fs.openSync(file, 'w');
@@ -128,6 +136,7 @@ function writeShard(file: string, tensors: readonly Published[]): void {
       for (const block of tensor.isTransposed ? [transposed(tensor)] : blocksOf(tensor)) {
         writeAll(fs, descriptor, block, position);
         position += block.length;
+        written(block.length);
       }
     }
     fs.fsyncSync(descriptor);
@@ -177,7 +186,7 @@ function copyRest(
   }
 }
 
-/** Returns the keys of config.json that describe the written values; Wan's config has none. */
+/** Returns the keys of config.json that describe the written values; a dit's config has none. */
 function ofWeights(
   config: Readonly<Record<string, unknown>>,
   [tensor]: readonly Published[],

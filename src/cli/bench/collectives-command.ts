@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import { type ShowProgress, withProgress } from '../../cell/progress';
 import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { BENCH_SIZES, type BenchRow, busBandwidth, modelSeconds } from '../../dist/bench-collectives';
@@ -10,7 +11,7 @@ import { launch } from '../../job/run/launch';
 import { type Link, linkText } from '../../transport/link';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
-import type { Io, Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 import { runPython } from './python-peer';
 
 interface CollectivesOptions {
@@ -75,11 +76,14 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
     const job = await launch({ ranks: world, transport: options.transport, baseDir: io.cwd, ...shaped });
     try {
-      for (let round = 1; round <= rounds; round++) {
-        output.note(`round ${round} of ${rounds}`);
-        ours.push(...(await timeOurs(job, sizes)));
-        if (peer !== undefined) theirs.push(...(await timePeer(peer, world, sizes, io)));
-      }
+      const measureAll = async (show: ShowProgress): Promise<void> => {
+        for (let round = 0; round < rounds; round++) {
+          show(round, rounds);
+          ours.push(...(await timeOurs(job, sizes)));
+          if (peer !== undefined) theirs.push(...(await timePeer(peer, world, sizes, io)));
+        }
+      };
+      await withProgress('measuring collectives', 'rounds', measureAll, progressOn(io));
     } finally {
       await job.shutdown();
     }

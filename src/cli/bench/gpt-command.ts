@@ -1,12 +1,13 @@
 import { join, resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { z } from 'zod';
+import { withProgress } from '../../cell/progress';
 import type { StrategyName } from '../../config/strategies';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { blasOption, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
-import type { Io, Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 import { trainHeadless } from '../run/headless';
 import { type SpeedReport, speedReport } from '../run/report';
 import { runPython } from './python-peer';
@@ -102,7 +103,11 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   perform<GptOptions>(command, async (_, options, output) => {
     const config = configOf(options);
     const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
-    const peer = options.peer === undefined ? undefined : await runPeer(options.peer, options, init, io);
+    const peerRun = (python: string) => () => runPeer(python, options, init, io);
+    const peer =
+      options.peer === undefined
+        ? undefined
+        : await withProgress('running the peer', '', peerRun(options.peer), progressOn(io));
     const { world, blas, strategy, precision } = options;
     const run = await trainHeadless({ config, ranks: world, blas, init }, io);
     const speed = speedReport(run, strategy);

@@ -4,12 +4,13 @@ import { join } from 'node:path';
 import type { Command } from 'commander';
 import { z } from 'zod';
 import { KERNEL_NAME } from '../../cell/kernelspec';
+import { withProgress } from '../../cell/progress';
 import { ShardlabError } from '../../core/errors';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
 import { writeKernelspec } from '../install/kernelspec-folder';
 import { jupyterPython } from '../install/python';
-import type { Io, Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 import { runPython } from './python-peer';
 
 const milliseconds = z.number().nullable();
@@ -46,7 +47,8 @@ export function addKernelBench(bench: Command, perform: Perform, io: Io): void {
     .option('--kernel <names...>', 'other kernels to measure in the same run, such as python3')
     .option('--repeat <n>', 'starts of each kernel', wholeNumber(1), 5);
   perform<KernelBenchOptions>(command, async (_, { kernel = [], repeat }, output) => {
-    const kernels = await measure([KERNEL_NAME, ...kernel], repeat, io);
+    const work = () => measure([KERNEL_NAME, ...kernel], repeat, io);
+    const kernels = await withProgress('measuring kernels', '', work, progressOn(io));
     const report = { processor: processorName(), kernels };
     output.answer(report, () => [report.processor, ...kernels.map(asLine)].join('\n'));
     return kernels.some(({ error }) => error !== undefined) ? 1 : 0;

@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
+import { withProgressSync } from '../../cell/progress';
 import { predict } from '../../plan/predict';
 import { recommend } from '../../plan/recommend';
 import { wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
-import type { Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 
 interface PlanBenchOptions {
   readonly model: string;
@@ -13,7 +14,7 @@ interface PlanBenchOptions {
 }
 
 /** `shardlab bench plan`: measures how many layouts per second a search finds, predicts and ranks, on one core. */
-export function addPlanBench(parent: Command, perform: Perform): void {
+export function addPlanBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('plan')
     .description(
@@ -24,7 +25,16 @@ export function addPlanBench(parent: Command, perform: Perform): void {
     .option('--gpus <n>', 'number of GPUs', wholeNumber(1), 256)
     .option('--rounds <k>', 'number of searches', wholeNumber(1), 5);
   perform<PlanBenchOptions>(command, async (_, { model, hardware, gpus, rounds }, output) => {
-    const measured = Array.from({ length: rounds }, () => measure({ model, hardware, gpus }));
+    const measured = withProgressSync(
+      'searching',
+      'rounds',
+      (show) =>
+        Array.from({ length: rounds }, (_, round) => {
+          show(round, rounds);
+          return measure({ model, hardware, gpus });
+        }),
+      progressOn(io),
+    );
     const [{ candidates, cpu_s_per_10k: cold } = EMPTY] = measured;
     const warm = Math.min(...measured.map(({ cpu_s_per_10k }) => cpu_s_per_10k));
     const answer = {

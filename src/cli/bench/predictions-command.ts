@@ -4,7 +4,7 @@ import { predictions } from '../../job/notebook/predictions';
 import type { Link } from '../../transport/link';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
-import type { Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 
 interface PredictionsOptions {
   readonly worlds: readonly number[];
@@ -17,7 +17,7 @@ interface PredictionsOptions {
  * `shardlab bench predictions`: predicts this machine's own runs from measurements at one world size, and compares them
  * with runs at others.
  */
-export function addPredictionsBench(parent: Command, perform: Perform): void {
+export function addPredictionsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('predictions')
     .description("predicts this machine's runs from one job of two ranks, runs them, and compares")
@@ -32,7 +32,7 @@ export function addPredictionsBench(parent: Command, perform: Perform): void {
   perform<PredictionsOptions>(command, async (_, { worlds, rounds, link, sharedMemory }, output) => {
     const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
     const links = [shaped, ...(sharedMemory ? [null] : [])];
-    const found = await predictions({ worlds, links, rounds, note: (message) => output.note(message) });
+    const found = await predictions({ worlds, links, rounds }, progressOn(io));
     const { measured, runs, meanError, worstError, isExactInBytes } = found;
     const { kernels, ...calibration } = measured;
     const processor = processorName();

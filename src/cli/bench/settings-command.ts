@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { type ShowProgress, withProgress } from '../../cell/progress';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { Seconds } from '../../core/units';
 import type { Job } from '../../job/run/job';
@@ -7,7 +8,7 @@ import type { Run } from '../../job/run/run';
 import { type Link, linkText } from '../../transport/link';
 import { linkNumbers, parseLink, wholeNumber } from '../arguments';
 import { processorName } from '../doctor/checks';
-import type { Io, Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 
 /** Two configurations that differ in one setting, or in settings that belong together. The results are ratios: `of` ÷ `to`. */
 interface Pair {
@@ -58,11 +59,15 @@ export function addSettingsBench(parent: Command, perform: Perform, io: Io): voi
     const shaped = link === undefined ? {} : { link: linkNumbers(link) };
     const job = await launch({ ranks: world, baseDir: io.cwd, ...shaped });
     try {
-      const rows: SettingsRow[] = [];
-      for (const pair of PAIRS) {
-        output.note(pair.name);
-        rows.push(await measure(job, pair, rounds));
-      }
+      const measureAll = async (show: ShowProgress): Promise<readonly SettingsRow[]> => {
+        const rows: SettingsRow[] = [];
+        for (const [i, pair] of PAIRS.entries()) {
+          show(i, PAIRS.length, pair.name);
+          rows.push(await measure(job, pair, rounds));
+        }
+        return rows;
+      };
+      const rows = await withProgress('measuring', 'settings', measureAll, progressOn(io));
       const processor = processorName();
       const wire = link === undefined ? 'shared memory' : linkText(link);
       output.answer({ processor, world, ...shaped, rounds, rows }, () =>

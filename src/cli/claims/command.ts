@@ -1,6 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Command } from 'commander';
+import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { counted } from '../../figures/format';
@@ -20,7 +21,7 @@ import {
 } from '../../plan/claims/survey';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
-import { type Output, orFail, type Perform } from '../io';
+import { type Io, orFail, type Perform, progressOn } from '../io';
 
 interface ClaimsOptions {
   /** False with --no-runs. */
@@ -29,7 +30,7 @@ interface ClaimsOptions {
 }
 
 /** `shardlab claims`: checks the documents' statements again; exit status 1 if a verdict's evidence no longer holds. */
-export function addClaims(program: Command, perform: Perform): void {
+export function addClaims(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('claims')
     .description('checks the statements of the documents; exits with status 1 if a verdict no longer holds')
@@ -39,7 +40,7 @@ export function addClaims(program: Command, perform: Perform): void {
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
-    const runs = options.runs || options.record === true ? await fresh(entries, output) : recordedRuns;
+    const runs = options.runs || options.record === true ? await fresh(entries, io) : recordedRuns;
     if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
     const checks = checkClaims(entries, PLAN_LAB, runs);
     output.answer(asJson(checks, runs), () => asText(checks));
@@ -50,12 +51,15 @@ export function addClaims(program: Command, perform: Perform): void {
 }
 
 /** Returns the recorded runs, with new runs for these claims. */
-async function fresh(entries: readonly ClaimEntry[], output: Output): Promise<RecordedRuns> {
+async function fresh(entries: readonly ClaimEntry[], io: Io): Promise<RecordedRuns> {
   if (entries.every(({ experiment }) => experiment === undefined)) return recordedRuns;
   const lab = claimsLab();
   try {
-    const facts: Readonly<Record<string, Facts>> = await recordRuns(entries, lab, (name, done, total) =>
-      output.note(`runs ${done + 1}/${total}: ${name}`),
+    const facts: Readonly<Record<string, Facts>> = await withProgress(
+      'checking claims',
+      'experiments',
+      (show) => recordRuns(entries, lab, (name, done, total) => show(done, total, name)),
+      progressOn(io),
     );
     const date = new Date().toISOString().slice(0, 10);
     return {

@@ -1,4 +1,5 @@
 import { type Command, Option } from 'commander';
+import { withProgressSync } from '../../cell/progress';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
@@ -7,7 +8,7 @@ import { PRICES, type PriceTable } from '../../plan/prices';
 import { type Recommendation, recommend } from '../../plan/recommend';
 import { recommendAsked } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
-import type { Io, Perform } from '../io';
+import { type Io, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
 import { readModel, readPrices } from '../plan/read-files';
 
@@ -71,7 +72,13 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       batch: { global: options.globalBatch },
       nicGbit: options.nic,
     });
-    const found = recommend(asked, { predict, prices, top: options.top });
+    const { top } = options;
+    const found = withProgressSync(
+      'searching',
+      'layouts',
+      (progress) => recommend(asked, { predict, prices, top, progress }),
+      progressOn(io),
+    );
     output.answer(asJson(found, prices), () => asText(found));
     if (found.ranked.length > 0) return 0;
     const [nearest] = found.losses;

@@ -1,5 +1,5 @@
 import { registerDisplay } from '../../cell/display';
-import type { MimeBundle } from '../../cell/mime';
+import { terminalSink } from '../../cell/progress';
 import { requireSavePlace } from '../../checkpoint/format/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
@@ -9,7 +9,7 @@ import type { Run } from '../../job/run/run';
 import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
 import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
-import type { Io } from '../io';
+import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
@@ -51,24 +51,26 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
   if (save !== undefined) requireSavePlace(save);
   const job = await launch({ ...launchOptions, baseDir: io.cwd });
   try {
-    const endProgress = showProgress(io);
-    const building = job.train(input, { init });
-    const run = resume === undefined ? await building : await building.load(resume);
-    const { config } = run;
-    const numSteps = stepsLeft(run, config.steps, io);
-    const file = events === undefined ? undefined : createEventFile(events, { world: job.numRanks, config });
-    let eventsFailure: ShardlabError | undefined;
-    try {
-      if (numSteps > 0) await run.step(numSteps);
-    } finally {
-      endProgress();
-      eventsFailure = file && write(run.records, file);
-    }
+    const { run, eventsFailure } = await onTerminal(io, async () => {
+      const building = job.train(input, { init });
+      const run = resume === undefined ? await building : await building.load(resume);
+      const { config } = run;
+      const numSteps = stepsLeft(run, config.steps, io);
+      const file =
+        events === undefined ? undefined : createEventFile(events, { world: job.numRanks, config });
+      let eventsFailure: ShardlabError | undefined;
+      try {
+        if (numSteps > 0) await run.step(numSteps);
+      } finally {
+        eventsFailure = file && write(run.records, file);
+      }
+      return { run, eventsFailure };
+    });
     if (save !== undefined) io.stderr(`${await run.save(save)}\n`);
     const maxRss = await job.on('all').measure<number>({ what: 'maxRss' });
     const [first] = job.ranks;
     return {
-      config,
+      config: run.config,
       world: job.numRanks,
       engine: first?.engine ?? '',
       blas: first?.blas ?? '',
@@ -106,24 +108,14 @@ function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabEr
   }
 }
 
-/**
- * Shows a run's progress on stderr: on a terminal one line that is redrawn, elsewhere only the last state. The returned
- * function ends it.
- */
-function showProgress(io: Io): () => void {
-  let last = '';
-  const show = (bundle: MimeBundle): void => {
-    // The last state has the figure's numbers below its line.
-    last = String(bundle['text/plain'] ?? '').split('\n', 1)[0] ?? '';
-    if (io.isTerminal) io.stderr(`\r${last}\u001b[K`);
-  };
-  const unregister = registerDisplay({
-    display: show,
-    update: (_, bundle) => show(bundle),
-    clear: () => undefined,
-  });
-  return () => {
+/** Shows the displays of `work` as one line of stderr. */
+async function onTerminal<T>(io: Io, work: () => Promise<T>): Promise<T> {
+  const line = terminalSink(terminalOf(io));
+  const unregister = registerDisplay(line);
+  try {
+    return await work();
+  } finally {
     unregister();
-    if (last !== '') io.stderr(io.isTerminal ? '\n' : `${last}\n`);
-  };
+    line.close();
+  }
 }

@@ -56,7 +56,7 @@ export const DATA = {
   },
   tokenizer: {
     schema: path.optional(),
-    says: 'a tokenizer.json of Hugging Face, or its folder. Default: each byte of the text is a token',
+    says: "a tokenizer.json of Hugging Face, or its folder. Default: that of the model's folder (model.from), else each byte of the text is a token",
     form: "'./tokenizer.json'",
     names: { transformers: 'tokenizer_name' },
   },

@@ -55,6 +55,7 @@ export const llamaSchema = z.strictObject({
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
   from,
+  className: z.enum(['WanModel', 'WanTransformer3DModel']).optional(),
   layers: size,
   dim: size,
   heads: size,
@@ -174,7 +175,11 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
     "'gpt', 'moe', 'llama', 'dit' or 't5-encoder'",
   ),
   from: values(
-    "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan); its config.json gives the sizes, its weights are the initial values",
+    "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",
+  ),
+  className: values(
+    "the names under which savePretrained writes a dit, by config.json's _class_name: those of Wan's own code, or of diffusers; default: those of the folder it came from, else WanModel",
+    "'WanModel' or 'WanTransformer3DModel'",
   ),
   layers: read('number of blocks'),
   dim: read('width of the residual stream (hidden size)'),
@@ -215,6 +220,6 @@ function read(says: string, form?: string): ModelPart {
   return { says, ...(form === undefined ? {} : { form }), planned: { reads: true } };
 }
 
-function values(says: string): ModelPart {
-  return { says, planned: { ignored: 'the work does not depend on the value' } };
+function values(says: string, form?: string): ModelPart {
+  return { ...read(says, form), planned: { ignored: 'the work does not depend on the value' } };
 }

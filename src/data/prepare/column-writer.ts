@@ -10,6 +10,8 @@ export type ColumnNames = string | readonly string[];
 /** A written column. */
 export interface WrittenColumn {
   readonly column: ColumnFile;
+  /** Identifies the values of the closed column. */
+  readonly digest: () => string;
   /** The words of the column in sorted order; null: its values are numbers. */
   readonly classes: readonly string[] | null;
 }
@@ -54,16 +56,17 @@ export class ColumnWriter {
   end(): WrittenColumn {
     const { isTarget, classes: known } = this.#options;
     const { path: file } = this.#file;
+    const digest = (): string => this.#file.digest;
     if (this.#words === undefined) {
       const dtype = isTarget && this.#isWhole ? 'int32' : 'float32';
-      return { column: { file, shape: this.#shape ?? [], dtype }, classes: null };
+      return { column: { file, shape: this.#shape ?? [], dtype }, digest, classes: null };
     }
     const words = [...this.#words.keys()];
     const classes = known ?? [...words].sort();
     const order = new Map(classes.map((word, index) => [word, index]));
     const indices = words.map((word) => order.get(word) ?? 0);
     this.#file.write(this.#rows.map((word) => indices[word] ?? 0));
-    return { column: { file, shape: [], dtype: 'int32' }, classes };
+    return { column: { file, shape: [], dtype: 'int32' }, digest, classes };
   }
 
   close(): void {

@@ -1,5 +1,6 @@
-import { closeSync, openSync, readFileSync, readSync } from 'node:fs';
-import { relative, sep } from 'node:path';
+import { createHash } from 'node:crypto';
+import { closeSync, openSync, readFileSync, readSync, statSync } from 'node:fs';
+import { basename, relative, sep } from 'node:path';
 import type { OwnData } from '../../config/settings/data';
 import { ConfigError } from '../../core/errors';
 import type { FoundFiles } from '../files/find-files';
@@ -17,7 +18,15 @@ export function prepareImages(data: OwnData, parts: PrepareParts): PreparedRows 
   const train = imagesOf(data.size, parts.files, null);
   const { classes } = train;
   const validation = validationFiles && imagesOf(train.source.size, validationFiles, classes).source;
-  return rowsOf(data, { name, classes, seed }, train.source, validation);
+  return rowsOf(data, { name, classes, seed, digest: digestOf(train.source) }, train.source, validation);
+}
+
+/** Identifies images by their names, bytes and classes, without reading them all. */
+function digestOf({ files, labels, size }: ImageFiles): string {
+  const facts = files.map((file, i) => [basename(file), statSync(file).size, labels[i]]);
+  return createHash('sha1')
+    .update(JSON.stringify([size, facts]))
+    .digest('hex');
 }
 
 function imagesOf(

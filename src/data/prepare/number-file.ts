@@ -1,3 +1,4 @@
+import { createHash } from 'node:crypto';
 import { closeSync, openSync, writeSync } from 'node:fs';
 
 type Numbers = Uint8Array | Uint16Array | Uint32Array | Float64Array;
@@ -9,6 +10,8 @@ export class NumberFile<Kind extends Numbers> {
   readonly path: string;
   readonly #descriptor: number;
   readonly #buffer: Kind;
+  readonly #hash = createHash('sha1');
+  #digest = '';
   #used = 0;
   /** Numbers written so far. */
   count = 0;
@@ -27,10 +30,16 @@ export class NumberFile<Kind extends Numbers> {
     this.count += values.length;
   }
 
+  /** Identifies the numbers of the closed file. */
+  get digest(): string {
+    return this.#digest;
+  }
+
   /** Writes the remaining numbers, and closes the file. */
   close(): void {
     try {
       this.#flush();
+      this.#digest = this.#hash.digest('hex');
     } finally {
       closeSync(this.#descriptor);
     }
@@ -38,6 +47,7 @@ export class NumberFile<Kind extends Numbers> {
 
   #flush(): void {
     const bytes = Buffer.from(this.#buffer.buffer, 0, this.#used * this.#buffer.BYTES_PER_ELEMENT);
+    this.#hash.update(bytes);
     for (let at = 0; at < bytes.length; ) at += writeSync(this.#descriptor, bytes, at);
     this.#used = 0;
   }

@@ -1,6 +1,7 @@
 import { statSync } from 'node:fs';
 import { isNames, type OwnData } from '../../config/settings/data';
 import { ShardlabError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
 import { findFiles } from '../files/find-files';
 import type { PreparedData } from '../prepared';
 import { prepareImages } from './image-folder';
@@ -10,8 +11,8 @@ import { prepareGivenTokens, prepareTokens } from './token-file';
 
 /** What the preparation needs besides the settings of the data. */
 export interface PrepareOptions extends Pick<PrepareParts, 'baseDir' | 'seed' | 'fileFor'> {
-  /** Gets the share of the files that was read, from 0 to 1. */
-  readonly progress: (name: string, share: number) => void;
+  /** Gets the bytes of the files that were read. */
+  readonly progress: (name: string, done: Bytes, total: Bytes) => void;
 }
 
 /**
@@ -43,7 +44,7 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
   let done = 0;
   const read = (bytes: number): void => {
     done += bytes;
-    progress(name, done / total);
+    progress(name, done, total);
   };
   const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
   if (files.format === 'images') return prepareImages(data, parts);

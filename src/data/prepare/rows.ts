@@ -11,9 +11,9 @@ import type { PrepareParts } from './prepare-parts';
 export async function prepareColumns(data: OwnData, parts: PrepareParts): Promise<PreparedRows> {
   const { name, seed, validationFiles } = parts;
   const train = await writeTable(data, parts, parts.files, null);
-  const { classes } = train;
+  const { classes, digest } = train;
   const validation = validationFiles && (await writeTable(data, parts, validationFiles, classes));
-  return rowsOf(data, { name, classes, seed }, train.source, validation?.source ?? null);
+  return rowsOf(data, { name, classes, seed, digest: digest() }, train.source, validation?.source ?? null);
 }
 
 /** Stores arrays that the user gave. Throws: CONFIG for values that do not fit to the shape, and for x and y of different lengths. */
@@ -27,17 +27,18 @@ export function prepareArrays(
   if (y !== null && x.numRows !== y.numRows) {
     throw new ConfigError(`data: x has ${x.numRows} rows, but y has ${y.numRows}; give one target per row`);
   }
+  const digest = `${x.digest}:${y?.digest}`;
   const source: ColumnFiles = {
     kind: 'columns',
     numRows: x.numRows,
     x: x.column,
     y: y?.column ?? null,
   };
-  return rowsOf(data, { name: `arrays of ${x.numRows} rows`, classes: null, seed }, source, null);
+  return rowsOf(data, { name: `arrays of ${x.numRows} rows`, classes: null, seed, digest }, source, null);
 }
 
-/** Names of the rows, and the seed of their split. */
-type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly seed: number };
+/** Names of the rows, what identifies their values, and the seed of their split. */
+type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly digest: string; readonly seed: number };
 
 /**
  * Cuts off the rows for validation: the rows of `given`, or a share.
@@ -45,7 +46,7 @@ type RowFacts = Pick<PreparedRows, 'name' | 'classes'> & { readonly seed: number
  */
 export function rowsOf(
   { validation: asked, shuffle, dropLast }: OwnData,
-  { name, classes, seed }: RowFacts,
+  { name, classes, digest, seed }: RowFacts,
   source: RowPart['source'],
   given: RowPart['source'] | null,
 ): PreparedRows {
@@ -57,6 +58,7 @@ export function rowsOf(
     kind: 'rows',
     name,
     classes,
+    fingerprint: `${digest}:${numRows - share}:${orderSeed}`,
     train: { source, from: 0, count: numRows - share, orderSeed },
     validation: given === null ? cut : { source: given, from: 0, count: given.numRows, orderSeed: null },
     shuffle,
@@ -67,6 +69,7 @@ export function rowsOf(
 interface Table {
   readonly source: ColumnFiles;
   readonly classes: readonly string[] | null;
+  readonly digest: () => string;
 }
 
 /** Writes the columns of files. `classes`: the classes of the rows to train on, if these are the rows for validation. */
@@ -97,7 +100,8 @@ async function writeTable(
     const [inputs, targets] = [writers.x?.end(), writers.y?.end()];
     if (inputs === undefined) throw new ConfigError('data: x is missing; name the columns of the inputs');
     const source = { kind: 'columns', numRows, x: inputs.column, y: targets?.column ?? null } as const;
-    return { source, classes: targets?.classes ?? null };
+    const digest = (): string => `${inputs.digest()}:${targets?.digest()}`;
+    return { source, digest, classes: targets?.classes ?? null };
   } finally {
     writers.x?.close();
     writers.y?.close();
@@ -108,7 +112,7 @@ function writeArray(
   key: 'x' | 'y',
   given: OwnData['x'],
   fileFor: PrepareParts['fileFor'],
-): { readonly column: ColumnFile; readonly numRows: number } | null {
+): { readonly column: ColumnFile; readonly digest: string; readonly numRows: number } | null {
   if (given === undefined || isNames(given)) return null;
   const { values, shape } = isNumbers(given) ? { values: given, shape: [given.length] } : given;
   const [numRows = 0, ...extents] = shape;
@@ -125,7 +129,8 @@ function writeArray(
     file.close();
   }
   const isFloat = values instanceof Float32Array || values instanceof Float64Array;
-  return { column: { file: file.path, shape: extents, dtype: isFloat ? 'float32' : 'int32' }, numRows };
+  const column = { file: file.path, shape: extents, dtype: isFloat ? 'float32' : 'int32' } as const;
+  return { column, digest: file.digest, numRows };
 }
 
 function isNumbers(value: object): value is NumberArray {

@@ -12,14 +12,14 @@ import { type TextCodec, textCodecOf } from './tokenizer';
 export async function prepareTokens(data: OwnData, parts: PrepareParts): Promise<PreparedTokens> {
   const codec = await textCodecOf(data, parts.baseDir);
   const itemBytes = tokenBytes(codec.vocab);
-  const write = async (files: FoundFiles): Promise<TokenSpan> => {
+  const write = async (files: FoundFiles): Promise<WrittenTokens> => {
     const file = new NumberFile(parts.fileFor('tokens'), TOKEN_ARRAYS[itemBytes]);
     try {
       await writeDocuments(file, documentsOf(files, data.text, parts.read), codec);
     } finally {
       file.close();
     }
-    return { file: file.path, from: 0, count: file.count };
+    return writtenTokens(file);
   };
   const all = await write(parts.files);
   const { validationFiles } = parts;
@@ -43,17 +43,24 @@ export function prepareGivenTokens(data: OwnData, parts: Pick<PrepareParts, 'fil
     file.close();
   }
   const name = `tokens [${tokens.length}]`;
-  return tokensOf(
-    { data, name, vocab, tokenizer: 'tokens' },
-    { file: file.path, from: 0, count: file.count },
-  );
+  return tokensOf({ data, name, vocab, tokenizer: 'tokens' }, writtenTokens(file));
+}
+
+/** All tokens of a file. */
+interface WrittenTokens {
+  readonly span: TokenSpan;
+  readonly digest: string;
+}
+
+function writtenTokens({ path, count, digest }: NumberFile<TokenArray>): WrittenTokens {
+  return { span: { file: path, from: 0, count }, digest };
 }
 
 /** Cuts off the part for validation: the given one, or a share at the end. */
 function tokensOf(
   facts: Pick<PreparedTokens, 'name' | 'vocab' | 'tokenizer'> & { readonly data: OwnData },
-  all: TokenSpan,
-  validation?: TokenSpan,
+  { span: all, digest }: WrittenTokens,
+  validation?: WrittenTokens,
 ): PreparedTokens {
   const { data, ...named } = facts;
   const share = typeof data.validation === 'number' ? Math.floor(all.count * data.validation) : 0;
@@ -61,8 +68,9 @@ function tokensOf(
   return {
     kind: 'tokens',
     ...named,
+    fingerprint: `${digest}:${count}`,
     train: { ...all, count },
-    validation: validation ?? (share === 0 ? null : { ...all, from: count, count: share }),
+    validation: validation?.span ?? (share === 0 ? null : { ...all, from: count, count: share }),
     shuffle: data.shuffle,
     dropLast: data.dropLast,
   };

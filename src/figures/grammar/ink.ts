@@ -40,9 +40,10 @@ export function themed(json: string, theme: Theme): string {
   return json.replaceAll(STRONG, main).replaceAll(SOFT, second).replaceAll(PAPER_SHADE, `${background}d9`);
 }
 
-/** Removes the markup from a figure's text. */
+/** Removes the markup from a figure's text, and the escapes that `safe` made. */
 export function plain(text: string): string {
-  return text.replaceAll(/<br>/g, ' ').replaceAll(/<[^>]+>/g, '');
+  const bare = text.replaceAll(/<br>/g, ' ').replaceAll(/<[^>]+>/g, '');
+  return bare.replaceAll('&lt;', '<').replaceAll('&gt;', '>').replaceAll('&amp;', '&');
 }
 
 /** Escapes a name for figures' markup: names of modules may have any character. */

@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import { type Planned, tokensPerStep } from '../../plan/cost-of';
-import type { Layout } from '../../plan/layout';
+import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
@@ -16,21 +16,33 @@ export type PlanComparison = 'time' | 'memory';
 
 const NOTE_ROOM = 90;
 
-type Plans = Readonly<Record<string, Planned>>;
+type Plans = Readonly<Record<string, Planned<AnyLayout>>>;
 
-/** Draws plans side by side, under their names. Throws: CONFIG without plans, or for a comparison that does not exist. */
+/**
+ * Draws plans side by side, under their names. Throws: CONFIG without plans, for a comparison that does not exist, and for a
+ * counted plan beside a predicted one. See [Note: counted plans].
+ */
 export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figure {
   const [first] = Object.values(plans);
   if (first === undefined) throw new ConfigError('no plans to compare; pass an object of plans by name');
+  const [counted] = Object.entries(plans).find(([, { layout }]) => !isPredicted(layout)) ?? [];
+  const [predicted] = Object.entries(plans).find(([, { layout }]) => isPredicted(layout)) ?? [];
+  if (counted !== undefined && predicted !== undefined) {
+    throw new ConfigError(
+      `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts another framework's; ` +
+        'their times and bytes do not compare. Compare counted plans with each other (the built-in model too, as ' +
+        'model: ({ nn }) => nn.gpt({ … }))',
+    );
+  }
   if (what === 'time') return timesOf(plans, first);
   if (what === 'memory') return memoryOf(plans, first);
   throw new ConfigError(`cannot compare plans by '${String(what)}'; there are 'time' and 'memory'`);
 }
 
-function timesOf(plans: Plans, first: Planned): Figure {
+function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {
   const work = workOf(Object.values(plans).map(({ layout }) => layout));
-  const rows = Object.entries(plans).map(([name, { prediction, layout }]) =>
-    timeRow(name, prediction, work.per(layout)),
+  const rows = Object.entries(plans).map(([name, planned]) =>
+    timeRow(name, planned, work.per(planned.layout)),
   );
   const figure = timeBreakdown(rows, subtitleOf(plans, first), work.unit);
   const [name] = Object.keys(plans);
@@ -41,7 +53,7 @@ function timesOf(plans: Plans, first: Planned): Figure {
 }
 
 /** Returns the unit of the compared times: an iteration; a sequence or 1,000 tokens if iterations contain different work. */
-function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout: Layout): number } {
+function workOf(layouts: readonly AnyLayout[]): { readonly unit: string; per(layout: AnyLayout): number } {
   const [first] = layouts;
   if (new Set(layouts.map(tokensPerStep)).size <= 1) return { unit: 'iteration', per: () => 1 };
   if (first !== undefined && new Set(layouts.map(({ model }) => model.seq)).size === 1) {
@@ -51,7 +63,7 @@ function workOf(layouts: readonly Layout[]): { readonly unit: string; per(layout
   return { unit: '1,000 tokens', per: (layout) => 1000 / tokensPerStep(layout) };
 }
 
-function memoryOf(plans: Plans, first: Planned): Figure {
+function memoryOf(plans: Plans, first: Planned<AnyLayout>): Figure {
   const rows = Object.entries(plans).map(([name, { prediction }]) => ({
     name,
     fits: prediction.fits,
@@ -130,10 +142,10 @@ function memoryFinding(rows: readonly PeakRow[], capacity: Bytes, isCommon: bool
   );
 }
 
-function subtitleOf(plans: Plans, first: Planned): string {
+function subtitleOf(plans: Plans, first: Planned<AnyLayout>): string {
   const layouts = Object.values(plans).map(({ layout }) => layout);
   const clusters = [...new Set(layouts.map(({ gpus, hardware }) => `${gpus} x ${hardware.name}`))];
   const isOneModel = new Set(layouts.map(({ model }) => model.name)).size === 1;
   const model = isOneModel ? `${first.layout.model.name}, ` : '';
-  return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; predicted.`;
+  return `${model}${clusters.slice(0, 3).join(', ')}${clusters.length > 3 ? ', …' : ''}; ${isPredicted(first.layout) ? 'predicted' : 'counted, of this library'}.`;
 }

@@ -1,13 +1,14 @@
 import type { Bytes } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
-import type { Layout } from '../../plan/layout';
+import type { AnyLayout } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Prediction, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
-import { byteScale, inUnit, short } from '../format';
+import { byteScale, inUnit, percent, short } from '../format';
+import { unescaped } from '../grammar/ink';
 import { CAUSE_STYLE, capacity, plotStacks } from '../grammar/stacks';
 import { createTable } from '../table';
-import { layoutWords } from './plan-table';
+import { layoutWords, utilizationText } from './plan-table';
 import { type TimeRow, timeBreakdown } from './time-breakdown';
 
 /** The causes of memory that a plan predicts, bottom to top, and their names in a title. */
@@ -24,12 +25,12 @@ type PlanCause = keyof typeof CAUSE_NOUNS;
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // its own keys
 
 /** Draws a plan's memory at its peak, by cause. */
-export function planMemory({ layout, prediction }: Planned): Figure {
+export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const name = caseName(layout);
   const values = memoryCauses(prediction);
   const total = CAUSES.reduce((sum, cause) => sum + values[cause], 0);
   const largest = CAUSES.reduce((a, b) => (values[b] > values[a] ? b : a));
-  const share = `${CAUSE_NOUNS[largest]} are ${Math.round((values[largest] / (total || 1)) * 100)}%`;
+  const share = `${CAUSE_NOUNS[largest]} are ${unescaped(percent(values[largest] / (total || 1)))}`;
   const scale = byteScale(total);
   const { divisor, unit } = scale;
   const usable = reservableBytes(layout);
@@ -71,8 +72,8 @@ export function planMemory({ layout, prediction }: Planned): Figure {
 }
 
 /** Draws a plan's iteration time, by cause. */
-export function planTime({ layout, prediction }: Planned): Figure {
-  return timeBreakdown([timeRow(caseName(layout), prediction)], layoutWords(layout));
+export function planTime({ layout, prediction }: Planned<AnyLayout>): Figure {
+  return timeBreakdown([timeRow(caseName(layout), { layout, prediction })], layoutWords(layout));
 }
 
 /** Returns a plan's memory, by the ledger's causes. */
@@ -82,16 +83,17 @@ export function memoryCauses({ memory }: Prediction): Readonly<Record<PlanCause,
 }
 
 /** Returns a plan's iteration time as a bar, multiplied by `per`. */
-export function timeRow(name: string, { time, seconds, mfu }: Prediction, per = 1): TimeRow {
+export function timeRow(name: string, { layout, prediction }: Planned<AnyLayout>, per = 1): TimeRow {
+  const { time, seconds, mfu } = prediction;
   const causes = { ...time.computeByCause, communication: time.exposedComm, bubble: time.bubble };
   return {
     name,
     seconds: Object.fromEntries(Object.entries(causes).map(([cause, value]) => [cause, value * per])),
     total: { value: seconds.value * per, low: seconds.low * per, high: seconds.high * per },
-    note: `${Math.round(100 * mfu)}% MFU`,
+    note: utilizationText(layout, mfu),
   };
 }
 
-function caseName({ model, gpus, hardware }: Layout): string {
+function caseName({ model, gpus, hardware }: AnyLayout): string {
   return `${model.name}, ${gpus} x ${hardware.name}`;
 }

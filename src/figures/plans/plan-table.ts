@@ -1,5 +1,7 @@
 import { formatBytes, formatSeconds } from '../../core/units';
-import type { Layout } from '../../plan/layout';
+import type { Planned } from '../../plan/cost-of';
+import { COUNTED } from '../../plan/dry-run/counted-plan';
+import { type AnyLayout, isPredicted } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
@@ -8,7 +10,7 @@ import { listed } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
 /** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
-export function planTable(layout: Layout, prediction: Prediction): Table {
+export function planTable(layout: AnyLayout, prediction: Prediction): Table {
   return createTable([...timeRows(prediction), ...memoryRows(prediction)], {
     title: planTitle(layout, prediction),
     columns: COLUMNS,
@@ -16,13 +18,18 @@ export function planTable(layout: Layout, prediction: Prediction): Table {
 }
 
 /** Describes a plan in one line. */
-export function planTitle(layout: Layout, { seconds, memory, fits, mfu }: Prediction): string {
+export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Prediction): string {
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
     `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} per iteration, ` +
-    `${Math.round(100 * mfu)}% MFU, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${room}`
+    `${utilizationText(layout, mfu)}, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${room}`
   );
+}
+
+/** Describes FLOP/s over the GPU's peak. Those of counted plans include recomputed operations: hardware FLOP/s. */
+export function utilizationText(layout: AnyLayout, utilization: number): string {
+  return `${Math.round(100 * utilization)}% ${isPredicted(layout) ? 'MFU' : 'HFU'}`;
 }
 
 /** Says whether a peak fits; if the capacity is inside the peak's interval, also that the opposite is possible. */
@@ -32,7 +39,7 @@ export function fitText(fits: boolean, { low, high }: Estimate, capacity: number
 }
 
 /** Describes a layout, as 'fsdp2 FULL_SHARD, dp 8 x tp 4 x pp 2, microbatch 1 x 16, full recompute'. */
-export function layoutWords(layout: Layout): string {
+export function layoutWords(layout: AnyLayout): string {
   const { strategy, tp, pp, cp, dp, virtualStages, microBatch, numMicroBatches, recompute, offload } = layout;
   const { optimizer, recomputeEveryNth: nth } = layout;
   const axes = Object.entries({ dp, tp, pp, cp }).filter(([axis, degree]) => degree > 1 || axis === 'dp');
@@ -50,7 +57,17 @@ export function layoutWords(layout: Layout): string {
 }
 
 /** Returns lines with the intervals of time and peak, and the assumptions. */
-export function planNotes({ seconds, memory, outside, largestAssumption }: Prediction): readonly string[] {
+export function planNotes({ layout, prediction }: Planned<AnyLayout>): readonly string[] {
+  const { seconds, memory, outside, largestAssumption } = prediction;
+  if (!isPredicted(layout)) {
+    const assumed = outside.length === 0 ? [] : [`assumed: ${outside.join('; ')}`];
+    return [
+      COUNTED,
+      largestAssumption,
+      `the peak is in the ${memory.phase}; ${memory.largestAssumption}`,
+      ...assumed,
+    ];
+  }
   return [
     `iteration ${range(seconds, formatSeconds)}; peak ${range(peakInBytes(memory), formatBytes)}, in the ${memory.phase}, on pipeline stage ${memory.stage}`,
     `largest assumption: ${largestAssumption}`,

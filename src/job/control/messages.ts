@@ -12,6 +12,12 @@ import type { StepResult } from '../../train/step-result';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
 
+/** The loss on validation rows after a step. */
+export interface EvaluatedStep {
+  readonly step: number;
+  readonly loss: number;
+}
+
 /** Identifies a group of the job's first ranks. */
 export interface GroupRef {
   readonly id: number;
@@ -65,6 +71,7 @@ export interface OwnSources {
   readonly model: Shipped | null;
   readonly loss: Shipped | null;
   readonly data: Shipped | null;
+  readonly validation: Shipped | null;
 }
 
 /** Work for a rank's main thread. */
@@ -102,6 +109,8 @@ export type RankWork =
       readonly options: SaveOptions;
       /** Whether optimizer states are left out. */
       readonly parametersOnly: boolean;
+      /** The validation losses so far, which the checkpoint contains. */
+      readonly evaluations: readonly EvaluatedStep[];
     }
   | {
       readonly kind: 'load';
@@ -119,13 +128,20 @@ export type RankWork =
       readonly own: OwnSources | undefined;
       readonly group: GroupRef;
     }
-  | { readonly kind: 'steps'; readonly run: number; readonly numSteps: number; readonly grant: StepGrant }
+  | {
+      readonly kind: 'steps';
+      readonly run: number;
+      readonly numSteps: number;
+      readonly grant: StepGrant;
+      /** Whether the loss may diverge without a warning. */
+      readonly mayDiverge: boolean;
+    }
   /** Sets the learning rate of the next step, in all groups of parameters. */
   | { readonly kind: 'rate'; readonly run: number; readonly lr: number }
   /** Reports the units of a run's model. */
   | { readonly kind: 'units'; readonly run: number }
-  /** Returns the mean loss of the validation rows, on every rank. */
-  | { readonly kind: 'evaluate'; readonly run: number }
+  /** Returns the means of the loss and of metrics (sources of functions) over the validation rows, on every rank. */
+  | { readonly kind: 'evaluate'; readonly run: number; readonly metrics: Readonly<Record<string, string>> }
   /** Returns the ids, with the ones that the model adds. */
   | ({ readonly kind: 'sample'; readonly run: number; readonly ids: readonly number[] } & Sampling)
   | { readonly kind: 'disposeRun'; readonly run: number }

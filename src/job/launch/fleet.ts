@@ -1,5 +1,6 @@
 import { createServer } from 'node:net';
 import { findInstallation } from '../../cell/installation';
+import type { ShowProgress } from '../../cell/progress';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import type { Link } from '../../transport/link';
@@ -43,13 +44,13 @@ export interface Fleet {
 }
 
 /**
- * Starts ranks and waits until all are ready. Throws: LAUNCH with a rank's last output; then no process or folder remains.
+ * Starts ranks and waits until all are ready; `progress` gets the number of ready ranks. Throws: LAUNCH with a rank's last output; then no process or folder remains.
  */
-export async function startFleet(plan: LaunchPlan): Promise<Fleet> {
+export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Promise<Fleet> {
   checkOpenFiles(plan.ranks);
   const folder = createJobFolder();
   const processes: RankProcess[] = [];
-  const starting = new StartReports();
+  const starting = new StartReports((numReady) => progress(numReady, plan.ranks));
   let control: ControlServer | undefined;
   let segment: Segment | undefined;
   const killAll = (): void => {
@@ -192,11 +193,19 @@ export interface FleetListener {
 /** Gathers the reports of ranks while they start. */
 export class StartReports implements FleetListener {
   readonly #reports = new Map<number, ReadyReport>();
+  readonly #ready: (numReady: number) => void;
   #progress: () => void = () => undefined;
   #failure: ShardlabError | undefined;
 
+  constructor(ready: (numReady: number) => void) {
+    this.#ready = ready;
+  }
+
   receive(rank: number, message: FromRank): void {
-    if (message.type === 'ready') this.#reports.set(rank, message.report);
+    if (message.type === 'ready') {
+      this.#reports.set(rank, message.report);
+      this.#ready(this.#reports.size);
+    }
     if (message.type === 'failed') {
       const { code, evalue, details } = message.error;
       const text = `rank ${rank} could not start: ${evalue}`;

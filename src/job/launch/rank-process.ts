@@ -122,6 +122,9 @@ function supervise(child: ChildProcess, options: RankProcessOptions): RankProces
 /** V8's last message when JavaScript's own heap is full. */
 const HEAP_FULL = /^.*(?:FATAL ERROR|Fatal process).*out of memory.*$/im;
 
+/** What Node writes about its inspector, which runs cells. */
+const DEBUGGER_LINE = /^(Waiting for the debugger to disconnect|Debugger (attached|listening|ending))/;
+
 interface Circumstances {
   readonly killedByJob: boolean;
   /** How often the kernel killed a process because memory ran out, while this process ran. */
@@ -150,7 +153,7 @@ export function killGroup(pid: number): void {
 export function lastWords({ stderrTail }: Pick<RankProcess, 'stderrTail'>): string {
   const fatal = HEAP_FULL.exec(stderrTail)?.[0];
   if (fatal !== undefined) return `; its last words: ${fatal}`;
-  const lines = stderrTail.split('\n').filter((line) => line.trim() !== '');
+  const lines = stderrTail.split('\n').filter((line) => line.trim() !== '' && !DEBUGGER_LINE.test(line));
   return lines.length === 0 ? '' : `; its last words: ${lines.slice(-3).join(' | ')}`;
 }
 

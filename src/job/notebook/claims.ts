@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { withProgress } from '../../cell/progress';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
@@ -112,7 +113,9 @@ export class Claims implements Iterable<ClaimResult> {
     if (!runs || !needsRuns) return verification(checkClaims(this.#entries, PLAN_LAB, recordedRuns));
     const lab = claimsLab();
     try {
-      const experiments = await recordRuns(this.#entries, lab);
+      const experiments = await withProgress('checking claims', 'experiments', (show) =>
+        recordRuns(this.#entries, lab, (name, done, total) => show(done, total, name)),
+      );
       return verification(checkClaims(this.#entries, PLAN_LAB, { ...recordedRuns, experiments }));
     } finally {
       await lab.close();

@@ -76,6 +76,23 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     words: ['optim_state_dict', 'fsdp.optim_state_dict', 'optimstatedict', 'fsdp.optimstatedict'],
     because: 'it gathers from all ranks, but only rank 0 calls it',
   },
+  '13.gathers': {
+    number: 7,
+    because: 'forward gathers the root and three layers; backward gathers the three layers again',
+  },
+  '13.float32': {
+    number: 474_112,
+    because: 'each parameter that is gathered takes four bytes in place of two: twice 237,056',
+  },
+  '14.collectives': {
+    number: 106,
+    because: 'each of 53 norms takes an all-gather in forward and an all-reduce in backward',
+  },
+  '14.norm': {
+    words: ['groupnorm', 'nn.groupnorm', 'instancenorm2d', 'nn.instancenorm2d', 'layernorm', 'nn.layernorm'],
+    because:
+      'it normalizes each image by the image’s own statistics; in the model, write nn.GroupNorm(4, channels)',
+  },
 };
 
 /** The result of a check; a wrong answer is not an error. */

@@ -1,3 +1,4 @@
+import type { ShowProgress } from '../../cell/progress';
 import type { StrategyName } from '../../config/strategies';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -23,8 +24,6 @@ export interface OwnRunsOptions {
    * 5.
    */
   readonly rounds?: number;
-  /** Receives messages about the progress. */
-  readonly note?: (message: string) => void;
 }
 
 /** One run that is predicted and then done. */
@@ -73,10 +72,10 @@ const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
 
 /**
  * Measures kernels and collectives in one job of two ranks, predicts runs of other worlds, strategies and links from
- * these measurements alone, does the runs, and compares. See [Note: predictions of this machine's own runs]. Takes minutes.
+ * these measurements alone, does the runs, and compares. `progress` gets the number of runs. See [Note: predictions of this machine's own runs]. Takes minutes.
  */
-export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
-  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, note = () => {} } = options;
+export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): Promise<OwnRuns> {
+  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5 } = options;
   if (worlds.length === 0 || links.length === 0 || !(Number.isInteger(rounds) && rounds >= 1)) {
     throw new ConfigError(
       `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
@@ -84,12 +83,12 @@ export async function ownRuns(options: OwnRunsOptions = {}): Promise<OwnRuns> {
   }
   const probe = openLoadProbe();
   try {
-    note(`measuring kernels and collectives on ${CALIBRATED_WORLD} ranks`);
+    const cases = ownRunCases(worlds, links);
+    progress(0, cases.length, `measuring kernels and collectives on ${CALIBRATED_WORLD} ranks`);
     const measured = await measureHere(probe);
     const runs: OwnRun[] = [];
-    for (const places of jobsOf(ownRunCases(worlds, links))) {
-      runs.push(...(await runJob(places, { measured, probe, rounds, note })));
-    }
+    const begins = (name: string): void => progress(runs.length, cases.length, name);
+    for (const places of jobsOf(cases)) await runJob(places, { measured, probe, rounds, begins, runs });
     return { measured, runs };
   } finally {
     await probe.close();
@@ -184,21 +183,22 @@ async function profile(job: Job, config: TrainConfig): Promise<readonly TimedSte
   return steps;
 }
 
-interface Bench extends Required<Pick<OwnRunsOptions, 'rounds' | 'note'>> {
+interface Bench extends Required<Pick<OwnRunsOptions, 'rounds'>> {
+  readonly begins: (name: string) => void;
+  /** Gets the finished runs. */
+  readonly runs: OwnRun[];
   readonly measured: HereMeasurements;
   readonly probe: LoadProbe;
 }
 
-async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<readonly OwnRun[]> {
+async function runJob(cases: readonly OwnRunCase[], bench: Bench): Promise<void> {
   const [{ world, link } = { world: 1, link: null }] = cases;
   const job = await launch({ ranks: jobSize(world, bench.probe), ...(link === null ? {} : { link }) });
   try {
-    const runs: OwnRun[] = [];
     for (const one of cases) {
-      bench.note(nameOfCase(one));
-      runs.push(await runCase(job, one, bench));
+      bench.begins(nameOfCase(one));
+      bench.runs.push(await runCase(job, one, bench));
     }
-    return runs;
   } finally {
     await job.shutdown();
   }

@@ -1,3 +1,4 @@
+import { withProgressSync } from '../../cell/progress';
 import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
@@ -5,13 +6,15 @@ import { comparePlans as compared, type PlanComparison } from '../../figures/pla
 import type { Module } from '../../nn/module';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
+import type { AnyLayout } from '../../plan/layout';
 import { judgedRuns } from '../../plan/measured/judged-runs';
-import { ownModelRefused } from '../../plan/models';
 import type { PlanInput, PlanOptions, PlanPlace } from '../../plan/plan-input';
+import type { FileBatch } from '../../train/own-task';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
 import { sessionGuesses } from '../run/guesses';
-import { type FileBatch, splitInput, type TrainInput } from '../run/own';
+import { splitInput, type TrainInput } from '../run/own';
+import { ownPlan } from './own-plan';
 import { type Plan, plan as planned } from './plan';
 
 // Plans and their figures for a notebook: each shows the guesses about it, and warns about settings that it does not
@@ -20,16 +23,31 @@ import { type Plan, plan as planned } from './plan';
 /**
  * Predicts a training's time and memory: plan(config, { on: 'H100-80G', gpus: 64 }). `input` is a TrainConfig, a model's
  * name, a preset, a file, or a plan request; `place` replaces keys of a request. A warning names settings that the plan
- * replaces by an assumption; `assumed` lists them.
+ * replaces by an assumption; `assumed` lists them. A model of your own is counted in a dry run: see [Note: counted plans].
  * Throws: CONFIG naming what is wrong and what to change.
  * @example
  * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 16 });
+ * sl.plan({
+ *   model: ({ nn }) => new nn.Sequential(new nn.Linear(784, 512), new nn.ReLU(), new nn.Linear(512, 10)),
+ *   loss: (output, { y }, { nn }) => nn.functional.crossEntropy(output, y),
+ *   data: ({ tf }) => ({ x: tf.zeros([256, 784]), y: tf.zeros([256], 'int32') }),
+ * }, { on: 'A100-80G', gpus: 8 });
  */
-export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptions = {}): Plan {
-  const split =
-    typeof input === 'object' && input !== null ? splitInput(input) : { config: input, own: undefined };
-  if (split.own?.sources.model) throw ownModelRefused();
-  const result = planned(split.config, place, options);
+export function plan(input: PlanInput, place?: PlanPlace, options?: PlanOptions): Plan;
+export function plan<Net = Module, Batch = FileBatch>(
+  input: TrainInput<Net, Batch>,
+  place?: PlanPlace,
+  options?: PlanOptions,
+): Plan<AnyLayout>;
+export function plan(
+  input: PlanInput | TrainInput,
+  place: PlanPlace = {},
+  options: PlanOptions = {},
+): Plan<AnyLayout> {
+  const counted = ownPlan(input, place, options);
+  if (counted !== undefined) return counted;
+  const { config } = typeof input === 'object' && input !== null ? splitInput(input) : { config: input };
+  const result = planned(config as PlanInput, place, options); // it has no functions
   warnOf([result]);
   return result;
 }
@@ -47,11 +65,14 @@ export function dryRun<Net = Module, Batch = FileBatch>(
   const split = typeof config === 'string' ? { config, own: undefined } : splitInput(config);
   const own = split.own && ownOnMeta(split.own.functions);
   const settings = typeof options === 'object' ? { warn: warnOnce(warnOnStderr), ...options } : options;
-  return dryRan(split.config, settings, own);
+  return withProgressSync('dry run', 'steps', (progress) => dryRan(split.config, settings, own, progress));
 }
 
 /** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */
-export function comparePlans(plans: Readonly<Record<string, Plan>>, what: PlanComparison = 'time'): Figure {
+export function comparePlans(
+  plans: Readonly<Record<string, Plan<AnyLayout>>>,
+  what: PlanComparison = 'time',
+): Figure {
   return sessionGuesses().reveal(compared(plans, what));
 }
 

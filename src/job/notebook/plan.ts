@@ -5,20 +5,26 @@ import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
-import type { Layout } from '../../plan/layout';
+import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
 
-/** A layout with its predicted time and memory. Shown in a notebook as a table. */
-export interface Plan extends Planned, ConfigReading, TableView {
-  readonly layout: Layout;
+/**
+ * A layout with its predicted time and memory. Shown in a notebook as a table. The plan of a model of your own is counted: see
+ * [Note: counted plans].
+ */
+export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigReading, TableView {
+  readonly layout: L;
   readonly prediction: Prediction;
-  /** The time of one iteration. */
+  /** The time of one iteration. Of a counted plan no interval is known: `low` and `high` are equal to `value`. */
   readonly seconds: Estimate;
+  /** Samples that all GPUs together process per second. */
+  readonly samplesPerSecond: number;
+  /** Samples, if the model's inputs are not tokens. */
   readonly tokensPerSecondPerGpu: number;
-  /** Model FLOP/s divided by the GPU's published peak FLOP/s. */
+  /** Model FLOP/s divided by the GPU's published peak FLOP/s; of a counted plan, with recomputed operations. */
   readonly mfu: number;
   /** The peak memory of the GPU that needs the most. */
   readonly peakBytes: Estimate;
@@ -52,16 +58,22 @@ export function plan(input: PlanInput, place: PlanPlace = {}, options: PlanOptio
 }
 
 /** Adds figures and a table to a prediction. */
-export function createPlan(planned: Planned & Partial<ConfigReading>): Plan {
+export function createPlan<L extends AnyLayout = Layout>(
+  planned: Planned<L> & Partial<ConfigReading>,
+): Plan<L> {
   const { layout, prediction, assumed = [], withoutEffect = [] } = planned;
-  const notes = [...planNotes(prediction), ...readingNotes({ assumed, withoutEffect })];
-  const noted = (figure: Figure): Figure => withAssumed(figure, assumed);
+  const notes = [...planNotes({ layout, prediction }), ...readingNotes({ assumed, withoutEffect })];
+  const noted = (figure: Figure): Figure =>
+    isPredicted(layout)
+      ? withAssumed(figure, assumed)
+      : figure.withNote("Counted: this library's own kernels and schedule, not PyTorch's.");
   return {
     layout,
     prediction,
     assumed,
     withoutEffect,
     seconds: prediction.seconds,
+    samplesPerSecond: layout.globalBatch / prediction.time.seconds,
     tokensPerSecondPerGpu: prediction.tokensPerSecondPerGpu,
     mfu: prediction.mfu,
     peakBytes: peakInBytes(prediction.memory),

@@ -1,3 +1,4 @@
+import { type ProgressPlace, withProgress } from '../../cell/progress';
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
@@ -33,8 +34,13 @@ const COLUMNS: readonly Column[] = [
  * bytes. Takes minutes; times are accurate only on a quiet machine.
  * Throws: CONFIG for wrong options, and errors of `launch` and `train`.
  */
-export async function predictions(options: OwnRunsOptions = {}): Promise<Predictions> {
-  return predictionsOf(await ownRuns(options));
+export async function predictions(
+  options: OwnRunsOptions = {},
+  place: ProgressPlace = {},
+): Promise<Predictions> {
+  return predictionsOf(
+    await withProgress('predicting runs', 'runs', (show) => ownRuns(options, show), place),
+  );
 }
 
 /** Summarises runs that were predicted and done. */

@@ -1,3 +1,4 @@
+import { withProgressSync } from '../../cell/progress';
 import type { TrainConfigInput } from '../../config/train-config';
 import type { Figure } from '../../figures/figure';
 import { rankedLayouts } from '../../figures/plans/ranked-layouts';
@@ -9,6 +10,7 @@ import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
 import type { PlanRequestInput } from '../../plan/request';
 import { requestOfLayout } from '../../plan/request-of-layout';
+import { refuseOwn } from './own-plan';
 import { createPlan, type Plan, type TableView, tableView } from './plan';
 
 /** The best layouts of a model, and why the others lost. Shown in a notebook as a table. */
@@ -46,12 +48,12 @@ export function recommend(
   input: RecommendInput | TrainConfigInput | string,
   options: RecommendViewOptions = {},
 ): Recommended {
+  refuseOwn('recommend', input);
   const { prices, top = 5, ...place } = options;
-  const found = search(recommendAsked(input, place), {
-    predict,
-    top,
-    ...(prices === undefined ? {} : { prices: priceTable(prices) }),
-  });
+  const asked = recommendAsked(input, place);
+  const found = withProgressSync('searching', 'layouts', (progress) =>
+    search(asked, { predict, top, progress, ...(prices && { prices: priceTable(prices) }) }),
+  );
   return createRecommended(found);
 }
 

@@ -6,11 +6,14 @@ import { safe } from '../../figures/grammar/ink';
 import { withAssumed } from '../../figures/plans/plan-table';
 import { scalingCurve } from '../../figures/plans/scaling-curve';
 import type { ScalingPoint, ScalingView } from '../../figures/plans/scaling-view';
+import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { isTrainConfig } from '../../plan/layout-of-config';
-import { type PlanInput, planInputNamed } from '../../plan/plan-input';
+import { type PlanInput, type PlanPlace, planInputNamed } from '../../plan/plan-input';
 import type { Estimate } from '../../plan/prediction';
 import { scalingEfficiency } from '../../plan/scaling-efficiency';
 import { sessionGuesses } from '../run/guesses';
+import type { TrainInput } from '../run/own';
+import { isOwn, ownPlan } from './own-plan';
 import { type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
@@ -44,7 +47,10 @@ const OPTIONS = {
  * count, and its band shows a slower and a faster network; the band of tokens per second shows the interval of the time.
  * Throws: CONFIG if a request is not legal at a count, and for an option that does not exist.
  */
-export function scaling(requests: Readonly<Record<string, PlanInput>>, options: ScalingOptions): Figure {
+export function scaling(
+  requests: Readonly<Record<string, PlanInput | TrainInput>>,
+  options: ScalingOptions,
+): Figure {
   requireKnownOptions('scaling(requests, { … })', options, Object.keys(OPTIONS));
   const { countedIn = 'GPUs', quantity = 'efficiency' } = options;
   if (countedIn !== 'GPUs' && countedIn !== 'nodes')
@@ -74,29 +80,46 @@ export function scaling(requests: Readonly<Record<string, PlanInput>>, options: 
     measured: options.measured,
     measuredWhat: options.measuredWhat,
   });
-  warnOf(Object.values(requests).map((request) => plan(request)));
+  warnOf(Object.values(requests).flatMap((request) => (isOwn(request) ? [] : [anyPlan(request)])));
   const assumed = plans.flatMap(({ plans: line }) => line.flatMap(({ planned }) => planned.assumed));
   return sessionGuesses().reveal(withAssumed(figure, assumed));
 }
 
-function planAt(input: PlanInput, count: number, { countedIn, batch }: ScalingOptions): Plan {
-  const request = typeof input === 'string' ? (planInputNamed(input) as PlanInput) : input; // plan checks it
-  const perNode = countedIn === 'nodes' ? plan(request).layout.hardware.gpusPerNode : 1;
+function planAt(
+  input: PlanInput | TrainInput,
+  count: number,
+  { countedIn, batch }: ScalingOptions,
+): Plan<AnyLayout> {
+  const request = typeof input === 'string' ? planInputNamed(input) : input;
+  const perNode = countedIn === 'nodes' ? anyPlan(request).layout.hardware.gpusPerNode : 1;
   const gpus = count * perNode;
-  if (batch === undefined && isTrainConfig(request)) return plan(request, { gpus });
+  if (batch === undefined && (isTrainConfig(request) || isOwn(request))) return anyPlan(request, { gpus });
   const global = batch !== undefined && 'global' in batch ? batch.global : gpus * (batch?.perGpu ?? 1);
-  return plan(request, { gpus, batch: { global } });
+  return anyPlan(request, { gpus, batch: { global } });
+}
+
+function anyPlan(request: object | string, place: PlanPlace = {}): Plan<AnyLayout> {
+  return ownPlan(request, place) ?? plan(request as PlanInput, place); // the plan checks it
 }
 
 function pointOf(
   count: number,
-  { seconds, tokensPerSecondPerGpu, layout }: Plan,
-  first: Plan,
+  { seconds, tokensPerSecondPerGpu, layout }: Plan<AnyLayout>,
+  first: Plan<AnyLayout>,
   quantity: ScalingView['quantity'],
 ): ScalingPoint {
   if (quantity === 'efficiency') {
-    const { value, low, high } = scalingEfficiency(layout, first.layout);
+    const ratio = tokensPerSecondPerGpu / first.tokensPerSecondPerGpu;
+    const { value, low, high } =
+      isPredicted(layout) && isPredicted(first.layout)
+        ? scalingEfficiency(layout, first.layout)
+        : { value: ratio, low: ratio, high: ratio };
     return { count, value: { value: value * 100, low: low * 100, high: high * 100 } };
+  }
+  if (!isPredicted(layout) && layout.model.seq === 1) {
+    throw new ConfigError(
+      `scaling: the batches of ${layout.model.name} are not tokens; give quantity 'efficiency'`,
+    );
   }
   return { count, value: inverse(tokensPerSecondPerGpu * layout.gpus, seconds) };
 }
@@ -111,7 +134,7 @@ function inverse(value: number, seconds: Estimate): Estimate {
 }
 
 /** `firsts`: each line's plan at the first count. */
-function subtitleOf(firsts: readonly Plan[], { batch }: ScalingOptions): string {
+function subtitleOf(firsts: readonly Plan<AnyLayout>[], { batch }: ScalingOptions): string {
   const [first] = firsts;
   if (first === undefined) return '';
   const { model, hardware, strategy, globalBatch, gpus } = first.layout;

@@ -10,6 +10,7 @@ import { isTrainConfig } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { inputOf, type PlanInput, type PlanPlace, placeOf, withPlace } from '../../plan/plan-input';
 import { sessionGuesses } from '../run/guesses';
+import { refuseOwn } from './own-plan';
 import { type Plan, plan } from './plan';
 import { warnOf } from './plan-figures';
 
@@ -18,6 +19,7 @@ import { warnOf } from './plan-figures';
  * are not drawn, but the figure names them. Throws: CONFIG for a wrong request, an unknown knob, and if nothing is legal.
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
+  refuseOwn('whatIf', input);
   const asked = inputOf(input) as PlanInput; // a plan checks it
   const at = placeOf(place);
   const base = plan(asked, at);

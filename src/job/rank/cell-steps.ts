@@ -15,7 +15,8 @@ import type { CellStep } from '../control/messages';
  * the step is cut only when the next pass begins. A cell with one update is one step from its start to its end, so the step
  * contains what the cell does after the update, such as an all-reduce of its loss. In a cell with several updates, what runs
  * after an update belongs to the next step, and what runs after the last update belongs to no step. A cell without an
- * update is recorded whole. In a rank without an optimizer (it updates with tfjs alone), a report of the loss ends a step.
+ * update is recorded whole; if a later cell continues its step, figures draw the later cell only and name the earlier one,
+ * because the time between the cells is the user's. In a rank without an optimizer (it updates with tfjs alone), a report of the loss ends a step.
  */
 
 /*

@@ -63,7 +63,8 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
     },
     /**
      * Returns the GPT-2, Llama, Mistral, Qwen2 or Wan model of a folder in Hugging Face's format. Its weights are read when
-     * the model is sharded or used; each rank reads only its own shards. For Wan, write fromPretrained<nn.Dit>(…).
+     * the model is sharded or used; each rank reads only its own shards. For Wan, write
+     * fromPretrained<nn.Dit>(folder, { latent: [5, 16, 16] }).
      * Throws: CONFIG, IO, SHAPE.
      * @example
      * const model = await fromPretrained('./my-llama');

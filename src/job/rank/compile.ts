@@ -20,9 +20,23 @@ export function compile(source: string, name: string): (...args: unknown[]) => u
 
 /** Returns an error about a name that a function does not see in its rank with an explanation; other errors unchanged. */
 export function explained(error: unknown, why: string): unknown {
-  const isName = error instanceof ReferenceError && error.message.endsWith('is not defined');
-  if (!isName) return error;
+  if (!(error instanceof ReferenceError && error.message.endsWith('is not defined'))) return error;
   return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
+}
+
+/**
+ * Returns an error about a class or function that a user's function takes from its scope, as ({ Net }) => new Net(), and that the
+ * scope lacks, with what to do; other errors unchanged.
+ */
+export function explainedAbsence(error: unknown, scope: object): unknown {
+  if (!(error instanceof TypeError)) return error;
+  const name = /^(\w+) is not a (constructor|function)$/.exec(error.message)?.[1];
+  if (name === undefined || Reflect.get(scope, name) !== undefined) return error;
+  return new ConfigError(
+    `the scope has no ${name}: what a %%ranks cell declares exists only in the ranks in which the cell ran. After a new launch, run the ` +
+      `cell again. sl.plan and sl.dryRun call the function in the notebook: declare ${name} in the function`,
+    { cause: error },
+  );
 }
 
 /** Returns the place in a function of job.train in which an error was thrown, as text; '' if there is none. */

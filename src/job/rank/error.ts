@@ -1,16 +1,31 @@
 import type { CellError } from '../../cell/cell-error';
 import { toPlainText } from '../../cell/mime';
+import { adviceOnTypeError } from '../../cell/torch-habits';
 import { ShardlabError } from '../../core/errors';
 import type { RankError } from '../control/messages';
 
 /** Returns a thrown value as data. Errors of shardlab keep their code; other errors get RANK_FAILED. */
 export function rankError(thrown: unknown, described: CellError = describe(thrown)): RankError {
   if (thrown instanceof ShardlabError) return { ...described, code: thrown.code, details: thrown.details };
-  if (!isArrayTooLarge(thrown)) return { ...described, code: 'RANK_FAILED' };
+  if (!isArrayTooLarge(thrown)) {
+    const advice = adviceOn(thrown);
+    const evalue = advice === undefined ? described.evalue : `${described.evalue}. ${advice}`;
+    return { ...described, evalue, code: 'RANK_FAILED' };
+  }
   const evalue =
     `JavaScript cannot make an array of that size (${described.evalue}): values of tensors are made in JavaScript before ` +
     'they are copied to the engine. Make the tensor smaller, or hold fewer arrays.';
   return { ...described, code: 'OUT_OF_MEMORY', evalue };
+}
+
+/** Returns what to do about a function or variable that does not exist. */
+function adviceOn(thrown: unknown): string | undefined {
+  if (thrown instanceof TypeError) return adviceOnTypeError(thrown.message);
+  if (!(thrown instanceof ReferenceError) || !thrown.message.endsWith(' is not defined')) return undefined;
+  return (
+    'No cell has declared it in these ranks: if the cell that declares it ran in ranks of another job, run that cell ' +
+    'again (%%ranks cells run in the job that was launched last)'
+  );
 }
 
 /** Whether V8 refused an array, because the machine has no memory for it or it is above V8's limit (2^33 bytes). */

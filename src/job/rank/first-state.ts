@@ -1,7 +1,12 @@
 import { type FirstState, openFirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
+import type { StateDict, StateEntry } from '../../nn/load-state';
 import { buildModel } from '../../nn/models/build-model';
+import type { RankProgress } from '../control/messages';
+
+/** Time between two reports of a rank about long work. */
+export const TELL_MS = 100;
 
 /** Opens the files with a run's initial values; undefined: they are computed from the seed. */
 export function firstStateOf(
@@ -14,4 +19,34 @@ export function firstStateOf(
   // A model of the user's own has the same names in files.
   const names = shape.kind === 'own' ? [] : buildModel(config).namedParameters().keys();
   return openFirstState(source, shape, [...names]);
+}
+
+/** Returns the values with reports of reading them: a parameter counts, with all elements, when the rank first reads it. */
+export function withReports(state: StateDict, report: (progress: RankProgress) => void): StateDict {
+  const sizeOf = ({ shape }: StateEntry): number => shape.reduce((product, extent) => product * extent, 1);
+  const total = [...state.values()].reduce((sum, entry) => sum + sizeOf(entry), 0);
+  const tell = atTimes(report);
+  const left = new Set(state.values());
+  let done = 0;
+  const reporting = (entry: StateEntry): StateEntry => {
+    if (!('source' in entry)) return entry;
+    const fill = (start: number, target: Float32Array): void => {
+      entry.source.fill(start, target);
+      if (left.delete(entry)) done += sizeOf(entry);
+      tell(done, total);
+    };
+    return { shape: entry.shape, source: { fill } };
+  };
+  const entries = [...state].map(([name, entry]) => [name, reporting(entry)] as const);
+  return Object.assign(new Map(entries), state.unread && { unread: state.unread });
+}
+
+/** Returns a function that reports at most once per 100 ms. */
+export function atTimes(report: (progress: RankProgress) => void): (done: number, total: number) => void {
+  let toldAt = performance.now();
+  return (done, total) => {
+    if (performance.now() - toldAt < TELL_MS) return;
+    toldAt = performance.now();
+    report({ done, total });
+  };
 }

@@ -40,6 +40,7 @@ import { type ReductionErrorOptions, reductionError } from '../../parallel/preci
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import { type CheckpointWrapperOptions, checkpointWrapper } from '../../parallel/recompute/checkpointed';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
+import { warnOfBatchNorm } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import * as names from './fsdp-names';
@@ -114,7 +115,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     rows,
     warn,
   });
-  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }));
+  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), warn);
   return {
     ...names,
     /** Shards a module or a tfjs layer, and returns it. */
@@ -126,12 +127,17 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
           `fullyShard was already called on ${name}, and a second call has no effect; build the model again to shard it differently`,
         );
       }
-      fullyShard(taken, contextOf(options.mesh), fullyShardOptions(options));
+      const context = contextOf(options.mesh);
+      warnOfBatchNorm(taken, context.group.size, warn);
+      fullyShard(taken, context, fullyShardOptions(options));
       return module;
     },
     DDP: callableClass((module: Module | Layer, { mesh: chosen, ...options }: ReplicateOptions = {}) => {
       checkArguments(DDP_CALL, options, warn);
-      return new DistributedDataParallel(replicable(module), contextOf(chosen), options);
+      const context = contextOf(chosen);
+      const taken = replicable(module);
+      warnOfBatchNorm(taken, context.group.size, warn);
+      return new DistributedDataParallel(taken, context, options);
     }) as unknown as DdpFunction, // the class has the module's type
     FSDP,
     FullyShardedDataParallel: FSDP,
@@ -173,15 +179,22 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
   };
 }
 
-function fsdpFunction(engine: Engine, group: ProcessGroup, contextOf: () => FsdpContext): FsdpFunction {
+function fsdpFunction(
+  engine: Engine,
+  group: ProcessGroup,
+  contextOf: () => FsdpContext,
+  warn: Warn,
+): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
   function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
     const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
+    const context = contextOf();
+    warnOfBatchNorm(module, group.size, warn);
     if (isLayer(given)) {
-      shardInPlace(module, contextOf(), options);
+      shardInPlace(module, context, options);
       return given;
     }
-    const wrapper = fsdp(module, contextOf(), options);
+    const wrapper = fsdp(module, context, options);
     const stateDict = wrapper.stateDict.bind(wrapper);
     return Object.assign(wrapper, {
       stateDict() {

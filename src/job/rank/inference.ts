@@ -2,12 +2,17 @@ import { setImmediate } from 'node:timers/promises';
 import type { Evaluated } from '../../train/evaluation';
 import type { Sampling } from '../../train/sampling';
 import type { Trainer } from '../../train/trainer';
+import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;
 
-/** Returns the mean loss over a run's validation rows. */
-export function evaluateRun(trainer: Trainer, report: Report): Promise<Evaluated> {
-  return trainer.evaluate(reporting(report));
+/** Returns the means of the loss and of metrics (sources of functions) over a run's validation rows. */
+export function evaluateRun(
+  metrics: Readonly<Record<string, string>>,
+  { trainer, ...place }: Pick<OwnPlace, 'scope' | 'group'> & { readonly trainer: Trainer },
+  report: Report,
+): Promise<Evaluated> {
+  return trainer.evaluate(reporting(report), ownMetrics(metrics, place));
 }
 
 /** Returns the ids with the ones that a run's model adds. */

@@ -13,7 +13,7 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
     parts({ rank, engine, group, recorder }, config) {
       if (functions === null) {
         throw new ConfigError(
-          'sl.dryRun: model names a file, which only ranks load; give a function, as model: ({ nn }) => new Net()',
+          'a dry run or a plan: model or loss names a file, which only ranks load; give a function, as model: ({ nn }) => new Net()',
         );
       }
       const world: World = { rank, size: group.size, group, plane: 'none', close: () => Promise.resolve() };
@@ -26,7 +26,7 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
       if (!(made instanceof Promise)) return ownParts(functions, takeModel(made, config.seed), scope);
       made.catch(() => undefined);
       throw new ConfigError(
-        'sl.dryRun: model is async, but a dry run does not wait; give a function that is not',
+        'a dry run or a plan: model is async, but it does not wait; give a function that is not',
       );
     },
   };

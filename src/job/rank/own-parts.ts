@@ -1,13 +1,16 @@
 import type { Importer } from '../../cell/importer';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, classOf } from '../../core/errors';
+import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import type { Recorder } from '../../ledger/recorder';
 import { Module } from '../../nn/module';
 import { withParameters } from '../../nn/require-parameters';
+import type { Metrics } from '../../train/evaluation';
 import type { OwnParts } from '../../train/own-task';
 import type { OwnSources, Shipped } from '../control/messages';
-import { compile, explained } from './compile';
+import { warnOfBatchNorm } from './batch-norm-warning';
+import { compile, explained, explainedAbsence } from './compile';
 import type { RankScope } from './scope';
 import { withVariables } from './variables';
 
@@ -19,6 +22,7 @@ export interface OwnFunctions {
   readonly model: UserFunction | null;
   readonly loss: UserFunction | null;
   readonly data: UserFunction | null;
+  readonly validation: UserFunction | null;
 }
 
 /** A function or a class of the user's. */
@@ -33,6 +37,7 @@ export interface OwnPlace {
   readonly scope: RankScope;
   readonly load: Importer;
   readonly recorder: Recorder;
+  readonly warn: Warn;
 }
 
 /** Loads the functions that a launcher sent, and makes the model. Throws: CONFIG for what is no model, errors of functions. */
@@ -42,17 +47,43 @@ export async function makeOwn(sources: OwnSources, place: OwnPlace): Promise<Own
     const shipped = sources[name];
     return shipped === null ? null : loadShipped(shipped, name, load);
   };
-  const functions = { model: await loaded('model'), loss: await loaded('loss'), data: await loaded('data') };
-  const scope = withVariables({ ...place.scope, worldSize: group.size, group });
+  const functions = {
+    model: await loaded('model'),
+    loss: await loaded('loss'),
+    data: await loaded('data'),
+    validation: await loaded('validation'),
+  };
+  const scope = scopeOf(place);
   if (functions.model === null) return ownParts(functions, null, scope);
   // The model's buffers belong to the run.
   recorder.enter(run);
   try {
     const made = await callModel(functions.model, scope);
-    return ownParts(functions, takeModel(made, config.seed), scope);
+    const model = takeModel(made, config.seed);
+    warnOfBatchNorm(model, group.size, place.warn);
+    return ownParts(functions, model, scope);
   } finally {
     recorder.enter(NO_RUN);
   }
+}
+
+/** Returns the functions of `run.evaluate`'s metrics. */
+export function ownMetrics(
+  sources: Readonly<Record<string, string>>,
+  place: Pick<OwnPlace, 'scope' | 'group'>,
+): Metrics {
+  const scope = scopeOf(place);
+  const metricOf = (name: string, source: string): Metrics[string] => {
+    const metric = compile(source, `run.evaluate metrics.${name}`);
+    return (output, batch) =>
+      calling(`run.evaluate's metrics.${name}`, scope, () => metric(output, batch, scope));
+  };
+  return Object.fromEntries(Object.entries(sources).map(([name, source]) => [name, metricOf(name, source)]));
+}
+
+/** Returns what functions of a run get: the rank's scope, with the run's ranks as the world, and variables of cells. */
+function scopeOf({ scope, group }: Pick<OwnPlace, 'scope' | 'group'>): RankScope {
+  return withVariables({ ...scope, worldSize: group.size, group });
 }
 
 async function loadShipped(shipped: Shipped, name: string, load: Importer): Promise<UserFunction> {
@@ -70,7 +101,7 @@ async function loadShipped(shipped: Shipped, name: string, load: Importer): Prom
 /** Calls the user's function or class for a new model. Throws: CONFIG for what is no new module with parameters. */
 export function callModel(model: UserFunction, scope: RankScope): unknown {
   const isClass = model.prototype instanceof Module;
-  return calling('model', () =>
+  return calling("job.train's model", scope, () =>
     isClass ? Reflect.construct(model, []) : Reflect.apply(model, undefined, [scope]),
   );
 }
@@ -104,30 +135,39 @@ export function takeModel(made: unknown, seed: number): Module {
 }
 
 /** Returns the parts of a trainer that call the user's functions. */
-export function ownParts({ loss, data }: OwnFunctions, model: Module | null, scope: RankScope): OwnParts {
+export function ownParts(
+  { loss, data, validation }: OwnFunctions,
+  model: Module | null,
+  scope: RankScope,
+): OwnParts {
+  const batches = (name: string, make: UserFunction | null): OwnParts['data'] =>
+    make &&
+    ((index) => calling(`job.train's ${name}`, scope, () => Reflect.apply(make, undefined, [scope, index])));
   return {
     model,
     loss:
       loss &&
-      ((output, batch) => calling('loss', () => Reflect.apply(loss, undefined, [output, batch, scope]))),
-    data: data && ((index) => calling('data', () => Reflect.apply(data, undefined, [scope, index]))),
+      ((output, batch) =>
+        calling("job.train's loss", scope, () => Reflect.apply(loss, undefined, [output, batch, scope]))),
+    data: batches('data', data),
+    validation: batches('data.validation', validation),
   };
 }
 
 /** Explains a name that the function does not see in its process. */
-function calling(name: string, call: () => unknown): unknown {
+function calling(name: string, scope: RankScope, call: () => unknown): unknown {
   try {
     const result = call();
-    return result instanceof Promise ? result.catch((error: unknown) => thrown(error, name)) : result;
+    return result instanceof Promise ? result.catch((error: unknown) => thrown(error, name, scope)) : result;
   } catch (error) {
-    return thrown(error, name);
+    return thrown(error, name, scope);
   }
 }
 
-function thrown(error: unknown, name: string): never {
+function thrown(error: unknown, name: string, scope: RankScope): never {
   throw explained(
-    error,
-    `job.train's ${name} is sent to ranks as source code: it sees its arguments, the rank's scope and the variables of %%ranks ` +
+    explainedAbsence(error, scope),
+    `${name} is sent to ranks as source code: it sees its arguments, the rank's scope and the variables of %%ranks ` +
       'cells, not the variables and imports of the notebook; write the values into the function, or send them by await job.put({ … })',
   );
 }

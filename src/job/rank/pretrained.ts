@@ -21,7 +21,7 @@ import type { Module } from '../../nn/module';
 /** A model that AutoModelForCausalLM can load. */
 export type LanguageModule = GPT | Llama;
 
-/** A model that transformers or Wan's code can load. */
+/** A model that transformers, diffusers or Wan's code can load. */
 export type PublishedModule = LanguageModule | Dit;
 
 /** How a model's files are written. */

@@ -7,11 +7,9 @@ import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
-import type { RankWork, SaveNews } from '../control/messages';
+import type { EvaluatedStep, RankProgress, RankWork, SaveNews } from '../control/messages';
 import { rankError } from './error';
-
-/** Time between two reports about the written bytes. */
-const TELL_MS = 100;
+import { atTimes, TELL_MS } from './first-state';
 
 type SaveWork = Extract<RankWork, { kind: 'save' }>;
 type LoadWork = Extract<RankWork, { kind: 'load' }>;
@@ -20,6 +18,8 @@ type LoadWork = Extract<RankWork, { kind: 'load' }>;
 export interface RankLoad {
   /** Steps after which the checkpoint was saved; null if only parameters were loaded. */
   readonly steps: number | null;
+  /** The validation losses up to the checkpoint. */
+  readonly evaluations: readonly EvaluatedStep[];
   readonly bytesRead: Bytes;
 }
 
@@ -36,7 +36,7 @@ export class RankSaves {
 
   /** Copies the state and returns its number of bytes; later messages report the writing. */
   async start(
-    { folder, options, parametersOnly }: SaveWork,
+    { folder, options, parametersOnly, evaluations }: SaveWork,
     trainer: Trainer,
     group: ProcessGroup,
     tell: (news: SaveNews) => void,
@@ -46,27 +46,38 @@ export class RankSaves {
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config } = trainer;
     const state = { engine: this.#engine, group, model, optimizer: parametersOnly ? null : optimizer };
-    // Both values are plain JSON.
-    const kept = { state: trainer.state(), config } as unknown as Json;
+    // All values are plain JSON.
+    const kept = { state: trainer.state(), config, evaluations } as unknown as Json;
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });
     void follow(save, tell);
     return save.totalBytes;
   }
 
   /** Loads parameters and, unless `parametersOnly` is set, all other states of the training. */
-  async load({ folder, parametersOnly }: LoadWork, trainer: Trainer, group: ProcessGroup): Promise<RankLoad> {
+  async load(
+    { folder, parametersOnly }: LoadWork,
+    trainer: Trainer,
+    group: ProcessGroup,
+    tell: (progress: RankProgress) => void,
+  ): Promise<RankLoad> {
     const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
     // Pending gradients and whole parameters are dropped, because they belong to the old values.
     trainer.recover();
     const optimizer = parametersOnly ? null : trainer.optimizer;
     let goesOn: TrainerState | undefined;
+    let evaluations: readonly EvaluatedStep[] = [];
     const training = { engine: this.#engine, group, model: trainer.model, optimizer };
-    const { bytesRead } = loadCheckpoint(training, folder, (saved) => {
-      if (!parametersOnly) goesOn = requireTrainerState(folder, saved?.trainer);
+    const { bytesRead } = loadCheckpoint(training, folder, {
+      accept(saved) {
+        if (parametersOnly) return;
+        goesOn = requireTrainerState(folder, saved?.trainer);
+        evaluations = savedEvaluations(saved?.trainer);
+      },
+      progress: atTimes(tell),
     });
-    if (goesOn === undefined) return { steps: null, bytesRead };
+    if (goesOn === undefined) return { steps: null, evaluations, bytesRead };
     trainer.restore(goesOn);
-    return { steps: goesOn.steps, bytesRead };
+    return { steps: goesOn.steps, evaluations, bytesRead };
   }
 }
 
@@ -93,6 +104,13 @@ function requireTrainerState(folder: string, kept: Json | undefined): TrainerSta
   throw new ConfigError(
     `${folder} does not say after how many steps it was saved; load only its parameters: run.load(path, { parametersOnly: true })`,
   );
+}
+
+/** Returns the validation losses that a checkpoint contains. */
+export function savedEvaluations(kept: Json | undefined): readonly EvaluatedStep[] {
+  const { evaluations } = fieldsOf(kept);
+  // The checksums prove that `start` wrote it, perhaps in a version without evaluations.
+  return Array.isArray(evaluations) ? (evaluations as unknown as EvaluatedStep[]) : [];
 }
 
 function fieldsOf(value: Json | undefined): Readonly<Record<string, Json>> {

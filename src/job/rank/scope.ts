@@ -15,11 +15,13 @@ import type { Link } from '../../transport/link';
 import { callableClass } from './callable-class';
 import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
+import type { DataLoader, LoaderData, LoaderOptions } from './data-loader';
 import { describeModel } from './describe-model';
 import { type RankFsdp, rankFsdp } from './fsdp';
 import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { ParameterWarnings } from './parameter-warnings';
+import type { DataFolders } from './prepare-in-folder';
 
 /** The parts that a rank's scope needs. */
 export interface RankParts {
@@ -33,10 +35,12 @@ export interface RankParts {
   readonly steps: CellSteps;
   /** The wire between ranks, if it is shaped. */
   readonly link?: Link | undefined;
+  /** Where data are read and prepared; a dry run reads none. */
+  readonly files?: DataFolders | undefined;
 }
 
 /** The names in the scope of a rank's code. src/rank.ts exports the same names. */
-export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankCheckpoints {}
+export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankCheckpoints, RankData {}
 
 /** Binds the library to this rank's engine, group and observer. */
 export function createRankScope(parts: RankParts): RankScope {
@@ -50,6 +54,20 @@ export function createRankScope(parts: RankParts): RankScope {
     ...rankFsdp(engine, observer, mesh, warn),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
+    ...rankData(parts),
+  };
+}
+
+type RankData = Readonly<ReturnType<typeof rankData>>;
+
+/** Returns the function that reads files and arrays. Its code is loaded on first use. */
+function rankData({ engine, world: { group }, files }: RankParts) {
+  return {
+    /** src/rank.ts describes it. */
+    async dataLoader(data: LoaderData, options?: LoaderOptions): Promise<DataLoader> {
+      const { openLoader } = await import('./data-loader.js');
+      return openLoader({ engine, group, files }, data, options);
+    },
   };
 }
 

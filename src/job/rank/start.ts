@@ -90,6 +90,7 @@ async function buildRank(start: RankStart): Promise<void> {
     warn,
     steps,
     link: setup.link ?? undefined,
+    files: setup,
   });
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });

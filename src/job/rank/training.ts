@@ -9,10 +9,10 @@ import type { Recorder } from '../../ledger/recorder';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer, TrainerOptions } from '../../train/trainer';
 import type { CourierHandle } from '../control/courier-handle';
-import type { GroupRef, OwnSources, RankStep, RankWork } from '../control/messages';
+import type { GroupRef, OwnSources, RankProgress, RankStep, RankWork } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
-import { firstStateOf } from './first-state';
+import { firstStateOf, withReports } from './first-state';
 import { evaluateRun, sampleTokens } from './inference';
 import { makeOwn } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';
@@ -81,15 +81,16 @@ export class RankTraining {
 
   /** Performs work of a run, and reports its progress under the number `id`. The launcher has checked the work. */
   async perform(id: number, work: TrainingWork, courier: CourierHandle): Promise<unknown> {
+    const report = (progress: RankProgress): void => courier.send({ type: 'progress', id, progress });
     switch (work.kind) {
       case 'group':
         return this.#makeGroup(work.group);
       case 'train':
-        return this.#create(work);
+        return this.#create(work, report);
       case 'steps':
         return this.#steps(id, work, courier);
       case 'reshard':
-        return this.#reshard(id, work, courier);
+        return this.#reshard(work, report);
       case 'save': {
         const { trainer, group } = this.#run(work.run);
         return this.#saves.start(work, trainer, group, (news) =>
@@ -98,18 +99,14 @@ export class RankTraining {
       }
       case 'load': {
         const { trainer, group } = this.#run(work.run);
-        return this.#saves.load(work, trainer, group);
+        return this.#saves.load(work, trainer, group, report);
       }
       case 'probe':
         return this.#probe(work);
       case 'evaluate':
-        return evaluateRun(this.#run(work.run).trainer, (progress) =>
-          courier.send({ type: 'progress', id, progress }),
-        );
+        return evaluateRun(work.metrics, { ...this.#parts, ...this.#run(work.run) }, report);
       case 'sample':
-        return sampleTokens(this.#run(work.run).trainer, work, (progress) =>
-          courier.send({ type: 'progress', id, progress }),
-        );
+        return sampleTokens(this.#run(work.run).trainer, work, report);
       case 'rate':
         this.#run(work.run).trainer.optimizer.lr = work.lr;
         return undefined;
@@ -137,7 +134,10 @@ export class RankTraining {
   }
 
   /** Builds a run's model and returns its number of parameters. */
-  async #create({ run, config, data, own, init, group }: TrainingWork & { kind: 'train' }): Promise<number> {
+  async #create(
+    { run, config, data, own, init, group }: TrainingWork & { kind: 'train' },
+    report: (progress: RankProgress) => void,
+  ): Promise<number> {
     const first = firstStateOf(config as TrainConfig, init);
     try {
       // The launcher has checked the config, and has the same version.
@@ -146,7 +146,7 @@ export class RankTraining {
         data,
         own,
         group: this.#group(group),
-        initialState: first?.state,
+        initialState: first && withReports(first.state, report),
       };
       const trainer = await this.#build(run, parts);
       this.#use(run, { trainer, group: this.#group(group) });
@@ -159,13 +159,13 @@ export class RankTraining {
   /** Runs the granted steps and reports each one when it is done. */
   async #steps(
     id: number,
-    { run, numSteps }: TrainingWork & { kind: 'steps' },
+    { run, numSteps, mayDiverge }: TrainingWork & { kind: 'steps' },
     courier: CourierHandle,
   ): Promise<void> {
     for (let i = 0; courier.mayStep(i); i++) {
       // All allocations of the newest steps are sent. The first step's are sent too, because the call may end early.
       const curve = i === 0 || numSteps - i <= NUM_CURVES;
-      const step = this.#within(run, () => this.#step(run, curve));
+      const step = this.#within(run, () => this.#step(run, { curve, mayDiverge }));
       courier.send({ type: 'step', id, step });
       // In this pause, messages to this thread are handled.
       await new Promise((resolve) => setImmediate(resolve));
@@ -173,9 +173,8 @@ export class RankTraining {
   }
 
   async #reshard(
-    id: number,
     work: TrainingWork & { kind: 'reshard' },
-    courier: CourierHandle,
+    report: (progress: RankProgress) => void,
   ): Promise<unknown> {
     const { run, data, own, before, after } = work;
     const union = this.#group(before.size > after.size ? before : after);
@@ -190,7 +189,7 @@ export class RankTraining {
         group: union,
         before: old?.trainer,
         after: trainer,
-        progress: (done, total) => courier.send({ type: 'progress', id, progress: { done, total } }),
+        progress: (done, total) => report({ done, total }),
       }),
     );
     old?.trainer.dispose();
@@ -243,11 +242,11 @@ export class RankTraining {
     trainer?.dispose();
   }
 
-  #step(run: number, curve: boolean): RankStep {
+  #step(run: number, { curve, mayDiverge }: { curve: boolean; mayDiverge: boolean }): RankStep {
     const { trainer, group } = this.#run(run);
     const { engine, recorder } = this.#parts;
     recorder.beginStep(trainer.steps + 1);
-    const result = this.#stepOf(trainer);
+    const result = this.#stepOf(trainer, mayDiverge);
     const memory = engine.memory;
     const record = recorder.endStep({
       loss: result.loss,
@@ -259,10 +258,10 @@ export class RankTraining {
     return { result, record: { ...record, world: group.size } };
   }
 
-  #stepOf(trainer: Trainer): StepResult {
+  #stepOf(trainer: Trainer, mayDiverge: boolean): StepResult {
     this.#isStepping = true;
     try {
-      return trainer.step();
+      return trainer.step({ mayDiverge });
     } finally {
       this.#isStepping = false;
     }

@@ -46,7 +46,6 @@ export class RunCalls {
   #ended: ShardlabError | undefined;
   /** Whether ranks have got the newest work. */
   #hasBegun = false;
-  /** The newest complete checkpoint. */
   #saved: string | undefined;
 
   constructor({ number, supervisor }: RunHome) {
@@ -99,9 +98,19 @@ export class RunCalls {
     );
   }
 
+  /** Why the run has ended; undefined while it has not. */
+  get ended(): ShardlabError | undefined {
+    return this.#ended;
+  }
+
   /** Stores the path of the newest checkpoint; errors of an ended run then say how to continue from it. */
-  saved(path: string): void {
+  saved(path: string | undefined): void {
     this.#saved = path;
+  }
+
+  /** The newest complete checkpoint. */
+  get newestCheckpoint(): string | undefined {
+    return this.#saved;
   }
 
   /** Frees the model on ranks. */
@@ -125,7 +134,7 @@ export class RunCalls {
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
-type Business = 'stepping' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling';
+type Business = 'stepping' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling' | 'testing';
 
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other
@@ -134,10 +143,17 @@ type Business = 'stepping' | 'resharding' | 'saving' | 'loading' | 'evaluating' 
 export class RunTurns {
   #turn: { readonly business: Business; readonly ended: Promise<unknown> } | undefined;
   #isStopping = false;
+  /** Ends the wait for functions of the user's; undefined: no work waits for them. */
+  #giveUp: ((error: ShardlabError) => void) | undefined;
 
   /** Runs `work` alone. Throws: CONFIG while other work runs, unless it is stopping; and errors of `work`. */
   async take<T>(business: Business, work: () => Promise<T>): Promise<T> {
     const before = this.#turn;
+    if (this.isLent && business === 'stepping') {
+      throw new ConfigError(
+        "a callback cannot train its own run: the run's step waits for the callback; train after run.step or in a loop over run.steps()",
+      );
+    }
     if (before !== undefined && !this.#isStopping) {
       throw new ConfigError(
         `this run is already ${before.business}; await that call before the run is ${business === before.business ? `${business} again` : business}`,
@@ -153,6 +169,31 @@ export class RunTurns {
     }
   }
 
+  /** Whether running work waits for functions of the user's. */
+  get isLent(): boolean {
+    return this.#giveUp !== undefined;
+  }
+
+  /**
+   * Runs functions of the user's within the running work; meanwhile the run may evaluate, save, and so on, but not train. Throws:
+   * INTERRUPTED at `stop`, also if the functions never end.
+   */
+  async lend<T>(functions: () => Promise<T>): Promise<T> {
+    const turn = this.#turn;
+    this.#turn = undefined;
+    const stopped = new Promise<never>((_, reject) => {
+      this.#giveUp = reject;
+    });
+    try {
+      return await Promise.race([functions(), stopped]);
+    } finally {
+      // The user may not have awaited the work.
+      await this.#ended();
+      this.#giveUp = undefined;
+      this.#turn = turn;
+    }
+  }
+
   /**
    * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
    * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
@@ -160,6 +201,9 @@ export class RunTurns {
    */
   async stop(tell: () => boolean): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;
+    this.#giveUp?.(
+      new ShardlabError('INTERRUPTED', 'a callback of the run was interrupted; the run is intact'),
+    );
     if (turn === undefined) return 'idle';
     this.#isStopping = true;
     if (turn.business === 'saving') return 'idle';
@@ -168,6 +212,10 @@ export class RunTurns {
     const late = delay(STOP_MS, 'late' as const, { signal: limit.signal });
     const stopped = turn.ended.then(() => 'stopped' as const);
     return Promise.race([stopped, late]).finally(() => limit.abort());
+  }
+
+  #ended(): Promise<unknown> | undefined {
+    return this.#turn?.ended;
   }
 
   /** Waits for stopped work that is still ending. */

@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import { join, relative, resolve } from 'node:path';
+import { Progress, type ProgressPlace } from '../../cell/progress';
 import { folderToRead } from '../../checkpoint/format/checkpoint-folder';
 import { NOTHING_WRITTEN, STATE_FILE } from '../../checkpoint/format/checkpoint-state';
 import { MAGIC_BYTES, refuseOtherFormats } from '../../checkpoint/format/not-safetensors';
@@ -11,7 +12,6 @@ import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../..
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { RankLoad } from '../rank/saves';
 import type { RunParts } from './calls';
-import { createProgressLine } from './progress';
 
 /** Options of run.save. */
 export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
@@ -50,35 +50,52 @@ export interface RunLoad extends Shown {
 
 const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyof RunSaveOptions)[];
 
+/** How a save differs from `run.save`. */
+interface SaveParts {
+  /** Leaves the optimizer's states out. Default false. */
+  readonly parametersOnly?: boolean;
+  /** The folder that is shown, if `given` is only on the way to it. Default: `given`. */
+  readonly shownAs?: string;
+  /** Where the progress is shown. */
+  readonly place?: ProgressPlace;
+}
+
 /** Saves a run; `Run.save` says how. */
 export async function saveRun(
   parts: RunParts,
   given: string,
   settings: RunSaveOptions,
-  parametersOnly = false,
+  { parametersOnly = false, shownAs = given, place = {} }: SaveParts = {},
 ): Promise<RunSave> {
   requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
   const { async: isAsync = false, ...options } = settings;
   const { number: run, calls, history, supervisor } = parts;
   const path = pathOf('save', given);
   const { world } = history.phase;
-  const step = history.lastStep;
+  const { lastStep: step, evaluations } = history;
   const start = now();
-  const line = createProgressLine();
-  const expected = supervisor.saves.expect(world, (written, total) => {
-    line.show(`saving step ${step}: ${formatBytes(written)} of ${formatBytes(total)}`, written, total);
-  });
+  const line = new Progress(`saving step ${step}`, 'bytes', place);
+  const expected = supervisor.saves.expect(world, line.show);
   let bytes: Bytes;
   try {
-    const work = { kind: 'save', run, save: expected.id, folder: path, options, parametersOnly } as const;
+    const work = {
+      kind: 'save',
+      run,
+      save: expected.id,
+      folder: path,
+      options,
+      parametersOnly,
+      evaluations,
+    } as const;
     const copied = await calls.on<Bytes>(world, work);
     bytes = copied.reduce((sum, one) => sum + one, 0);
   } catch (error) {
+    line.end();
     expected.cancel();
     throw error;
   }
   const copySeconds = now() - start;
-  const text = `step ${step} saved: ${shortened(path)}, ${formatBytes(bytes)}`;
+  const text = `step ${step} saved: ${shortened(pathOf('save', shownAs))}, ${formatBytes(bytes)}`;
   const done = expected.done.then(
     () => {
       if (!parametersOnly) calls.saved(path);
@@ -97,26 +114,33 @@ export async function saveRun(
 }
 
 /** Loads a checkpoint into a run; `Run.load` says how. */
-export async function loadRun(parts: RunParts, given: string, options: RunLoadOptions): Promise<RunLoad> {
+export async function loadRun(
+  parts: RunParts,
+  given: string,
+  options: RunLoadOptions,
+  place: ProgressPlace = {},
+): Promise<RunLoad> {
   requireKnownOptions('run.load(path, { … })', options, ['parametersOnly']);
   const { parametersOnly = false } = options;
   const { number: run, calls, history } = parts;
   const path = pathOf('load', given);
   checkFolder(path, parametersOnly);
   const start = now();
+  const line = new Progress(`loading ${shortened(path)}`, 'bytes', place);
   try {
     const work = { kind: 'load', run, folder: path, parametersOnly } as const;
-    const ranks = await calls.on<RankLoad>(history.phase.world, work);
+    const ranks = await calls.on<RankLoad>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
-    if (step !== null) history.resume(step);
+    if (step !== null) history.resume(step, ranks[0]?.evaluations);
     calls.saved(path);
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
     const seconds = now() - start;
     const what = step === null ? 'parameters' : `step ${step}`;
     const text = `${what} loaded: ${shortened(path)}, ${formatBytes(bytesRead)} in ${formatSeconds(seconds)}`;
-    createProgressLine().finish(text);
+    line.finish(text);
     return withShown({ path, step, bytesRead, seconds }, shownAsText(text));
   } catch (error) {
+    line.end();
     if (!isUnchanged(error)) calls.breakOff(`while it loaded ${path}`, error);
     throw error;
   }

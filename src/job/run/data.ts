@@ -1,35 +1,21 @@
 import { randomUUID } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
-import { join } from 'node:path';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
-import { now, type Seconds } from '../../core/units';
 import { createBatches, createOwnBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
-import { prepareData } from '../../data/prepare/prepare-data';
 import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/tokenizer';
 import type { PreparedData } from '../../data/prepared';
-import { createProgressLine } from './progress';
-
-/** Reading that takes longer shows its progress. */
-const SHOWN_AFTER: Seconds = 0.5;
-
-/** Where a job's data come from, and where they are prepared. */
-export interface JobDataOptions {
-  /** The folder in which relative paths begin. */
-  readonly baseDir: string;
-  /** The job's folder. */
-  readonly folder: string;
-}
+import { type DataFolders, prepareInFolder } from '../rank/prepare-in-folder';
 
 /** Prepares the data of a job's runs; runs on the same files share the prepared data. [Note: prepared data] */
 export class JobData {
-  readonly #options: JobDataOptions;
+  readonly #options: DataFolders;
   /** By what identifies settings and files. */
   readonly #prepared = new Map<string, Promise<PreparedData>>();
 
-  constructor(options: JobDataOptions) {
+  constructor(options: DataFolders) {
     this.#options = options;
   }
 
@@ -38,7 +24,7 @@ export class JobData {
    * line or row, column, and what to change.
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
-    const data = ownData(config.data);
+    const data = this.#dataOf(config);
     // The videos of a dit are random numbers; a warning says so.
     const { kind } = modelShape(config);
     if (data === null || kind === 'dit') return undefined;
@@ -50,17 +36,27 @@ export class JobData {
 
   /** Returns the tokens of a config's texts: of its tokenizer, of the tokenizer in the model's folder, or bytes. Throws: CONFIG. */
   codecOf(config: TrainConfig): Promise<TextCodec> {
-    const { baseDir } = this.#options;
-    const [data, shape] = [ownData(config.data), modelShape(config)];
+    const tokenizer = ownData(config.data)?.tokenizer ?? this.#tokenizerOfModel(config);
+    return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
+  }
+
+  /** Returns a config's own data, with the tokenizer in the model's folder if they name none. */
+  #dataOf(config: TrainConfig): OwnData | null {
+    const data = ownData(config.data);
+    return data && { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
+  }
+
+  /** Returns the model's folder, if it has a tokenizer. */
+  #tokenizerOfModel(config: TrainConfig): string | undefined {
+    const shape = modelShape(config);
     const from = 'from' in shape ? shape.from : undefined;
-    const hasTokenizer = from !== undefined && existsSync(tokenizerFiles(from, baseDir)[0]);
-    const tokenizer = data?.tokenizer ?? (hasTokenizer ? from : undefined);
-    return textCodecOf({ tokenizer, eosToken: null }, baseDir);
+    const [file] = from === undefined ? [] : tokenizerFiles(from, this.#options.baseDir);
+    return file !== undefined && existsSync(file) ? from : undefined;
   }
 
   async #once(data: OwnData, seed: number): Promise<PreparedData> {
     const key = this.#keyOf(data, seed);
-    const preparing = this.#prepared.get(key) ?? this.#prepare(data, seed);
+    const preparing = this.#prepared.get(key) ?? prepareInFolder(data, seed, this.#options);
     this.#prepared.set(key, preparing);
     try {
       return await preparing;
@@ -69,26 +65,6 @@ export class JobData {
       this.#prepared.delete(key);
       throw error;
     }
-  }
-
-  async #prepare(data: OwnData, seed: number): Promise<PreparedData> {
-    const { baseDir, folder } = this.#options;
-    const line = createProgressLine();
-    const start = now();
-    let isShown = false;
-    const prepared = await prepareData(data, {
-      baseDir,
-      seed,
-      fileFor: (name) => join(folder, `data-${randomUUID()}-${name}`),
-      progress(name, share) {
-        if (now() - start < SHOWN_AFTER) return;
-        isShown = true;
-        const left = Math.ceil(((now() - start) * (1 - share)) / share);
-        line.show(`reading ${name}: ${Math.round(100 * share)}%, ${left} s left`, share, 1);
-      },
-    });
-    if (isShown) line.finish(`read ${prepared.name} in ${(now() - start).toFixed(1)} s`);
-    return prepared;
   }
 
   /** Returns what identifies settings and the state of their files; arrays may change unseen, so they are never the same. */

@@ -14,8 +14,9 @@ import { createTable, type Table } from '../../figures/table';
 import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
+import type { RunParts } from './calls';
 import { sessionGuesses } from './guesses';
-import { type Phase, placeText, type RunHistory, type RunPlace } from './history';
+import { type Phase, placeText, type RunHistory } from './history';
 
 /** The numbers behind the figures of recorded steps. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
@@ -23,6 +24,8 @@ export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline'
 /** Recorded steps, and how figures show them. */
 export interface RecordedSteps {
   readonly history: RunHistory<{ readonly world: number }>;
+  /** Losses of the steps, in order. */
+  readonly losses: number[];
   /** Says why there is nothing to draw before the first step. */
   readonly none: string;
   /** Returns the part of the steps that figures of a step use (default: of the last step). */
@@ -44,7 +47,7 @@ export abstract class StepFigures {
 
   /** Mean loss over the ranks, step by step; NaN for a step of cells without a loss. */
   get losses(): number[] {
-    return this.recorded.history.losses;
+    return this.recorded.losses;
   }
 
   /**
@@ -125,21 +128,34 @@ export function hasOwnLoss(config: TrainConfig): boolean {
 
 /** Returns the steps of a run's history, as figures show them. */
 export function stepsOfRun(
-  history: RunHistory<RunPlace>,
-  link: Link | undefined,
+  { history, link, calls: { ended } }: Pick<RunParts, 'history' | 'link' | 'calls'>,
   own: MetaOwn | undefined,
 ): RecordedSteps {
   return {
     history,
-    none: 'this run has taken no step yet, so there is nothing to draw; await run.step() first',
+    get losses() {
+      return history.losses;
+    },
+    none:
+      ended === undefined
+        ? 'this run has taken no step yet, so there is nothing to draw; await run.step() first'
+        : `this run has ended without a complete step, so there is nothing to draw: ${ended.message}`,
     viewOf: (step) => viewOf(phaseOf(history, link, step), own),
     lossFigure() {
       const [first, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));
       const name = later.length === 0 ? (first?.config.parallel.strategy ?? '') : '';
-      return lossCurve([{ name, ...history.lossesByStep(), hasOwnLoss: hasOwnLoss(history.phase.config) }], {
-        marks,
-      });
+      return lossCurve(
+        [
+          {
+            name,
+            ...history.lossesByStep(),
+            hasOwnLoss: hasOwnLoss(history.phase.config),
+            evaluations: history.evaluations,
+          },
+        ],
+        { marks },
+      );
     },
     stepsTable() {
       const results = history.steps.results();

@@ -4,7 +4,7 @@ import { counted } from '../../figures/format';
 import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
-import type { RankStep } from '../control/messages';
+import type { EvaluatedStep, RankStep } from '../control/messages';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 
 /** Number of newest steps whose allocations and frees are all stored; older records have only totals. */
@@ -29,6 +29,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   readonly phases: Phase<P>[];
   /** Loss of each step by its number, in order. */
   readonly #losses = new Map<number, number>();
+  #evaluations: readonly EvaluatedStep[] = [];
   #lastStep = 0;
 
   constructor(place: P, file: SpillFile, warn: (message: string) => void) {
@@ -59,6 +60,17 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   /** Number of the last step, from 1, including the steps before a loaded checkpoint; 0 before the first. */
   get lastStep(): number {
     return this.#lastStep;
+  }
+
+  /** The validation losses, by step, in order. A loaded checkpoint brings those that led to it. */
+  get evaluations(): readonly EvaluatedStep[] {
+    return this.#evaluations;
+  }
+
+  /** Stores the validation loss after the last step. */
+  evaluated(loss: number): void {
+    const step = this.#lastStep;
+    this.#evaluations = [...this.#evaluations.filter((one) => one.step !== step), { step, loss }];
   }
 
   /** Losses of the steps, in order. */
@@ -94,8 +106,9 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   }
 
   /** Drops the records of steps after number `step`; the next step has number `step` + 1. */
-  resume(step: number): void {
+  resume(step: number, evaluations: readonly EvaluatedStep[] = []): void {
     const present = this.phase;
+    this.#evaluations = evaluations;
     this.steps.cut(step);
     for (const later of this.#losses.keys()) if (later > step) this.#losses.delete(later);
     this.phases.splice(0, this.phases.length, ...this.phases.filter(({ firstStep }) => firstStep <= step));

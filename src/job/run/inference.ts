@@ -1,23 +1,46 @@
+import { Progress, type ProgressPlace } from '../../cell/progress';
 import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, classOf } from '../../core/errors';
+import type { Tensor } from '../../core/tf';
 import { formatSeconds, now, type Seconds } from '../../core/units';
 import type { TextCodec } from '../../data/prepare/tokenizer';
 import { counted } from '../../figures/format';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { Evaluated } from '../../train/evaluation';
+import type { FileBatch } from '../../train/own-task';
+import type { RankScope } from '../rank/scope';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
-import { createProgressLine } from './progress';
+import type { RankVariables } from './variables';
 
 /** The loss on rows that are never trained on. Shown in a notebook as one line. */
-export interface Evaluation extends Shown {
+export interface Evaluation<Name extends string = string> extends Shown {
+  /** Number of the last step before it; 0 before the first. */
+  readonly step: number;
   /** Mean over all rows. */
   readonly loss: number;
-  /** e to the loss: for tokens, the number of equally probable tokens that would have this loss. */
-  readonly perplexity: number;
+  /** e to the loss: the number of equally probable tokens that would have this loss; null if rows have no tokens. */
+  readonly perplexity: number | null;
+  /** The metrics that were given, each the mean over all rows. */
+  readonly metrics: Readonly<Record<Name, number>>;
   /** Number of rows of all ranks. */
   readonly rows: number;
   readonly seconds: Seconds;
+}
+
+/**
+ * A number per batch, the mean over its rows: a function of the model's output and the batch. It is sent to ranks as source code.
+ * Shapes: of the models gpt, moe and llama, the output is logits [B, T, V], and the batch is x and y [B, T].
+ */
+export type Metric<Output = Tensor, Batch = FileBatch> = (
+  output: Output,
+  batch: Batch,
+  scope: RankScope & RankVariables,
+) => Tensor | number;
+
+/** What `run.evaluate` computes besides the loss. */
+export interface EvaluateOptions<Name extends string = string, Output = Tensor, Batch = FileBatch> {
+  readonly metrics?: Readonly<Record<Name, Metric<Output, Batch>>>;
 }
 
 /** How `run.sample` chooses tokens. */
@@ -32,29 +55,43 @@ export interface SampleOptions {
   readonly seed?: number;
 }
 
-/** Work that takes longer shows its progress. */
-const SHOWN_AFTER: Seconds = 0.5;
-
 /** Evaluates a run; `Run.evaluate` says how. */
-export async function evaluateRun(parts: RunParts): Promise<Evaluation> {
+export async function evaluateRun<Name extends string = never, Output = Tensor, Batch = FileBatch>(
+  parts: RunParts,
+  options: EvaluateOptions<Name, Output, Batch> = {},
+  place: ProgressPlace = {},
+): Promise<Evaluation<Name>> {
+  const sources = sourcesOf(options);
   const { number: run, calls, history } = parts;
   const start = now();
-  const line = createProgressLine();
-  const ranks = await calls.on<Evaluated>(
-    history.phase.world,
-    { kind: 'evaluate', run },
-    {
-      progress: (_, { done, total }) => {
-        if (now() - start > SHOWN_AFTER)
-          line.show(`evaluating: batch ${done} of ${total}, ${left(start, done, total)}`, done, total);
-      },
-    },
-  );
-  const { loss = Number.NaN, rows = 0 } = ranks[0] ?? {};
-  const facts = { loss, perplexity: Math.exp(loss), rows, seconds: now() - start };
-  const text = `step ${history.lastStep}: validation loss ${loss.toFixed(4)} (perplexity ${facts.perplexity.toPrecision(4)}) over ${counted(rows, 'row')} in ${formatSeconds(facts.seconds)}`;
-  if (facts.seconds > SHOWN_AFTER) line.finish(text);
+  const line = new Progress('evaluating', 'batches', place);
+  const work = { kind: 'evaluate', run, metrics: sources } as const;
+  const ranks = await calls
+    .on<Evaluated>(history.phase.world, work, { progress: (_, { done, total }) => line.show(done, total) })
+    .finally(() => line.end());
+  const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {} } = ranks[0] ?? {};
+  history.evaluated(loss);
+  const perplexity = countedRows ? null : Math.exp(loss);
+  const metrics = means as Evaluation<Name>['metrics']; // ranks answer with the names that they got
+  const facts = { step: history.lastStep, loss, perplexity, metrics, rows, seconds: now() - start };
+  const others = Object.entries(means).map(([name, mean]) => `, ${name} ${mean.toFixed(4)}`);
+  const aside = perplexity === null ? '' : ` (perplexity ${perplexity.toPrecision(4)})`;
+  const text = `step ${history.lastStep}: validation loss ${loss.toFixed(4)}${aside}${others.join('')} over ${counted(rows, 'row')} in ${formatSeconds(facts.seconds)}`;
   return withShown(facts, shownAsText(text));
+}
+
+/** Returns the source of each metric. Throws: CONFIG for what is no function. */
+function sourcesOf(options: object): Record<string, string> {
+  requireKnownOptions('run.evaluate({ … })', options, ['metrics']);
+  const { metrics = {} } = options as { readonly metrics?: Readonly<Record<string, unknown>> }; // checked below
+  const wrong = Object.entries(metrics).find(([, metric]) => typeof metric !== 'function');
+  if (wrong === undefined) {
+    return Object.fromEntries(Object.entries(metrics).map(([name, metric]) => [name, String(metric)]));
+  }
+  throw new ConfigError(
+    `run.evaluate: metrics.${wrong[0]} is ${classOf(wrong[1])}; give a function, as metrics: { ${wrong[0]}: (output, batch, { tf }) => ` +
+      'tf.mean(tf.abs(tf.sub(output, batch.y))) }',
+  );
 }
 
 /** Samples from a run; `Run.sample` says how. */
@@ -70,19 +107,11 @@ export async function sampleRun<Prompt extends string | readonly number[]>(
   const ids = codec === null ? idsOf(prompt) : Array.from(codec.encode(String(prompt)));
   if (ids.length === 0)
     throw new ConfigError("run.sample: the prompt is empty; give at least one token, such as '\\n'");
-  const [start, line] = [now(), createProgressLine()];
-  const [all = []] = await calls.on<number[]>(
-    world,
-    { kind: 'sample', run, ids, ...how },
-    {
-      progress: (_, { done, total }) => {
-        if (now() - start > SHOWN_AFTER)
-          line.show(`sampling: token ${done} of ${total}, ${left(start, done, total)}`, done, total);
-      },
-    },
-  );
-  if (now() - start > SHOWN_AFTER)
-    line.finish(`${counted(how.tokens, 'token')} in ${formatSeconds(now() - start)}`);
+  const line = new Progress('sampling', 'tokens');
+  const work = { kind: 'sample', run, ids, ...how } as const;
+  const [all = []] = await calls
+    .on<number[]>(world, work, { progress: (_, { done, total }) => line.show(done, total) })
+    .finally(() => line.end());
   const made = codec === null ? all : textOf(codec, all);
   return made as Prompt extends string ? string : number[]; // a text for a text
 }
@@ -113,8 +142,4 @@ function textOf(codec: TextCodec, ids: readonly number[]): string {
   const unknown = ids.findIndex((id) => id >= codec.vocab);
   if (unknown < 0) return codec.decode(ids);
   return `${codec.decode(ids.slice(0, unknown))}�${textOf(codec, ids.slice(unknown + 1))}`;
-}
-
-function left(start: Seconds, done: number, total: number): string {
-  return `${Math.ceil(((now() - start) * (total - done)) / done)} s left`;
 }

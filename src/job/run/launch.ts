@@ -1,3 +1,4 @@
+import { Progress } from '../../cell/progress';
 import { linkWarning } from '../../transport/link';
 import { warnOnStderr } from '../control/folded-lines';
 import { startFleet } from '../launch/fleet';
@@ -19,5 +20,10 @@ export async function launch(options: LaunchOptions): Promise<Job> {
   const plan = planLaunch(options, availableMemory());
   const warning = plan.link === undefined ? undefined : linkWarning(plan.link);
   if (warning !== undefined) warnOnStderr(warning);
-  return new Job(await startFleet(plan), registerJob);
+  const progress = new Progress('starting', 'ranks');
+  try {
+    return new Job(await startFleet(plan, progress.show), registerJob);
+  } finally {
+    progress.end();
+  }
 }

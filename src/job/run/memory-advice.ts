@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import type { ShowProgress } from '../../cell/progress';
 import { type BuiltInModel, modelShape, positionsOf } from '../../config/settings/model';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
@@ -13,7 +14,7 @@ export interface AdviceOptions {
   readonly world: number;
   /** Trains two steps of a config without the limit, on all ranks of the run, and returns each rank's measurements. */
   readonly probe: (config: TrainConfig) => Promise<readonly ProbeResult[]>;
-  readonly progress: (text: string, done: number, total: number) => void;
+  readonly progress: ShowProgress;
 }
 
 /** A setting that was tried. */
@@ -78,7 +79,7 @@ async function tryAll(options: AdviceOptions, limit: Bytes): Promise<TriedSettin
     const before = numFitting();
     for (const [i, setting] of settings.entries()) {
       if (hasEnded || now() > start + within || numFitting() - before >= enough) return;
-      options.progress(`out of memory; trying ${setting.text}`, i, settings.length);
+      options.progress(i, settings.length, `out of memory: trying ${setting.text}`);
       try {
         tried.push(measured(setting, await options.probe(setting.config), world, limit));
       } catch (error) {

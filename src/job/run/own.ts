@@ -2,6 +2,7 @@ import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
 import type { Module } from '../../nn/module';
+import type { FileBatch } from '../../train/own-task';
 import type { OwnSources, Shipped } from '../control/messages';
 import type { OwnFunctions, UserFunction } from '../rank/own-parts';
 import type { RankScope } from '../rank/scope';
@@ -12,6 +13,16 @@ export type OwnModel<Net> = ((scope: RankScope & RankVariables) => Net | Promise
 
 /** Makes the batches of a training; `index` counts a rank's microbatches from 0. */
 export type OwnData<Batch> = (scope: RankScope & RankVariables, index: number) => Batch;
+
+/** Functions that make the batches of a training and of its validation. */
+export interface OwnBatches<Batch> {
+  readonly train: OwnData<Batch>;
+  /**
+   * Makes the batches that are never trained on; returns undefined after the last one. `index` counts the batches of all
+   * ranks: rank r of w evaluates batches r, r + w, and so on, so each batch counts once.
+   */
+  readonly validation: (scope: RankScope & RankVariables, index: number) => Batch | undefined;
+}
 
 /** Returns the loss of a batch, a float32 scalar. */
 export type OwnLoss<Net, Batch> = (
@@ -30,27 +41,21 @@ export type TensorsOf<Batch> = {
 
 type Numbers = readonly number[] | readonly Numbers[];
 
-/** The batches of files and arrays. */
-export interface FileBatch {
-  readonly x: Tensor;
-  readonly y: Tensor;
-}
-
 /** A config, or a config whose model, data or loss is the user's own. */
 export type TrainInput<Net = Module, Batch = FileBatch> = Omit<
   TrainConfigInput,
   'model' | 'data' | 'loss'
 > & {
   /** A built-in model; a function or class of your own; or an export of a file: './net.ts#Net'. */
-  readonly model?: TrainConfigInput['model'] | OwnModel<Net> | ModelFile;
+  readonly model?: TrainConfigInput['model'] | OwnModel<Net> | FileExport;
   /** Built-in data, files, arrays, or a function that makes batches. */
-  readonly data?: TrainConfigInput['data'] | OwnData<Batch>;
-  /** Returns the loss of the model's output; without it, the output is the loss. */
-  readonly loss?: TrainConfigInput['loss'] | OwnLoss<Net, Batch>;
+  readonly data?: TrainConfigInput['data'] | OwnData<Batch> | OwnBatches<Batch>;
+  /** Returns the loss of the model's output; or an export of a file: './net.ts#loss'. Without it, the output is the loss. */
+  readonly loss?: TrainConfigInput['loss'] | OwnLoss<Net, Batch> | FileExport;
 };
 
 /** A file and its export. Relative paths begin at the notebook. */
-export type ModelFile = `${string}#${string}`;
+export type FileExport = `${string}#${string}`;
 
 /** The functions of a run, and the form in which ranks get them. */
 export interface OwnWork {
@@ -68,33 +73,51 @@ export interface SplitInput {
 /** Takes the functions out of a config. Throws: CONFIG for a function that cannot be sent and a wrong name of an export. */
 export function splitInput(input: object): SplitInput {
   const { model, data, loss, ...rest } = input as Readonly<Record<string, unknown>>; // the parser checks it
-  const functions = { model: functionOf(model), data: functionOf(data), loss: functionOf(loss) };
-  const file = typeof model === 'string' && model.includes('#') ? exportOf(model) : null;
-  if (file === null && Object.values(functions).every((one) => one === null)) {
+  const functions = { model: functionOf(model), loss: functionOf(loss), ...batchFunctions(data) };
+  const sources = {
+    model: exportOf('model', model) ?? shipped(functions.model),
+    loss: exportOf('loss', loss) ?? shipped(functions.loss),
+    data: shipped(functions.data),
+    validation: shipped(functions.validation),
+  };
+  const all = Object.values(sources);
+  if (all.every((one) => one === null)) {
     return { config: input as TrainConfigInput, own: undefined }; // nothing in it is a function
   }
   const config = {
     ...rest,
-    ...(file === null && functions.model === null ? { model } : { model: { kind: 'own' } }),
-    ...(data === undefined ? {} : { data: functions.data === null ? data : 'function' }),
-    ...(loss === undefined ? {} : { loss: functions.loss === null ? loss : 'function' }),
+    model: sources.model === null ? model : { kind: 'own' },
+    ...(data === undefined ? {} : { data: sources.data === null ? data : 'function' }),
+    ...(loss === undefined ? {} : { loss: sources.loss === null ? loss : 'function' }),
   } as TrainConfigInput; // as the parser checks
-  const sources = {
-    model: file ?? shipped(functions.model),
-    data: shipped(functions.data),
-    loss: shipped(functions.loss),
-  };
-  return { config, own: { sources, functions: file === null ? functions : null } };
+  const isInFile = all.some((one) => one !== null && 'file' in one);
+  return { config, own: { sources, functions: isInFile ? null : functions } };
+}
+
+/** Returns the functions that make batches. Throws: CONFIG if only one of the two parts is a function. */
+function batchFunctions(data: unknown): Pick<OwnFunctions, 'data' | 'validation'> {
+  const parts = typeof data === 'object' && data !== null && 'train' in data ? data : { train: data };
+  const { train, validation = null, ...others } = parts as Readonly<Record<string, unknown>>;
+  const found = { data: functionOf(train), validation: functionOf(validation) };
+  const isWhole = found.data !== null && found.validation !== null && Object.keys(others).length === 0;
+  if (parts !== data || isWhole) return found;
+  throw new ConfigError(
+    'data: { train, validation } takes two functions, as data: { train: (scope, index) => ({ x, y }), validation: (scope, index) ' +
+      '=> index >= 10 ? undefined : { x, y } }; for files, write { path, validation }',
+  );
 }
 
 function functionOf(value: unknown): UserFunction | null {
   return typeof value === 'function' ? (value as UserFunction) : null; // a function takes any arguments
 }
 
-function exportOf(text: string): Shipped {
+function exportOf(key: 'model' | 'loss', text: unknown): Shipped | null {
+  if (typeof text !== 'string' || !text.includes('#')) return null;
   const [file = '', exported = '', ...rest] = text.split('#');
   if (file !== '' && exported !== '' && rest.length === 0) return { file, exported };
-  throw new ConfigError(`model is '${text}'; name a file and its export, as './net.ts#Net'`);
+  throw new ConfigError(
+    `${key} is '${text}'; name a file and its export, as './net.ts#${key === 'model' ? 'Net' : 'loss'}'`,
+  );
 }
 
 function shipped(own: UserFunction | null): Shipped | null {

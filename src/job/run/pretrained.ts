@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import { resolve } from 'node:path';
+import { withProgressSync } from '../../cell/progress';
 import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
@@ -41,15 +42,25 @@ export async function savePretrained(
   publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
   const source = `${path}.whole-${process.pid}`;
   try {
-    await saveRun(parts, source, { ...options, type: 'FULL_STATE_DICT' }, true);
-    const bytes = writePretrained({ source, folder: path, shape, maxShardBytes: options.maxShardBytes });
+    const parameters = { parametersOnly: true, shownAs: folder };
+    await saveRun(parts, source, { ...options, type: 'FULL_STATE_DICT' }, parameters);
+    const { maxShardBytes } = options;
+    const bytes = withProgressSync('writing the model', 'bytes', (progress) =>
+      writePretrained({ source, folder: path, shape, maxShardBytes, progress }),
+    );
     return withShown(
       { path, bytes },
-      shownAsText(`model saved for transformers: ${folder}, ${formatBytes(bytes)}`),
+      shownAsText(`model saved for ${readerOf(shape)}: ${folder}, ${formatBytes(bytes)}`),
     );
   } finally {
     fs.rmSync(source, { recursive: true, force: true });
   }
+}
+
+/** Returns the name of the library that reads a model's files. */
+function readerOf(shape: ReturnType<typeof modelShape>): string {
+  if (shape.kind !== 'dit') return 'transformers';
+  return shape.className === 'WanTransformer3DModel' ? 'diffusers' : "Wan's code";
 }
 
 /**

@@ -1,115 +1,168 @@
 import { currentDisplay, replacingDisplay } from '../../cell/display';
 import type { MimeBundle } from '../../cell/mime';
-import type { Seconds } from '../../core/units';
+import { isWithinProgress, type ProgressPlace, progressBundle, timeLeft } from '../../cell/progress';
+import { now, type Seconds } from '../../core/units';
 import type { Figure } from '../../figures/figure';
 import { escapeHtml, LIGHT } from '../../figures/grammar/ink';
 import { lossCurve } from '../../figures/loss-curve';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import { sumOf } from '../../figures/spread';
 import { DISPLAY } from '../../figures/table';
 import type { StepResult } from '../../train/step-result';
+import type { EvaluatedStep } from '../control/messages';
 
-/** Time between two drawings of a line. */
-const LINE_MS = 100;
 /** Fewer points make no curve, so a line of text is enough. */
 const LEAST_POINTS = 5;
 /** Time between two redraws of a curve: at least this time, and at least this multiple of the last redraw's time. */
 const REDRAW_MS = 200;
 const REDRAW_SHARE = 20;
-/** The speed is that of this number of newest steps. */
+/** Steps that take less time together show no time left. */
+const TIME_LEFT_FROM: Seconds = 2;
+/** While steps run, the speed is that of this number of newest steps. */
 const NUM_SPEED = 10;
 
-/** Creates a line that shows the progress of work; without a display, it shows nothing. */
-export function createProgressLine() {
-  const draw = replacingDisplay();
-  let drawnAt = -Infinity;
-  return {
-    show(text: string, done: number, total: number): void {
-      if (performance.now() - drawnAt < LINE_MS) return;
-      draw(barBundle(text, done, total));
-      drawnAt = performance.now();
-    },
-    /** Replaces the line by a final text. */
-    finish(text: string): void {
-      draw({ 'text/html': `<div><code>${escapeHtml(text)}</code></div>`, 'text/plain': text });
-    },
-  };
+/** What the progress of steps shows besides their results. */
+export interface ProgressOptions {
+  /** null: the number of steps is not known before. */
+  readonly numSteps: number | null;
+  readonly hasOwnLoss: boolean;
+  readonly evaluations: () => readonly EvaluatedStep[];
 }
 
+/** The display of steps. */
+export type StepProgress = ReturnType<typeof createProgress>;
+
 /** Shows steps while they run, in one display that is updated at most five times per second, if there is a display. */
-export function createProgress(numSteps: number, hasOwnLoss = false) {
-  const sink = currentDisplay();
+export function createProgress(options: ProgressOptions) {
+  const sink = isWithinProgress() ? undefined : currentDisplay();
   const display = replacingDisplay(sink, 'shardlab-run');
-  const state: State = { numSteps, hasOwnLoss, losses: [], newest: [] };
+  const newest: StepResult[] = [];
+  const state: State = { ...options, start: now(), losses: [], newest, timed: newest };
+  let whole: Timed = { tokens: 0, seconds: 0 };
   let drawnAt = -Infinity;
   let drawingMs = 0;
   return {
     show(last: StepResult): void {
       if (sink === undefined) return;
       state.losses.push(last.loss);
-      state.newest.push(last);
-      if (state.newest.length > NUM_SPEED) state.newest.shift();
+      newest.push(last);
+      if (newest.length > NUM_SPEED) newest.shift();
+      whole = { ...last, tokens: whole.tokens + last.tokens, seconds: whole.seconds + last.seconds };
       const start = performance.now();
       if (start - drawnAt < Math.max(REDRAW_MS, REDRAW_SHARE * drawingMs)) return;
       display(runningBundle(state));
       drawnAt = performance.now();
       drawingMs = drawnAt - start;
     },
-    /** Shows the final state: the whole figure, in the form that documents without plotly need. */
-    finish(): void {
-      if (state.newest.length > 0) display(finalBundle(state));
+    /** Where other work between two steps shows its progress: in the same display. */
+    place: {
+      line: {
+        isNotebook: true,
+        show: (text, done, total) => display(progressBundle(text, done, total, pictureOf(state))),
+        end: () => undefined,
+      },
+    } satisfies ProgressPlace,
+    /**
+     * Shows the final state: the whole figure, in the form that documents without plotly need, with the speed of all steps, as in
+     * their summary. `note` says why it ended.
+     */
+    finish(note: string | null = null): void {
+      if (newest.length > 0) display(finalBundle({ ...state, timed: [whole] }, note));
     },
   };
 }
 
-/** Returns a progress bar beside a text, above a picture. */
-function barBundle(text: string, done: number, total: number, picture = ''): MimeBundle {
-  const bar = `<progress value="${done}" max="${total}" style="width:12em;vertical-align:middle"></progress>`;
-  return { 'text/html': `<div>${bar} <code>${escapeHtml(text)}</code></div>${picture}`, 'text/plain': text };
+/** Decides which display shows the steps of a call. */
+export class ProgressPlaces {
+  /** The display that the short calls of the running cell share. */
+  #shared: StepProgress | undefined;
+
+  /**
+   * Returns the display of a call. Calls of a few steps, as in a loop of `run.step(1)`, share one display per cell, if the
+   * host says when the cell ends.
+   */
+  of(options: ProgressOptions): StepProgress {
+    const { numSteps } = options;
+    if (numSteps === null || numSteps >= LEAST_POINTS) return createProgress(options);
+    if (this.#shared !== undefined) return this.#shared;
+    const progress = createProgress({ ...options, numSteps: null });
+    const isShared = currentDisplay()?.atEnd?.(() => {
+      this.#shared = undefined;
+      progress.finish();
+    });
+    if (isShared !== true) return createProgress(options);
+    this.#shared = { ...progress, finish: () => undefined };
+    return this.#shared;
+  }
 }
 
 /** The progress of the steps. */
-interface State {
-  readonly hasOwnLoss: boolean;
-  readonly numSteps: number;
+interface State extends ProgressOptions {
+  readonly start: Seconds;
   readonly losses: number[];
   /** Results of the newest steps. */
-  readonly newest: StepResult[];
+  readonly newest: readonly StepResult[];
+  /** The steps whose speed is shown. */
+  readonly timed: readonly Timed[];
 }
+
+/** What a speed needs of a step, or of some steps together. */
+type Timed = Pick<StepResult, 'tokens' | 'seconds' | 'countedRows'>;
 
 function runningBundle(state: State): MimeBundle {
   const { losses, numSteps } = state;
-  const text = progressText(state);
-  // No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
-  const picture = losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
-  return barBundle(text, losses.length, numSteps, picture);
+  const text = `${progressText(state)}${stepsLeft(state)}`;
+  return progressBundle(text, losses.length, numSteps ?? losses.length, pictureOf(state));
 }
 
-function finalBundle(state: State): MimeBundle {
-  const text = progressText(state);
+// No plotly while steps run, because JupyterLab's extension draws a display once and ignores its updates.
+function pictureOf(state: State): string {
+  return state.losses.length < LEAST_POINTS ? '' : curveOf(state).toSvg(LIGHT);
+}
+
+function finalBundle(state: State, note: string | null): MimeBundle {
+  const text = note === null ? progressText(state) : `${progressText(state)}  ${note}`;
   if (state.losses.length < LEAST_POINTS) return { 'text/plain': text };
-  const bundle = curveOf(state)[DISPLAY]();
+  const curve = curveOf(state);
+  const bundle = (note === null ? curve : curve.withNote(escapeHtml(note)))[DISPLAY]();
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
 
+/** Returns the time that the remaining steps need if they are as fast; nothing for short work. */
+function stepsLeft({ numSteps, losses, start }: State): string {
+  if (numSteps === null || losses.length === 0) return '';
+  const perStep = (now() - start) / losses.length;
+  const isShort = perStep * numSteps < TIME_LEFT_FROM || losses.length === numSteps;
+  return isShort ? '' : `  ${timeLeft(perStep * (numSteps - losses.length))}`;
+}
+
 function progressText(state: State): string {
-  const { losses, numSteps, newest } = state;
+  const { losses, numSteps, newest, timed } = state;
   const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
+  const of = numSteps === null ? '' : `/${numSteps}`;
   return (
-    `step ${losses.length}/${numSteps}  loss ${loss.toFixed(4)}  ` +
-    `${speedOf(state).toLocaleString('en-US')} tokens/s  ${(seconds * 1e3).toFixed(1)} ms`
+    `step ${losses.length}${of}  loss ${loss.toFixed(4)}  ` +
+    `${speedText(timed)}  ${(seconds * 1e3).toFixed(1)} ms`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, newest, hasOwnLoss } = state;
+  const { losses, numSteps, newest, timed, hasOwnLoss } = state;
   const firstStep = (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
-  const series = [{ name: '', losses, firstStep, hasOwnLoss }];
-  return lossCurve(series, { tokensPerSecond: speedOf(state), steps: firstStep + numSteps - 1 });
+  const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
+  const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
+  const steps = firstStep + (numSteps ?? losses.length) - 1;
+  return lossCurve(series, { speed: speedText(timed), steps });
 }
 
-/** Returns the tokens per second of the newest steps, without the first step, which is a warm-up. */
-function speedOf({ newest }: State): number {
-  return Math.round(createRunSummary(newest).tokensPerSecond);
+/** Formats the speed of some steps: '1,234 tokens/s', or 'rows/s' if rows have no tokens. */
+function speedText(results: readonly Timed[]): string {
+  const speed = Math.round(tokensPerSecond(results)).toLocaleString('en-US');
+  return `${speed} ${results.at(-1)?.countedRows ? 'rows' : 'tokens'}/s`;
+}
+
+function tokensPerSecond(results: readonly Timed[]): number {
+  return sumOf(results, ({ tokens }) => tokens) / sumOf(results, ({ seconds }) => seconds);
 }
 
 /** The summary of some steps. Shown in a notebook as one line. */
@@ -119,28 +172,33 @@ export interface RunSummary extends Shown {
   readonly lastStep: number;
   readonly firstLoss: number;
   readonly lastLoss: number;
-  /** Tokens per second of all ranks, over the time of the steps. */
+  /** Tokens per second of all ranks, over the time of the steps; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
   /** Median time of a step. */
   readonly stepSeconds: Seconds;
+  /** Why the steps ended before the number that was asked for: a callback, an early stop; null: they did not. */
+  readonly endedEarly: string | null;
 }
 
 /** Summarizes at least one step. */
-export function createRunSummary(results: readonly StepResult[]): RunSummary {
+export function createRunSummary(
+  results: readonly StepResult[],
+  endedEarly: string | null = null,
+): RunSummary {
   const seconds = results.map((result) => result.seconds).sort((a, b) => a - b);
-  const total = seconds.reduce((sum, one) => sum + one, 0);
-  const tokens = results.reduce((sum, result) => sum + result.tokens, 0);
   const facts = {
     numSteps: results.length,
     lastStep: results.at(-1)?.step ?? 0,
     firstLoss: results[0]?.loss ?? Number.NaN,
     lastLoss: results.at(-1)?.loss ?? Number.NaN,
-    tokensPerSecond: tokens / total,
+    tokensPerSecond: tokensPerSecond(results),
     stepSeconds: seconds[Math.floor(seconds.length / 2)] ?? Number.NaN,
+    endedEarly,
   };
   const { lastStep, firstLoss, lastLoss, stepSeconds } = facts;
   const before = firstLoss === lastLoss ? '' : `${firstLoss.toFixed(4)} → `;
-  const speed = Math.round(facts.tokensPerSecond).toLocaleString('en-US');
-  const time = `${speed} tokens/s, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
-  return withShown(facts, shownAsText(`step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}`));
+  const time = `${speedText(results)}, ${(stepSeconds * 1e3).toFixed(1)} ms per step`;
+  const end = endedEarly === null ? '' : `; ${endedEarly}`;
+  const text = `step ${lastStep}: loss ${before}${lastLoss.toFixed(4)}, ${time}${end}`;
+  return withShown(facts, shownAsText(text));
 }

@@ -2,6 +2,7 @@ import { createHash } from 'node:crypto';
 import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import type { SpanName } from '../../core/events';
 import { counted } from '../../figures/format';
 import { lossCurve } from '../../figures/loss-curve';
 import type { RunView } from '../../figures/run-view';
@@ -27,6 +28,14 @@ interface StepOfRank {
   readonly step: CellStep;
 }
 
+/** What ran from a step on. */
+interface Title {
+  readonly firstStep: number;
+  readonly title: string;
+  /** What ran, if earlier cells ran a part of the step, which figures do not draw. */
+  readonly part?: string;
+}
+
 /** Cells have no parts of a step that a trainer times. */
 const NO_SPANS = { data: 0, forward: 0, backward: 0, loss: 0, optimizer: 0 } as const;
 
@@ -36,10 +45,14 @@ export class Recording extends StepFigures {
   readonly name: string;
   readonly #history: RunHistory<CellPlace>;
   readonly #link: Link | undefined;
+  /** The steps that computed no loss. */
+  readonly #unknown = new Set<number>();
   /** The first steps of the newest cells, and what ran: 'cell 7'. */
-  readonly #titles: { readonly firstStep: number; readonly title: string }[] = [];
+  readonly #titles: Title[] = [];
   /** The newest record, if it is not of a step: the next record replaces it. */
   #unfinished: CellStep['kind'] | undefined;
+  /** If the newest record is of a cell without an update: its spans, and where its step began. */
+  #begun: { readonly names: ReadonlySet<SpanName>; readonly title: string } | undefined;
 
   constructor(name: string, path: string, link: Link | undefined) {
     super();
@@ -65,10 +78,12 @@ export class Recording extends StepFigures {
     const place = { world: steps.length, code: kind === 'step' ? code : `${kind} ${number} ${code}` };
     const { phase } = this.#history;
     if (phase.world !== place.world || phase.code !== place.code) this.#history.begin(place);
-    this.#entitle(number, title);
+    this.#entitle(number, this.#titleOf(steps, title));
     const records = steps.flatMap(({ step: { record } }) =>
       record === null ? [] : [{ ...record, step: number, world: steps.length }],
     );
+    if (steps.every(({ step: { loss } }) => loss === null)) this.#unknown.add(number);
+    else this.#unknown.delete(number);
     this.#history.add({ result: resultOf(steps, number, kind), records });
   }
 
@@ -87,14 +102,17 @@ export class Recording extends StepFigures {
   }
 
   get recorded(): RecordedSteps {
+    // A cell without an update, such as an evaluation, is no point of the curve.
+    const losses = this.#history.losses.slice(0, this.#unfinished === undefined ? undefined : -1);
     return {
       history: this.#history,
+      losses,
       none: this.#none,
       viewOf: (step) => this.#viewOf(step),
       lossFigure: () => {
-        const { firstStep, losses } = this.#history.lossesByStep();
         if (!losses.some(Number.isFinite)) throw new ConfigError(NO_LOSS);
-        return lossCurve([{ name: this.name, firstStep, losses, hasOwnLoss: true }]);
+        const { firstStep } = this.#history.lossesByStep();
+        return lossCurve([{ name: this.name, firstStep, losses, hasOwnLoss: true, unknown: this.#unknown }]);
       },
       stepsTable: () =>
         createTable(
@@ -116,13 +134,27 @@ export class Recording extends StepFigures {
   #viewOf(step?: number): RunView {
     const { code: _, firstStep: __, ...view } = phaseOf(this.#history, this.#link, step);
     const at = step ?? this.#history.lastStep;
-    const title = this.#titles.findLast(({ firstStep }) => firstStep <= at)?.title ?? '';
-    return { ...view, strategy: this.name === '' ? title : this.name, hasOwnLoss: true };
+    const { title = '', part } = this.#titles.findLast(({ firstStep }) => firstStep <= at) ?? {};
+    const named = part === undefined ? this.name : `${this.name}, ${title}`;
+    const strategy = this.name === '' ? title : named;
+    return { ...view, strategy, hasOwnLoss: true, ...(part === undefined ? {} : { part }) };
   }
 
-  #entitle(firstStep: number, title: string): void {
+  #entitle(firstStep: number, title: Omit<Title, 'firstStep'>): void {
     while ((this.#titles.at(-1)?.firstStep ?? 0) >= firstStep) this.#titles.pop();
-    if (this.#titles.at(-1)?.title !== title) this.#titles.push({ firstStep, title });
+    if (this.#titles.at(-1)?.title !== title.title) this.#titles.push({ firstStep, ...title });
+  }
+
+  /** Returns the title of a record, which says so if earlier cells ran the step's forward or backward. [Note: steps of cells] */
+  #titleOf(steps: readonly StepOfRank[], title: string): Omit<Title, 'firstStep'> {
+    const names = new Set(steps.flatMap(({ step }) => step.record?.spans.map(({ name }) => name) ?? []));
+    const before = names.has('forward') ? undefined : names.has('backward') ? 'forward' : 'backward';
+    const begun = before !== undefined && names.size > 0 && this.#begun?.names.has(before);
+    const origin = begun === true ? this.#begun?.title : undefined;
+    this.#begun = this.#unfinished === undefined ? undefined : { names, title: origin ?? title };
+    return origin === undefined
+      ? { title }
+      : { title: `${title} only (its step began in ${origin})`, part: title };
   }
 }
 

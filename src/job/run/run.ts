@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { inspect } from 'node:util';
+import { Progress } from '../../cell/progress';
 import { configWarnings } from '../../config/config-warnings';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
@@ -11,7 +12,7 @@ import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
-import { RunCalls, type RunHome, type RunParts, RunTurns } from './calls';
+import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
   loadRun,
   type RunLoad,
@@ -21,14 +22,14 @@ import {
   saveRun,
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
-import { type RecordedSteps, StepFigures, stepsOfRun } from './figures';
+import { type RecordedSteps, stepsOfRun } from './figures';
 import { placeText, RunHistory } from './history';
-import { type Evaluation, evaluateRun, type SampleOptions, sampleRun } from './inference';
+import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
-import type { RunSummary } from './progress';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
+import { RunLoop } from './run-loop';
 import type { StepRecords } from './steps';
 import { RunTraining } from './training';
 
@@ -50,18 +51,15 @@ export interface RunOptions extends RunHome {
 }
 
 /** A model in training on ranks of a job. Shown in a notebook as one line. */
-export class Run extends StepFigures {
+export class Run extends RunLoop {
   readonly #parts: RunOptions & RunParts;
-  readonly #turns = new RunTurns();
   readonly #training: RunTraining;
   /** Number of parameters of the whole model; tied parameters count once. */
   readonly numParams: number;
   #isDisposed = false;
-  /** The learning rate that the ranks do not have yet; null: there is none. */
-  #rate: number | null = null;
 
   private constructor(parts: RunOptions & RunParts, training: RunTraining, numParams: number) {
-    super();
+    super({ ...parts, warn: warnOnStderr }, training);
     this.#parts = parts;
     this.#training = training;
     this.numParams = numParams;
@@ -81,11 +79,16 @@ export class Run extends StepFigures {
     warn(configWarnings(options.config, config, world));
     requireModelRoom(config, world);
     const group = await groups.of(world);
+    const line = new Progress('building the model', 'parameters');
     try {
       const work = { kind: 'train', run, config, data, own: own?.sources, init, group } as const;
-      const [numParams = 0] = await calls.on<number>(world, work);
+      const [numParams = 0] = await calls.on<number>(world, work, {
+        progress: (_, { done, total }) => line.show(done, total),
+      });
+      line.end();
       return new Run(parts, training, numParams);
     } catch (error) {
+      line.end();
       // If a rank failed, other ranks may already have built the model and still hold it.
       await calls.free(world).catch(() => undefined);
       throw await training.advised(error);
@@ -112,52 +115,9 @@ export class Run extends StepFigures {
     return this.#parts.history.lastStep;
   }
 
-  /**
-   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all groups
-   * of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from it, with its later rates scaled.
-   * Throws: CONFIG for a value that is not a number from 0 on.
-   * @example
-   * run.lr = 1e-4;
-   * await run.step(20);
-   */
-  get lr(): number {
-    return this.#rate ?? this.results.at(-1)?.lr ?? this.config.optimizer.lr;
-  }
-
-  set lr(lr: number) {
-    if (!Number.isFinite(lr) || lr < 0)
-      throw new ConfigError(`run.lr = ${lr}: give a number from 0 on, as 1e-4`);
-    this.#rate = lr;
-  }
-
   /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.#parts.history.steps.results();
-  }
-
-  /**
-   * Trains `numSteps` steps and shows loss and speed while they run. An interrupt ends the training after the running
-   * step.
-   * Throws: INTERRUPTED, OUT_OF_MEMORY and errors of ranks; CLOSED when the run has ended.
-   * @example
-   * await run.step(20);
-   */
-  async step(numSteps = 1): Promise<RunSummary> {
-    if (!Number.isInteger(numSteps) || numSteps < 1) {
-      throw new ConfigError(`step(${numSteps}) is not a number of steps; give a whole number from 1`);
-    }
-    return this.#take('stepping', () => this.#training.step(numSteps));
-  }
-
-  /**
-   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
-   * cannot share the rows equally. Throws: CONFIG if the config's data keep no rows (`validation`), and errors of ranks.
-   * @example
-   * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
-   * await run.evaluate();
-   */
-  async evaluate(): Promise<Evaluation> {
-    return this.#take('evaluating', () => evaluateRun(this.#parts));
   }
 
   /**
@@ -171,7 +131,7 @@ export class Run extends StepFigures {
     prompt: Prompt,
     options: SampleOptions = {},
   ): Promise<Prompt extends string ? string : number[]> {
-    return this.#take('sampling', () => sampleRun(this.#parts, prompt, options));
+    return this.take('sampling', () => sampleRun(this.#parts, prompt, options));
   }
 
   /**
@@ -181,7 +141,7 @@ export class Run extends StepFigures {
    * once states are moving.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
-    return this.#take('resharding', () => {
+    return this.take('resharding', () => {
       const from = { config: this.config, world: this.world };
       const to = planReshard(from, change, this.#parts.numRanks);
       const { world: _, mixedPrecision = null, ...parallel } = change;
@@ -197,7 +157,7 @@ export class Run extends StepFigures {
    * Throws: IO naming file and tensor; then the run can continue, and the previous checkpoint is complete.
    */
   async save(path: string, options: RunSaveOptions = {}): Promise<RunSave> {
-    return this.#take('saving', () => saveRun(this.#parts, path, options));
+    return this.takeAndCall('saving', 'onSave', () => saveRun(this.#parts, path, options));
   }
 
   /**
@@ -208,7 +168,7 @@ export class Run extends StepFigures {
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')
    */
   async savePretrained(folder: string, options: PretrainedOptions = {}): Promise<PretrainedFolder> {
-    return this.#take('saving', () => savePretrained(this.#parts, folder, options));
+    return this.take('saving', () => savePretrained(this.#parts, folder, options));
   }
 
   /**
@@ -216,7 +176,9 @@ export class Run extends StepFigures {
    * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
-    return this.#take('loading', () => loadRun(this.#parts, path, options));
+    const loaded = await this.take('loading', () => loadRun(this.#parts, path, options));
+    if (loaded.step !== null) this.logs.resume(loaded.step);
+    return loaded;
   }
 
   /**
@@ -253,33 +215,18 @@ export class Run extends StepFigures {
     return `${head}, ${counted(losses.length, 'step')}: loss ${first.toFixed(4)} → ${last.toFixed(4)}`;
   }
 
-  /** Ends step() after the running step. Returns whether it ended in time, or 'idle' if no work had to be awaited. */
-  async stop(): Promise<'stopped' | 'late' | 'idle'> {
-    return this.#turns.stop(() => this.#training.stop());
-  }
-
   /** Frees the model on all ranks, but not the run's records. */
   async dispose(): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
     this.#parts.disposed();
+    this.logs.close();
     await this.#parts.calls.dispose(this.world);
   }
 
-  /** Runs `work` alone, after the ranks got the learning rate that was set. */
-  #take<T>(business: Parameters<RunTurns['take']>[0], work: () => Promise<T>): Promise<T> {
-    return this.#turns.take(business, async () => {
-      const { calls, number: run } = this.#parts;
-      const lr = this.#rate;
-      if (lr !== null) await calls.on(this.world, { kind: 'rate', run, lr });
-      if (this.#rate === lr) this.#rate = null;
-      return work();
-    });
-  }
-
   protected get recorded(): RecordedSteps {
-    const { history, link, own, data } = this.#parts;
-    return stepsOfRun(history, link, own && ownOnMeta(own.functions, data));
+    const { own, data } = this.#parts;
+    return stepsOfRun(this.#parts, own && ownOnMeta(own.functions, data));
   }
 }
 

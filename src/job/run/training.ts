@@ -1,16 +1,15 @@
+import { Progress, withProgress } from '../../cell/progress';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import { FoldedLines } from '../control/folded-lines';
 import type { RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
-import { hasOwnLoss } from './figures';
 import { placeText, type RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
-import { createProgress, createProgressLine, createRunSummary, type RunSummary } from './progress';
 import { createReshardReport, type ReshardReport } from './reshard';
 
-/** Runs steps and reshards of a run, shows their progress, and adds advice to errors about memory. */
+/** Runs steps and reshards of a run, and adds advice to errors about memory. */
 export class RunTraining {
   readonly #parts: RunParts;
   #steps: Stepping | undefined;
@@ -19,24 +18,29 @@ export class RunTraining {
     this.#parts = parts;
   }
 
-  /** Runs steps. Throws: INTERRUPTED after `stop`, OUT_OF_MEMORY with advice, and errors of ranks. */
-  async step(numSteps: number): Promise<RunSummary> {
+  /**
+   * Runs steps; `done` gets the ranks' reports of each one. Returns after fewer steps if `stop` was called. Throws: INTERRUPTED
+   * if `stop` was called before the first step, OUT_OF_MEMORY with advice, and errors of ranks.
+   */
+  async step(
+    numSteps: number,
+    done: (ranks: readonly RankStep[]) => void,
+    { mayDiverge = false }: { readonly mayDiverge?: boolean } = {},
+  ): Promise<void> {
     const { number: run, supervisor, calls, history } = this.#parts;
     const { world } = history.phase;
-    const first = history.steps.numSteps;
-    const progress = createProgress(numSteps, hasOwnLoss(history.phase.config));
     const lines = new FoldedLines();
     const steps = new Stepping(
       { numSteps, numRanks: world },
       (grant) => supervisor.grant(grant),
-      (done) => {
+      (ranks) => {
         lines.flush(world);
-        progress.show(history.keep(done));
+        done(ranks);
       },
     );
     this.#steps = steps;
     try {
-      const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps) } as const;
+      const work = { kind: 'steps', run, numSteps, grant: firstGrant(numSteps), mayDiverge } as const;
       const sink = {
         begins: () => steps.begin(),
         step: (rank: number, step: RankStep) => steps.receive(rank, step),
@@ -48,15 +52,7 @@ export class RunTraining {
       throw await this.advised(error);
     } finally {
       this.#steps = undefined;
-      progress.finish();
     }
-    if (steps.numDone < numSteps) {
-      throw new ShardlabError(
-        'INTERRUPTED',
-        `run.step was interrupted after ${steps.numDone} of ${numSteps} steps; the run is intact: step() continues from step ${history.lastStep}`,
-      );
-    }
-    return createRunSummary(history.steps.results(first));
   }
 
   /** Makes `step` end after the running training step. Returns false if `step` is still waiting for its ranks. */
@@ -69,8 +65,7 @@ export class RunTraining {
     const { number: run, groups, calls, history, data, own } = this.#parts;
     const start = now();
     const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
-    const line = createProgressLine();
-    const head = `${placeText(from)} → ${placeText(to)}`;
+    const line = new Progress(`${placeText(from)} → ${placeText(to)}`, 'rounds moved');
     let isMoving = false;
     try {
       const work = {
@@ -85,7 +80,7 @@ export class RunTraining {
       const ranks = await calls.on<Redistributed>(Math.max(from.world, to.world), work, {
         progress: (_, { done, total }) => {
           isMoving = true;
-          line.show(`${head}: ${Math.round((100 * done) / total)}% moved`, done, total);
+          line.show(done, total);
         },
       });
       history.begin(to);
@@ -93,6 +88,7 @@ export class RunTraining {
       line.finish(String(report));
       return report;
     } catch (error) {
+      line.end();
       if (isMoving) calls.breakOff(`while it was resharded after step ${history.lastStep}`, error);
       throw error;
     }
@@ -104,16 +100,15 @@ export class RunTraining {
     const { groups, calls, history } = this.#parts;
     const { config, world } = history.phase;
     await calls.free(world).catch(() => undefined);
-    const line = createProgressLine();
     const group = await groups.of(world);
-    const advised = await withMemoryAdvice(error, {
-      config,
-      world,
-      probe: (tried) => calls.probe(tried, this.#parts, group),
-      progress: line.show,
-    });
-    line.finish('out of memory; the settings that fit are listed below');
-    return advised;
+    return withProgress('out of memory: trying settings that fit', 'settings', (progress) =>
+      withMemoryAdvice(error, {
+        config,
+        world,
+        probe: (tried) => calls.probe(tried, this.#parts, group),
+        progress,
+      }),
+    );
   }
 }
 

@@ -132,13 +132,19 @@ export class BatchNorm1d extends BatchNorm {
 
 /**
  * Normalizes channels of images [N, C, H, W] over the batch. Under DDP and FSDP each rank normalizes its own batch, as in
- * torch; see SyncBatchNorm. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm2d. Throws: CONFIG for a size that is not a
+ * torch; see SyncBatchNorm. Running statistics are each rank's own; DDP copies rank 0's to all ranks before each forward
+ * (broadcastBuffers), FSDP does not. Source: Ioffe and Szegedy 2015; torch.nn.BatchNorm2d. Throws: CONFIG for a size that is not a
  * positive integer.
  */
 export class BatchNorm2d extends BatchNorm {
   protected get ranks(): readonly number[] {
     return [4];
   }
+}
+
+/** Returns the first batch norm in a module that is not a SyncBatchNorm. */
+export function unsyncedBatchNorm(module: Module): Module | undefined {
+  return module.modules().find((part) => part instanceof BatchNorm && !(part instanceof SyncBatchNorm));
 }
 
 /** Options of a `SyncBatchNorm`, with torch's defaults. */

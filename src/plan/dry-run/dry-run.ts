@@ -45,10 +45,16 @@ const MOST_RANKS = 64;
  * model or a file. The code of the model, strategy, autograd and optimizer is the same as in a run; only the engine (meta) and
  * the other ranks are not real. Bytes are exactly those of a rank's wasm engine. See [Note: the meta engine], [Note: values in
  * a dry run].
+ * `progress` gets the number of steps of all ranks.
  * Throws: CONFIG as training does, and for a world, rank or number of steps out of range; ENGINE for a model whose memory
  * depends on values; OUT_OF_MEMORY beyond `memoryLimit`.
  */
-export function dryRun(input: TrainConfigInput | string, options: DryRunOptions, own?: MetaOwn): DryRun {
+export function dryRun(
+  input: TrainConfigInput | string,
+  options: DryRunOptions,
+  own?: MetaOwn,
+  progress?: (done: number, total: number) => void,
+): DryRun {
   if (typeof options !== 'object' || options === null)
     throw new ConfigError('dryRun needs a number of ranks: dryRun(config, { world: 8 })');
   requireKnownOptions('dryRun(config, { … })', options, Object.keys(OPTIONS));
@@ -61,8 +67,11 @@ export function dryRun(input: TrainConfigInput | string, options: DryRunOptions,
     throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, as 24e9`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
-  const runs = ranksOf(options).map((rank) =>
-    runRank({ ...options, config: full, rank, own, costs: costsOf() }),
+  const ranks = ranksOf(options);
+  let done = 0;
+  const stepped = (): void => progress?.(++done, ranks.length * steps);
+  const runs = ranks.map((rank) =>
+    runRank({ ...options, config: full, rank, own, costs: costsOf(), stepped }),
   );
   return new DryRun(full, world, runs);
 }

@@ -1,4 +1,4 @@
-import type { KernelCall, KernelCosts } from '../../backend/kernel-costs';
+import type { KernelCall } from '../../backend/kernel-costs';
 import type { Seconds } from '../../core/units';
 import { LINKS } from '../../transport/link';
 import type { CollectiveCall } from '../../transport/meta-plane';
@@ -8,7 +8,7 @@ import { collectiveSeconds, type GroupOperation, type GroupPlace } from '../cost
 import { productSeconds, trafficSeconds } from '../cost/gemm';
 import type { Hardware } from '../hardware';
 import type { Precision } from '../layout';
-import { workOf } from './kernel-work';
+import { type KernelWork, workOf } from './kernel-work';
 import type { DryRunCosts } from './rank-run';
 
 /**
@@ -24,9 +24,23 @@ import type { DryRunCosts } from './rank-run';
  * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if it has caught up.
  * The costs remember how far ahead the CPU is, so each rank of a dry run needs its own costs.
  */
-export function gpuCosts(hardware: Hardware, calibration: Calibration = CALIBRATION): DryRunCosts {
+export function gpuCosts(
+  hardware: Hardware,
+  calibration: Calibration = CALIBRATION,
+  note?: (kernel: TimedKernel) => void,
+): DryRunCosts {
+  let ahead: Seconds = 0;
   return {
-    kernel: launched(calibration.launchSeconds, (call) => kernelSeconds(call, hardware, calibration)),
+    kernel(call) {
+      const work = workOf(call);
+      const seconds = kernelSeconds(call, work, hardware, calibration);
+      // Kernels on the host launch nothing.
+      const isLaunched = call.place === 'device' && seconds > 0;
+      const waited = isLaunched ? Math.max(0, calibration.launchSeconds - ahead) : 0;
+      if (isLaunched) ahead = Math.max(0, ahead - calibration.launchSeconds) + seconds;
+      note?.({ call, work, seconds, waited });
+      return waited + seconds;
+    },
     collective: ({ op, bytes, ranks }) => {
       const place = placeOfRanks(ranks, hardware.gpusPerNode);
       return collectiveSeconds(operationOf(op), bytes, place, hardware, calibration);
@@ -34,24 +48,25 @@ export function gpuCosts(hardware: Hardware, calibration: Calibration = CALIBRAT
   };
 }
 
-/** Adds the time in which the GPU waits for launches. Kernels on the host launch nothing. */
-function launched(launchSeconds: Seconds, device: KernelCosts): KernelCosts {
-  let ahead: Seconds = 0;
-  return (call) => {
-    const seconds = device(call);
-    if (call.place === 'host' || seconds === 0) return seconds;
-    const waits = Math.max(0, launchSeconds - ahead);
-    ahead = Math.max(0, ahead - launchSeconds) + seconds;
-    return waits + seconds;
-  };
+/** A kernel with its time. */
+export interface TimedKernel {
+  readonly call: KernelCall;
+  readonly work: KernelWork;
+  readonly seconds: Seconds;
+  /** How long the GPU waited for the kernel's launch. */
+  readonly waited: Seconds;
 }
 
 /** A GPU's kernels write values in the unit's type; only engines of float32 have to round them. */
 const FREE_ON_DEVICE = 'round';
 
-function kernelSeconds(call: KernelCall, hardware: Hardware, calibration: Calibration): Seconds {
+function kernelSeconds(
+  call: KernelCall,
+  work: KernelWork,
+  hardware: Hardware,
+  calibration: Calibration,
+): Seconds {
   if (call.name === FREE_ON_DEVICE) return 0;
-  const work = workOf(call);
   if (call.place === 'host') return hostSeconds(call.name, work.bytes);
   const precision = precisionOf(call);
   switch (work.kind) {

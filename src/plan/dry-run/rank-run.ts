@@ -23,6 +23,8 @@ export interface DryRunCosts {
   readonly kernel?: KernelCosts;
   /** Default: collectives take no time. */
   readonly collective?: CollectiveCosts;
+  /** Is called before each step. */
+  readonly beginStep?: () => void;
 }
 
 /** Options for the steps of any rank. */
@@ -67,6 +69,8 @@ interface RankRunOptions extends StepOptions {
   readonly config: TrainConfig;
   readonly rank: number;
   readonly own?: MetaOwn | undefined;
+  /** Is called after each step. */
+  readonly stepped?: () => void;
 }
 
 /** The results of one rank. */
@@ -103,10 +107,12 @@ function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
   const numParams = trainer.model.numParams();
   const events = [log?.take() ?? []];
   const records = Array.from({ length: steps }, (_, i) => {
+    options.costs?.beginStep?.();
     recorder.beginStep(i + 1);
     const { tokens } = trainer.step();
     const record = recorder.endStep({ tokens: tokens / world, engineBytes: engine.memory.bytes, curve });
     events.push(log?.take() ?? []);
+    options.stepped?.();
     return record;
   });
   return { rank, numParams, records, events };

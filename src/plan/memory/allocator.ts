@@ -1,5 +1,5 @@
 import type { Bytes } from '../../core/units';
-import type { Layout } from '../layout';
+import type { AnyLayout, Layout } from '../layout';
 
 const MIB = 1024 ** 2;
 
@@ -44,12 +44,12 @@ export const OFFERED = 0.985;
  * Returns the most bytes that the allocator can reserve. If a request does not fit, it frees its unused blocks and tries again.
  * Source: CUDACachingAllocator.cpp: malloc calls release_available_cached_blocks and release_cached_blocks before it fails.
  */
-export function reservableBytes(layout: Layout): Bytes {
+export function reservableBytes(layout: AnyLayout): Bytes {
   return OFFERED * layout.hardware.memoryGB * 1024 * MIB - bytesOutsideAllocator(layout);
 }
 
 /** Whether this peak can be reserved. It allows 1 byte of rounding, because peaks near capacity are cut to the capacity. */
-export function fitsOnGpu(layout: Layout, peakBytes: Bytes): boolean {
+export function fitsOnGpu(layout: AnyLayout, peakBytes: Bytes): boolean {
   return peakBytes <= reservableBytes(layout) + 1;
 }
 
@@ -57,7 +57,7 @@ export function fitsOnGpu(layout: Layout, peakBytes: Bytes): boolean {
  * Returns the bytes that nvidia-smi counts in addition to PyTorch's counters: CUDA's context with its kernels, and the channels
  * of each NCCL communicator.
  */
-export function bytesOutsideAllocator(layout: Layout): Bytes {
+export function bytesOutsideAllocator(layout: AnyLayout): Bytes {
   return CONTEXT + numCommunicators(layout) * COMMUNICATOR;
 }
 
@@ -68,6 +68,6 @@ const CONTEXT = 512 * MIB;
 const COMMUNICATOR = 2 * 4 * MIB * 16;
 
 /** Returns the number of communicators: one of the world, and one for each axis with more than one rank. */
-function numCommunicators({ dp, tp, pp, cp, ep, gpus }: Layout): number {
+function numCommunicators({ dp, tp, pp, cp, ep, gpus }: AnyLayout): number {
   return [gpus, dp, tp, pp, cp, ep].filter((ranks) => ranks > 1).length;
 }

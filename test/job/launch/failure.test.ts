@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { Outcome, RankError } from '../../../src/job/control/messages';
 import { type Failure, failureError } from '../../../src/job/launch/failure';
+import { lastWords } from '../../../src/job/launch/rank-process';
 
 const BOO: RankError = {
   code: 'RANK_FAILED',
@@ -18,6 +19,12 @@ function failed(error: RankError): Outcome {
 function errorOf(failure: Failure, outcomes: readonly Outcome[]) {
   return failureError(failure, { title: 'cell 8', outcomes: new Map(outcomes.entries()) }, 3);
 }
+
+test("a rank's last words are without those of Node's debugger", () => {
+  const debuggers = 'Debugger attached.\nWaiting for the debugger to disconnect...';
+  assert.equal(lastWords({ stderrTail: debuggers }), '');
+  assert.equal(lastWords({ stderrTail: `boo\n${debuggers}\n` }), '; its last words: boo');
+});
 
 test('the error names the rank that threw first, not the ranks that were cancelled because of it', () => {
   const aborted: RankError = { ...BOO, code: 'ABORTED', evalue: 'gave up' };

@@ -45,6 +45,14 @@ test('an array too large for JavaScript is OUT_OF_MEMORY; other range errors are
   assert.equal(rankError(new RangeError('Invalid array length')).code, 'RANK_FAILED');
 });
 
+test("a rank's error says what to write in place of a function or variable that does not exist", () => {
+  const { evalue } = rankError(new TypeError('x.size is not a function'));
+  assert.equal(evalue, 'x.size is not a function. Write x.shape[0] for the size of a dim');
+  assert.equal(rankError(new TypeError('x.own is not a function')).evalue, 'x.own is not a function');
+  const missing = rankError(new ReferenceError('model is not defined')).evalue;
+  assert.match(missing, /No cell has declared it in these ranks: .* job that was launched last/);
+});
+
 test('impossibly large tensors are a typed error, and the job still works', async (context) => {
   const job = await launchFor(context, { ranks: 2 });
   for (const [cell, js] of ['tf.zeros([1e6, 1e6])', 'tf.ones([1e5, 1e5]); dist.barrier()'].entries()) {

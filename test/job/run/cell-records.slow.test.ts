@@ -5,7 +5,16 @@ import { launchFor, runCell } from '../job-fixture';
 import { checkLoopsByHand } from './loops-by-hand';
 
 test('a loop by hand has the ledger of job.train, to the byte', async (context) => {
-  await checkLoopsByHand(context, 'some');
+  await checkLoopsByHand(context, [
+    { model: 'gpt', strategy: 'FULL_SHARD' },
+    { model: 'own', strategy: 'ZERO_2' },
+    { model: 'layers', strategy: 'NO_SHARD' },
+    {
+      model: 'gpt',
+      strategy: 'SHARD_GRAD_OP',
+      settings: { accumulation: 2, clipNorm: 0.1, activationCheckpointing: 'full', mixedPrecision: 'bf16' },
+    },
+  ]);
 });
 
 const SETUP = `
@@ -76,6 +85,11 @@ test('cells and functions of a job are recorded step by step', async (context) =
   await context.test('looking at a tensor hides no step, and a new cell continues the numbers', async () => {
     await runCell(job, 'tf.max(tokens)', 6, '0');
     assert.equal(job.view.records.at(-1)?.step, 3);
+    const evaluation = 'model.eval(); tf.tidy(() => model.apply(ids, targets).dataSync()); model.train();';
+    await runCell(job, evaluation, 6);
+    assert.equal(job.view.records.at(-1)?.step, 4);
+    assert.match(job.loss().title, /3 steps/);
+    assert.equal(job.losses.length, 3);
     await runCell(job, 'train(2)', 7);
     assert.equal(job.losses.length, 5);
     assert.match(job.memory({ step: 4 }).subtitle ?? '', /step 4 of cell 7/);
@@ -109,6 +123,30 @@ test('cells and functions of a job are recorded step by step', async (context) =
     );
     assert.equal(job.losses.length, 3);
     await runCell(job, 'after = () => {}; other.dispose();', 13);
+  });
+
+  await context.test('a step over several cells draws the last cell, and names the first one', async () => {
+    job.record('split');
+    await runCell(job, 'var split = passOf();', 20);
+    assert.match(job.comm().subtitle ?? '', /^split, 2 ranks/);
+    await runCell(job, 'split.backward();', 21);
+    const backward = /^split, cell 21 only \(its step began in cell 20\), 2 ranks/;
+    assert.match(job.comm().subtitle ?? '', backward);
+    await runCell(job, 'opt.step(); split.loss.dispose();', 22);
+    assert.equal(job.comm().title, 'Nothing was communicated in cell 22');
+    const update = /^split, cell 22 only \(its step began in cell 20\), 2 ranks/;
+    for (const figure of [job.comm(), job.timeline()]) assert.match(figure.subtitle ?? '', update);
+    assert.match(job.memory().subtitle ?? '', /step 1 of split, cell 22 only/);
+    assert.ok(Number.isFinite(job.losses[0]));
+    await runCell(job, 'train(1)', 23);
+    assert.doesNotMatch(job.comm().subtitle ?? '', /only/);
+  });
+
+  await context.test('an update without a pass is a step without a loss, not one that diverged', async () => {
+    await runCell(job, 'opt.step()', 24);
+    assert.equal(Number.isNaN(job.losses.at(-1)), true);
+    assert.match(job.loss().title, /in 3 steps/);
+    assert.doesNotMatch(job.comm().subtitle ?? '', /only/);
   });
 
   await context.test('what a cell does after its only update belongs to the step', async () => {
@@ -181,7 +219,14 @@ test('cells and functions of a job are recorded step by step', async (context) =
   });
 
   await context.test('recordings are compared side by side, and replaced by name', async () => {
-    assert.deepEqual(Object.keys(job.records), ['reports', 'two optimizers', 'tail', 'one rank', 'failing']);
+    assert.deepEqual(Object.keys(job.records), [
+      'reports',
+      'two optimizers',
+      'split',
+      'tail',
+      'one rank',
+      'failing',
+    ]);
     const { tail, failing } = job.records;
     for (const what of ['memory', 'loss', 'comm', 'timeline', 'memoryTimeline'] as const) {
       const figure = compare({ first: tail ?? job, second: failing ?? job }, what);

@@ -3,6 +3,8 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import type { Tensor } from '../../../src/core/tf';
+import type { RankScope } from '../../../src/job/rank/scope';
 import { testData } from '../../support/paths';
 import { launchFor } from '../job-fixture';
 
@@ -14,6 +16,12 @@ interface Recorded {
 const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;
 /** The mean is over float32 losses near 5. */
 const TOLERANCE = 1e-6;
+
+/** The loss, from the logits. */
+const entropy = (logits: Tensor, { y }: { readonly y: Tensor }, { nn, tf }: RankScope): Tensor =>
+  nn.functional.crossEntropy(tf.reshape(logits, [-1, 256]), tf.reshape(y, [-1]));
+const accuracy = (logits: Tensor, { y }: { readonly y: Tensor }, { tf }: RankScope): Tensor =>
+  tf.mean(tf.equal(tf.argMax(logits, -1), y));
 
 const baseDir = mkdtempSync(join(tmpdir(), 'shardlab-inference-'));
 after(() => rmSync(baseDir, { recursive: true, force: true }));
@@ -27,7 +35,7 @@ test('runs without gradients', async (context) => {
   await context.test(
     'the validation loss of every world and strategy equals that of one process',
     async () => {
-      let expected: number | undefined;
+      let expected: { readonly loss: number; readonly accuracy: number } | undefined;
       for (const [ranks, strategy] of [
         [1, 'NO_SHARD'],
         [2, 'FULL_SHARD'],
@@ -35,11 +43,17 @@ test('runs without gradients', async (context) => {
         [4, 'ZERO_2'],
       ] as const) {
         const run = await job.train({ model: MODEL, data, batch: 4, parallel: { strategy } }, { ranks });
-        const { loss, rows, perplexity } = await run.evaluate();
-        expected ??= loss;
+        const { loss, rows, perplexity, metrics } = await run.evaluate({ metrics: { accuracy, entropy } });
+        expected ??= { loss, accuracy: metrics.accuracy };
         assert.equal(rows, 56);
-        assert.ok(Math.abs(loss - expected) < TOLERANCE, `${strategy} on ${ranks}: ${loss}, ${expected}`);
-        assert.ok(Math.abs(perplexity - Math.exp(loss)) < 1e-9);
+        assert.ok(
+          Math.abs(loss - expected.loss) < TOLERANCE,
+          `${strategy} on ${ranks}: ${loss}, ${expected.loss}`,
+        );
+        assert.ok(Math.abs(metrics.entropy - loss) < TOLERANCE, `${metrics.entropy}, ${loss}`);
+        assert.ok(Math.abs(metrics.accuracy - expected.accuracy) < TOLERANCE);
+        assert.equal((await run.evaluate()).loss, loss);
+        assert.equal(perplexity, Math.exp(loss));
         await run.dispose();
       }
     },
@@ -68,10 +82,75 @@ test('runs without gradients', async (context) => {
         String(await observed.evaluate()),
         /^step 4: validation loss \d\.\d{4} \(perplexity \d+(\.\d+)?\) over 56 rows/,
       );
+      assert.match(String(await observed.step()), / tokens\/s, /);
+      const greedy = () => observed.sample('var ', { tokens: 8, temperature: 0 });
+      const [sample, { loss }] = [await greedy(), await observed.evaluate()];
+      await observed.reshard({ strategy: 'ZERO_1', world: 3 });
+      assert.equal(await greedy(), sample);
+      assert.ok(Math.abs((await observed.evaluate()).loss - loss) < TOLERANCE);
       await plain.dispose();
       await observed.dispose();
     },
   );
+
+  await context.test('a run on rows without tokens counts rows, and has no perplexity', async () => {
+    const run = await job.train({
+      model: ({ nn }) => new nn.Linear(2, 1),
+      loss: (output, { y }, { nn }) => nn.functional.mseLoss(output, y.reshape([-1, 1])),
+      data: {
+        x: { values: new Float32Array(40).fill(1), shape: [20, 2] },
+        y: new Float32Array(20),
+        validation: 0.2,
+      },
+    });
+    assert.match(String(await run.step()), /^step 1: loss \d\.\d{4}, [\d,]+ rows\/s, /);
+    assert.match(String(await run.evaluate()), /^step 1: validation loss \d\.\d{4} over 4 rows in /);
+    assert.equal((await run.evaluate()).perplexity, null);
+    // The mean over 4 rows on 4 ranks, which get one row each.
+    const measured = await run.evaluate({
+      metrics: {
+        rows: ({ shape }) => shape[0] ?? 0,
+        error: (output, { y }, { nn }) => nn.functional.mseLoss(output, y.reshape([-1, 1])),
+      },
+    });
+    assert.equal(measured.metrics.rows, 1);
+    assert.ok(Math.abs(measured.metrics.error - measured.loss) < TOLERANCE);
+    assert.match(
+      String(measured),
+      /^step 1: validation loss \d\.\d{4}, rows 1\.0000, error \d\.\d{4} over 4 rows in /,
+    );
+    await assert.rejects(run.evaluate({ metrics: { error: (_, __, { tf }) => tf.ones([2, 1]) } }), {
+      code: 'CONFIG',
+      message: /metrics\.error returned a tensor \[2, 1\]; return a number or a scalar/,
+    });
+    await assert.rejects(run.evaluate({ metrics: { error: 'mse' as never } }), {
+      code: 'CONFIG',
+      message: /metrics\.error is .*; give a function, as metrics: \{ error: \(output, batch, \{ tf \}\) => /,
+    });
+    await assert.rejects(run.evaluate({ metrics: { error: () => baseDir.length } }), {
+      message: /baseDir is not defined in this rank\. run\.evaluate's metrics\.error is sent to ranks/,
+    });
+    await run.dispose();
+    const own = await job.train({
+      model: ({ nn, tf }) => {
+        class Net extends nn.Module {
+          readonly a = new nn.Linear(2, 1);
+          forward(x: Tensor) {
+            return tf.mean(this.a.apply(x));
+          }
+        }
+        return new Net();
+      },
+      data: { x: { values: new Float32Array(40), shape: [20, 2] }, validation: 0.2 },
+    });
+    await assert.rejects(own.evaluate({ metrics: { one: () => 1 } }), {
+      code: 'CONFIG',
+      message:
+        /metrics need the model's output, but the forward of Net returns only the loss; return the output/,
+    });
+    assert.equal((await own.evaluate()).loss, (await own.evaluate()).loss);
+    await own.dispose();
+  });
 
   await context.test(
     "greedy samples of transformers' models equal those of transformers, sharded or not",

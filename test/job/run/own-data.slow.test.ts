@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { copyFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
@@ -16,7 +16,7 @@ const source = readFileSync(require.resolve('typescript/lib/lib.es5.d.ts'), 'utf
 const lines = source.split('\n').slice(0, 60);
 writeFileSync(join(baseDir, 'my.txt'), lines.join('\n'));
 writeFileSync(join(baseDir, 'my.jsonl'), lines.map((text) => `${JSON.stringify({ body: text })}\n`).join(''));
-writeFileSync(join(baseDir, 'tokenizer.json'), readFileSync(testData('files', 'tokenizer.json')));
+copyFileSync(testData('files', 'tokenizer.json'), join(baseDir, 'tokenizer.json'));
 
 async function lossesOf(job: Job, config: TrainConfigInput, ranks: number, steps = 6): Promise<number[]> {
   const run = await job.train({ model: MODEL, ...config, batch: 4 / ranks }, { ranks });
@@ -83,6 +83,48 @@ test('own data', async (context) => {
       for (const run of [undisturbed, first, second]) await run.dispose();
     },
   );
+
+  await context.test(
+    'a run that continues with other data gives a warning that says what differs',
+    async (step) => {
+      const path = join(baseDir, 'checkpoint');
+      copyFileSync(join(baseDir, 'my.txt'), join(baseDir, 'copy.txt'));
+      const written = step.mock.method(process.stderr, 'write', () => true);
+      const said: Record<string, string[]> = {};
+      for (const [name, data] of Object.entries({
+        'the same values': { path: 'copy.txt', validation: 0.5 },
+        'a longer part to train on': { path: 'my.txt', validation: 0.25 },
+        'a tokenizer': { path: 'my.txt', validation: 0.5, tokenizer: './tokenizer.json' },
+        'other tokens': DATA['token ids'],
+        'built-in data': 'synthetic',
+      })) {
+        const run = await job.train({ model: MODEL, data, batch: 4, accumulation: 2 }).load(path);
+        await run.dispose();
+        said[name] = written.mock.calls.flatMap(({ arguments: [text] }) => {
+          return /saved with other data: (.*?);/.exec(String(text))?.[1] ?? [];
+        });
+        written.mock.resetCalls();
+      }
+      const contents = ['my.txt has other contents or another tokenizer'];
+      assert.deepEqual(said, {
+        'the same values': [],
+        'a longer part to train on': contents,
+        'a tokenizer': contents,
+        'other tokens': ['tokens [500] in place of my.txt'],
+        'built-in data': ['synthetic in place of my.txt'],
+      });
+    },
+  );
+
+  await context.test('a model from a folder reads texts by the tokenizer in the folder', async () => {
+    const from = join(baseDir, 'model');
+    const made = await job.train({ model: { ...MODEL, kind: 'llama' }, data: 'synthetic' }, { ranks: 1 });
+    await made.savePretrained(from);
+    await made.dispose();
+    copyFileSync(testData('files', 'tokenizer.json'), join(from, 'tokenizer.json'));
+    const losses = (data: TrainConfigInput['data']) => lossesOf(job, { model: { from }, data }, 1, 2);
+    assert.deepEqual(await losses('my.txt'), await losses({ path: 'my.txt', tokenizer: './tokenizer.json' }));
+  });
 
   await context.test('resharding to other ranks continues with the data', async () => {
     const run = await job.train({

@@ -1,9 +1,18 @@
+import { join } from 'node:path';
 import { test } from 'node:test';
-import { checkWorlds } from './own-model-cases';
+import { temporaryFolder } from '../job-fixture';
+import { checkContinues, checkTorch, launchOwn, STRATEGIES } from './own-model-cases';
 import { OWN } from './own-models';
 
-for (const name of Object.keys(OWN)) {
-  test(`${name} trains under every strategy and world as in one process`, async (context) => {
-    await checkWorlds(context, name, { 1: 'all', 2: 'all', 4: 'all' });
-  });
-}
+test('twelve models of a user train as in torch under every strategy on 1 to 4 ranks', async (context) => {
+  const { path } = temporaryFolder(context);
+  const job = await launchOwn(context);
+  for (const name of Object.keys(OWN)) {
+    await context.test(name, async () => {
+      for (const strategy of STRATEGIES) {
+        for (const world of [1, 2, 3, 4]) await checkTorch(job, path, name, [strategy, world]);
+      }
+      await checkContinues(job, join(path, 'continues', name), name);
+    });
+  }
+});

@@ -165,16 +165,15 @@ test('runs of a job', async (context) => {
         clear: () => {},
       });
       const run = await job.train(config('NO_SHARD'));
-      try {
-        await run.step(30);
-      } finally {
-        unregister();
-      }
+      const summary = await run.step(30).finally(unregister);
       const [first, last] = [shown[0], shown.at(-1)];
       assert.equal(first?.how, 'display shardlab-run');
       assert.match(String(first?.bundle['text/plain']), /^step 1\/30 +loss \d/);
       assert.equal(last?.how, 'update shardlab-run');
       assert.match(String(last?.bundle['text/plain']), /^step 30\/30 +loss .*tokens\/s.*\nThe loss /);
+      const speed = `${Math.round(summary.tokensPerSecond).toLocaleString('en-US')} tokens/s`;
+      assert.ok(String(summary).includes(speed));
+      assert.ok(String(last?.bundle['text/plain']).includes(speed), "the figure's speed is the summary's");
       assert.deepEqual(Object.keys(last?.bundle ?? {}), [
         'application/vnd.plotly.v1+json',
         'image/png',

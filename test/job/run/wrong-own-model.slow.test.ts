@@ -54,9 +54,17 @@ const WRONG_MODELS: Wrong = {
     { model: () => missing },
     /missing is not defined in this rank\. job\.train's model is sent to ranks as source code/,
   ],
+  'a class that no cell has declared': [
+    { model: ({ Net }: { readonly Net: new () => unknown }) => new Net() },
+    /the scope has no Net: what a %%ranks cell declares exists only in the ranks in which the cell ran/,
+  ],
   'no data': [{ data: undefined }, /a model of your own needs a function, as data: \(scope, index\)/],
   'a missing file': [{ model: './nowhere.ts#Net' }, /cannot find \.\/nowhere\.ts/],
-  'a missing export': [{ model: './net.ts#Nett' }, /net\.ts has no function or class 'Nett'; it exports net/],
+  'a missing export': [
+    { model: './net.ts#Nett' },
+    /net\.ts has no function or class 'Nett'; it exports loss, net/,
+  ],
+  'one function of two parts': [{ data: { train: data } as never }, /takes two functions/],
   'no export': [{ model: './net.ts#' }, /name a file and its export, as '\.\/net\.ts#Net'/],
   'a loss by name': [{ loss: 'mse' }, /loss.*mse.*a function of job\.train/],
   'text without rows': [{ data: { path: './net.ts' } }, /needs the number of tokens per row/],
@@ -140,7 +148,9 @@ const WRONG_STEPS: Wrong = {
 
 test('a wrong model, loss or batch is an error that says what to do, and the job continues', async (context) => {
   const { path } = temporaryFolder(context);
-  writeFileSync(join(path, 'net.ts'), 'export const net = ({ nn }: any) => new nn.Linear(2, 1);\n');
+  const net = 'export const net = ({ nn }: any) => new nn.Linear(2, 1);';
+  const ownLoss = `export const loss = ${loss};`;
+  writeFileSync(join(path, 'net.ts'), `${net}\n${ownLoss}\n`);
   const job = await launchFor(context, { ranks: 2, baseDir: path });
   const right = { model, data, loss };
   for (const [name, [parts, message]] of Object.entries(WRONG_MODELS)) {
@@ -153,10 +163,19 @@ test('a wrong model, loss or batch is an error that says what to do, and the job
   for (const [name, [parts, message]] of Object.entries(WRONG_STEPS)) {
     const run = await job.train({ ...right, ...parts } as object);
     await assert.rejects(run.step(2), message, name);
+    if (run.losses.length === 0) {
+      const ended = /^this run has ended without a complete step, .*It ended with: /s;
+      assert.throws(() => run.memory(), { code: 'CONFIG', message: ended }, name);
+    }
     await run.dispose();
   }
-  const fromFile = await job.train({ ...right, model: './net.ts#net' });
+  const fromFile = await job.train({ ...right, model: './net.ts#net', loss: './net.ts#loss' });
   await fromFile.step(2);
+  const empty = await job.train({ ...right, data: { train: data, validation: () => undefined } });
+  await assert.rejects(empty.evaluate(), /data\.validation returned no batch for index 0/);
+  const validation = (_: RankScope, index: number) => (index === 2 ? undefined : { x: [[1, 2]], y: [[1]] });
+  const gap = await job.train({ ...right, data: { train: data, validation } });
+  await assert.rejects(gap.evaluate(), /returned a batch for index 3, but none for an earlier index/);
   const run = await job.train(right);
   await run.step(2);
   assert.deepEqual(fromFile.losses, run.losses);
@@ -186,7 +205,7 @@ test('data that keeps its tensors and uses parts of them leaves nothing behind',
   assert.deepEqual(await bytes(), before);
 });
 
-test('a dry run runs the functions on shapes; a plan refuses a model of its own by name', async (context) => {
+test('a dry run and a plan run the functions on shapes', async (context) => {
   const job = await launchFor(context, { ranks: 2, blas: 'auto' });
   const config = { model, data, loss, parallel: { strategy: 'FULL_SHARD' } } as const;
   const run = await job.train(config);
@@ -199,10 +218,12 @@ test('a dry run runs the functions on shapes; a plan refuses a model of its own 
   assert.equal(dry.numParams, 3);
   assert.throws(
     () => dryRun({ ...config, model: './net.ts#net' }, { world: 2 }),
-    /model names a file, which only ranks load/,
+    /model or loss names a file, which only ranks load/,
   );
+  const absent = ({ Net }: { readonly Net: new () => never }) => new Net();
   assert.throws(
-    () => plan(config as object, { on: 'A100-80G', gpus: 8 }),
-    /a model of your own cannot be planned, .*sl\.dryRun\(config/,
+    () => plan({ ...config, model: absent } as never, { on: 'A100-80G', gpus: 8 }),
+    /the scope has no Net: .* in the notebook: declare Net in the function/,
   );
+  assert.equal(plan(config, { on: 'A100-80G', gpus: 8 }).layout.model.params, 3);
 });

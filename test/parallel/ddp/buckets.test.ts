@@ -1,8 +1,10 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { before, test } from 'node:test';
 import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets } from '../../../src/parallel/ddp/reducer';
+
+before(() => tf.ready());
 
 test('buckets take parameters in reverse order, close when they are full, and the first bucket is small', () => {
   const parameters = [5, 4, 3, 2, 1].map((size) => new Parameter(tf.zeros([size])));

@@ -1,8 +1,8 @@
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
+import { createJobFolder, removeJobFolder } from '../../../src/job/control/folder';
 import { launchRanks } from '../../support/launch-ranks';
 import { testData } from '../../support/paths';
 import type { ParityResult, ParityRun } from './parity-rank';
@@ -53,12 +53,13 @@ export function torchLosses(world: number): readonly number[] {
   return losses;
 }
 
-/** Runs training runs one after another in one set of ranks. */
+/** Runs training runs one after another in one set of ranks, which start only if there are any. */
 export async function finishRuns(
   world: number,
   blas: 'auto' | 'none',
   runs: readonly ParityRun[],
 ): Promise<FinishedRun[]> {
+  if (runs.length === 0) return [];
   const byRank = await launchRanks<ParityResult[]>({ script: SCRIPT, world, args: { blas, runs } });
   return runs.map((run, i) => ({
     run,
@@ -71,10 +72,10 @@ export async function finishRuns(
   }));
 }
 
-/** A temporary folder that is deleted after the tests. */
+/** A temporary folder that is deleted after the tests. If they are killed, the next launch of a job removes it. */
 export function temporaryFolder(): { readonly path: string; remove(): void } {
-  const path = mkdtempSync(join(tmpdir(), 'shardlab-parity-'));
-  return { path, remove: () => rmSync(path, { recursive: true, force: true }) };
+  const path = createJobFolder();
+  return { path, remove: () => removeJobFolder(path) };
 }
 
 /** One process that computes the batches of `ranks` ranks and `micros` microbatches together. */

@@ -9,7 +9,8 @@ import type { ParityRun } from './parity-rank';
 import { EPS, finishRuns, referenceConfig, temporaryFolder } from './parity-runs';
 import { partsOf } from './state-dump';
 
-const STEPS = 5;
+/** Each defect of defects.slow shows within two steps. */
+const STEPS = 3;
 
 const folder = temporaryFolder();
 after(() => folder.remove());

@@ -1,0 +1,130 @@
+/** What to write in place of a function of torch; the key is its name in torch. */
+const FUNCTIONS: Readonly<Record<string, string>> = {
+  tensor: 'tf.tensor([[1, 2], [3, 4]])',
+  randn: 'tf.randomNormal([2, 3])',
+  rand: 'tf.randomUniform([2, 3])',
+  randint: "tf.randomUniform([2, 3], 0, 10, 'int32')",
+  zeros: 'tf.zeros([2, 3])',
+  ones: 'tf.ones([2, 3])',
+  arange: 'tf.range(0, 10)',
+  cat: 'tf.concat([a, b], 1)',
+  stack: 'tf.stack([a, b])',
+  matmul: 'tf.matMul(a, b)',
+  manual_seed: 'model.manualSeed(0)',
+  no_grad: 'the call without gradients(…), which alone records operations',
+  save: "await saveCheckpoint(model, optimizer, 'folder')",
+  load: "await loadCheckpoint(model, optimizer, 'folder')",
+  nn: 'nn',
+  optim: 'optim',
+  distributed: 'dist',
+  flatten: 'x.flatten(1)',
+};
+
+const FILES =
+  'job.train reads files and folders of images: data: ‘./images’; a loop of your own in a %%ranks cell reads them by const loader = await dataLoader(‘./images’)';
+const DEVICE = 'Leave it out: models and tensors are on the rank’s engine from the start';
+
+/** Advice about names that a reader of PyTorch or Python types. */
+const NAMES: Readonly<Record<string, string>> = {
+  F: 'The functions are in nn.functional: write const F = nn.functional',
+  np: 'Tensors are in tf: np.zeros((2, 3)) is tf.zeros([2, 3])',
+  device: DEVICE,
+  print: 'Write console.log(x)',
+  len: 'Write x.length, or x.shape[0] for a tensor',
+  self: 'Write this',
+  None: 'Write null',
+  True: 'Write true',
+  False: 'Write false',
+  DataLoader: FILES,
+  Dataset: FILES,
+  ImageFolder: FILES,
+  datasets: FILES,
+  torchvision: FILES,
+};
+
+/** Advice about members of models, tensors and optimizers that only PyTorch has. */
+const MEMBERS: Readonly<Record<string, string>> = {
+  to: DEVICE,
+  cuda: DEVICE,
+  cpu: DEVICE,
+  backward: 'It is a method of the loss: const loss = model(x, y); loss.backward()',
+  zero_grad: 'Write optimizer.zeroGrad()',
+  item: 'Write loss.dataSync()[0]',
+  numpy: 'Write x.dataSync(), or x.arraySync() for nested arrays',
+  tolist: 'Write x.arraySync()',
+  detach: 'Leave it out: after backward, no gradient flows into a tensor',
+  size: 'Write x.shape[0] for the size of a dim',
+  numel: 'Write x.size',
+  dim: 'Write x.rank',
+  view: 'Write x.reshape([2, -1]), or x.flatten(1)',
+  permute: 'Write x.transpose([0, 2, 3, 1])',
+  unsqueeze: 'Write x.expandDims(1)',
+  Transformer:
+    'A causal mask is an option of nn.MultiheadAttention’s call: attention(x, x, x, { isCausal: true })',
+  half: 'Write mixedPrecision: MixedPrecision({ paramDtype: ‘fp16’ }) in FSDP’s options',
+};
+
+/** Settings of job.train whose name in torch is another one. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  batchSize: 'batch',
+  learningRate: 'optimizer: { lr }',
+  lr: 'optimizer: { lr }',
+  epochs: 'steps',
+  strategy: 'parallel: { strategy }',
+};
+
+/** Returns advice about an unknown name between two parts of its source. */
+export function adviceOnName(name: string, before: string, after: string): string | undefined {
+  if (/^\s*=(?![=>])/.test(after)) return adviceOnAssignment(name, before);
+  if (name !== 'torch') return said(NAMES, name);
+  const member = /^\.(\w+)/.exec(after)?.[1] ?? '';
+  const here = said(FUNCTIONS, member);
+  return here === undefined
+    ? 'The names of PyTorch that exist here are in nn, optim and dist; operations on tensors are in tf'
+    : `torch.${member} is ${here} here`;
+}
+
+function adviceOnAssignment(name: string, before: string): string {
+  const field = camelCase(name);
+  return /[(,]\s*$/.test(before)
+    ? `Keyword arguments are fields of one object, which is the last argument: { ${field}: … }`
+    : `Declare a new variable: const ${field} = …`;
+}
+
+/** Returns advice about a value of another type than a place needs; `message` is the checker's. */
+export function adviceOnType(message: string): string | undefined {
+  if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
+  return 'In an object of a variable, a text can be any text for the checker: write, for example, kind: ‘adam’ as const';
+}
+
+/** Returns advice about a key that an object may not have; `message` is the checker's. */
+export function adviceOnKey(name: string, message: string): string | undefined {
+  const setting = said(SETTINGS, camelCase(name));
+  return setting === undefined || !message.includes("'TrainInput<") ? undefined : `Write ${setting}`;
+}
+
+/** Returns advice about an error that a cell's code threw when it ran. */
+export function adviceOnTypeError(message: string): string | undefined {
+  const name = /\.(\w+) is not a function$/.exec(message)?.[1];
+  return name === undefined ? undefined : said(MEMBERS, name);
+}
+
+/** Returns advice about a member that a type does not have; `message` is the checker's. */
+export function adviceOnMember(name: string, message: string, after = ''): string | undefined {
+  // A type with a name: not a text, a number or an object literal.
+  if (!/on type '(typeof )?(import\(|[A-Z])/.test(message)) return undefined;
+  if (/^\s*=\s*(new )?nn\./.test(after))
+    return `Declare fields of the class: ${name} = new nn.Linear(7, 13), or only ${name}; before a constructor that assigns it`;
+  const advice = said(MEMBERS, name);
+  if (advice !== undefined || !/^[a-z]+(_[a-z0-9]+)+_?$/.test(name) || message.includes('Did you mean'))
+    return advice;
+  return `Names are written without underscores here: ${camelCase(name)}`;
+}
+
+function camelCase(name: string): string {
+  return name.replace(/_+([a-z0-9]?)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function said(table: Readonly<Record<string, string>>, name: string): string | undefined {
+  return Object.hasOwn(table, name) ? table[name] : undefined;
+}

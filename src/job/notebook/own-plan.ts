@@ -1,0 +1,37 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { warnOnce } from '../../core/warn';
+import { countedPlan } from '../../plan/dry-run/counted-plan';
+import type { AnyLayout } from '../../plan/layout';
+import { ownModelRefused } from '../../plan/models';
+import { PLAN_OPTIONS, type PlanOptions, type PlanPlace, placeOf } from '../../plan/plan-input';
+import { warnOnStderr } from '../control/folded-lines';
+import { ownOnMeta } from '../rank/own-on-meta';
+import { splitInput } from '../run/own';
+import { createPlan, type Plan } from './plan';
+
+/** Returns the counted plan of a config whose model is the user's own; undefined for other inputs. */
+export function ownPlan(
+  input: unknown,
+  place: PlanPlace,
+  options: PlanOptions = {},
+): Plan<AnyLayout> | undefined {
+  const { config, own } = splitObject(input);
+  if (config === undefined || own?.sources.model == null) return undefined;
+  requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
+  const at = { place: placeOf(place), calibration: options.calibration, warn: warnOnce(warnOnStderr) };
+  return createPlan(countedPlan(config, ownOnMeta(own.functions), at));
+}
+
+/** Throws: CONFIG if the input's model is the user's own: `what` needs formulas. */
+export function refuseOwn(what: string, input: unknown): void {
+  if (isOwn(input)) throw ownModelRefused(what);
+}
+
+/** Whether the input's model is the user's own. */
+export function isOwn(input: unknown): boolean {
+  return splitObject(input).own?.sources.model != null;
+}
+
+function splitObject(input: unknown): Partial<ReturnType<typeof splitInput>> {
+  return typeof input === 'object' && input !== null ? splitInput(input) : {};
+}

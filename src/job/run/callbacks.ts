@@ -1,0 +1,100 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError, classOf, ShardlabError } from '../../core/errors';
+import type { StepResult } from '../../train/step-result';
+import type { RunSave } from './checkpoints';
+import type { Evaluation } from './inference';
+
+/**
+ * Functions that a run calls while it trains, with the names of transformers' TrainerCallback. They may be async; the next step
+ * waits for them. If one returns 'stop', the training ends after that step.
+ */
+export interface RunCallback<R> {
+  /** After each step. */
+  readonly onStepEnd?: (result: StepResult, run: R) => unknown;
+  /** After each evaluation. */
+  readonly onEvaluate?: (evaluation: Evaluation, run: R) => unknown;
+  /** After each save, when the checkpoint is in place; of a save with `async: true`, when the state is copied. */
+  readonly onSave?: (save: RunSave, run: R) => unknown;
+}
+
+type EventName = keyof RunCallback<never>;
+
+/** What the functions of an event get. */
+export type CallbackValue<Name extends EventName> = Parameters<NonNullable<RunCallback<never>[Name]>>[0];
+
+const EVENTS = ['onStepEnd', 'onEvaluate', 'onSave'] as const satisfies readonly EventName[];
+
+/** A function of the user's that training calls. */
+interface Registered<R> {
+  readonly callback: RunCallback<R>;
+  /** The cell's line that added it; '' outside of cells. */
+  readonly place: string;
+}
+
+/** The callbacks of a run. */
+export class Callbacks<R> {
+  readonly #registered = new Set<Registered<R>>();
+
+  /** Adds a callback; the returned function removes it. Throws: CONFIG for names that are not events. */
+  add(callback: RunCallback<R>): () => void {
+    if (typeof callback !== 'object' || callback === null) {
+      throw new ConfigError(
+        `run.addCallback takes an object, as run.addCallback({ onStepEnd: (result) => … }), not ${classOf(callback)}`,
+      );
+    }
+    requireKnownOptions('run.addCallback({ … })', callback, EVENTS);
+    const given = EVENTS.filter((name) => callback[name] !== undefined);
+    if (given.length === 0) {
+      throw new ConfigError(`run.addCallback: the object has no functions; give ${EVENTS.join(', ')}`);
+    }
+    for (const name of given) {
+      if (typeof callback[name] === 'function') continue;
+      throw new ConfigError(`run.addCallback: ${name} is ${classOf(callback[name])}; give a function`);
+    }
+    const registered = { callback, place: cellPlace(new Error()) };
+    this.#registered.add(registered);
+    return () => void this.#registered.delete(registered);
+  }
+
+  /** Whether there is a callback for an event. */
+  has(name: EventName): boolean {
+    return [...this.#registered].some(({ callback }) => callback[name] !== undefined);
+  }
+
+  /** Calls the callbacks of an event, one after the other; returns 'stop' if one of them does. Throws: CALLBACK. */
+  async call<Name extends EventName>(
+    name: Name,
+    value: CallbackValue<Name>,
+    run: R,
+  ): Promise<'stop' | undefined> {
+    let answer: 'stop' | undefined;
+    for (const { callback, place } of [...this.#registered]) {
+      // The value is of this event, but the compiler does not know which function has which event.
+      const call = callback[name] as ((value: unknown, run: R) => unknown) | undefined;
+      const returned = await userCode(`the callback ${name}`, place, () => call?.call(callback, value, run));
+      if (returned === 'stop') answer = 'stop';
+    }
+    return answer;
+  }
+}
+
+/** Runs a function of the user's. Throws: CALLBACK naming `what` and the cell's line; INTERRUPTED as it is. */
+export async function userCode(what: string, place: string, work: () => unknown): Promise<unknown> {
+  try {
+    return await work();
+  } catch (thrown) {
+    if (thrown instanceof ShardlabError && thrown.code === 'INTERRUPTED') throw thrown;
+    const at = cellPlace(thrown) || place;
+    const text = thrown instanceof Error ? `${thrown.name}: ${thrown.message}` : String(thrown);
+    throw new ShardlabError('CALLBACK', `${what}${at === '' ? '' : ` (${at})`} failed with ${text}`, {
+      cause: thrown,
+      details: { callback: what, place: at },
+    });
+  }
+}
+
+/** Returns the cell and line of an error's first frame in a cell: 'In[3]:2'; '' if there is none. */
+export function cellPlace(thrown: unknown): string {
+  const stack = thrown instanceof Error ? thrown.stack : undefined;
+  return /\bIn\[\d+\]:\d+/.exec(stack?.replace(/^.*\n/, '') ?? '')?.[0] ?? '';
+}

@@ -1,0 +1,121 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError, classOf } from '../../core/errors';
+import type { EvaluatedStep } from '../control/messages';
+import type { RunParts } from './calls';
+import { OutputFolder } from './output-folder';
+
+/** What happens between the steps of `run.step` and `run.steps`; names as in transformers' TrainingArguments. */
+export interface LoopOptions {
+  /** Evaluates after each step whose number is a multiple of it. */
+  readonly evalSteps?: number | undefined;
+  /** Saves after each step whose number is a multiple of it, into `outputDir`/checkpoint-<step>. */
+  readonly saveSteps?: number | undefined;
+  readonly outputDir?: string | undefined;
+  /** Number of checkpoints that remain in `outputDir`: the newest ones, and always the one with the least validation loss. */
+  readonly saveTotalLimit?: number | undefined;
+  /** Loads the parameters with the least validation loss when the steps have ended, but not after an interrupt or `break`. */
+  readonly loadBestModelAtEnd?: boolean | undefined;
+  /** Ends the training after this number of consecutive evaluations whose loss is not less than the least one before. */
+  readonly earlyStoppingPatience?: number | undefined;
+  /** A loss counts as less if it is less by more than this. Default 0. */
+  readonly earlyStoppingThreshold?: number | undefined;
+}
+
+const NAMES = [
+  ...(['evalSteps', 'saveSteps', 'outputDir', 'saveTotalLimit', 'loadBestModelAtEnd'] as const),
+  ...(['earlyStoppingPatience', 'earlyStoppingThreshold'] as const),
+] satisfies (keyof LoopOptions)[];
+
+/** Options without effect if another one is missing. */
+const NEEDS: readonly (readonly [keyof LoopOptions, keyof LoopOptions])[] = [
+  ['saveSteps', 'outputDir'],
+  ['outputDir', 'saveSteps'],
+  ['saveTotalLimit', 'saveSteps'],
+  ['loadBestModelAtEnd', 'evalSteps'],
+  ['loadBestModelAtEnd', 'saveSteps'],
+  ['earlyStoppingPatience', 'evalSteps'],
+  ['earlyStoppingThreshold', 'earlyStoppingPatience'],
+];
+
+/**
+ * Checks the options of a call; `what` is its name. Returns warnings about options that do nothing in its steps. Throws: CONFIG
+ * for values that are not possible, and for options that need other ones.
+ */
+export function checkLoopOptions(
+  what: string,
+  options: LoopOptions,
+  numSteps: number,
+  { lastStep, data }: Pick<RunParts, 'data'> & { readonly lastStep: number },
+): string[] {
+  requireKnownOptions(`${what}(n, { … })`, options, NAMES);
+  const { evalSteps, saveSteps, outputDir, loadBestModelAtEnd, earlyStoppingThreshold = 0 } = options;
+  for (const name of ['evalSteps', 'saveSteps', 'saveTotalLimit', 'earlyStoppingPatience'] as const) {
+    const value = options[name];
+    if (value !== undefined && !(Number.isInteger(value) && value > 0))
+      throw wrong(what, name, value, 'a whole number from 1');
+  }
+  if (!(earlyStoppingThreshold >= 0 && earlyStoppingThreshold < Infinity))
+    throw wrong(what, 'earlyStoppingThreshold', earlyStoppingThreshold, 'a number from 0');
+  if (outputDir !== undefined && (typeof outputDir !== 'string' || outputDir === ''))
+    throw wrong(what, 'outputDir', outputDir, "a folder's path, as 'out'");
+  if (loadBestModelAtEnd !== undefined && typeof loadBestModelAtEnd !== 'boolean')
+    throw wrong(what, 'loadBestModelAtEnd', loadBestModelAtEnd, 'true or false');
+  for (const [name, needed] of NEEDS) {
+    const isOff = options[name] === undefined || options[name] === false;
+    if (!isOff && options[needed] === undefined)
+      throw new ConfigError(`${what}: ${name} has no effect without ${needed}; give both`);
+  }
+  if (loadBestModelAtEnd === true && (saveSteps ?? 0) % (evalSteps ?? 1) !== 0) {
+    throw new ConfigError(
+      `${what}: with loadBestModelAtEnd, saveSteps must be a multiple of evalSteps, but they are ${saveSteps} and ${evalSteps}: a ` +
+        'checkpoint without a validation loss cannot be the best one',
+    );
+  }
+  if (evalSteps !== undefined && data?.validation == null) {
+    throw new ConfigError(
+      `${what}: evalSteps needs rows that are never trained on, and this run has none; give them in the config, as data: { path: ` +
+        "'./text.txt', validation: 0.1 }",
+    );
+  }
+  const first = lastStep + 1;
+  const last = lastStep + numSteps;
+  const unused = (['evalSteps', 'saveSteps'] as const).flatMap((name) => {
+    const every = options[name];
+    if (every === undefined || Math.ceil(first / every) * every <= last) return [];
+    return [`${what}: ${name} is ${every}, and no step from ${first} to ${last} is a multiple of it`];
+  });
+  return [...unused, ...laterCheckpoints(what, outputDir, lastStep)];
+}
+
+/** Warns of checkpoints that another training has left, or this one before it loaded an earlier one. */
+function laterCheckpoints(what: string, outputDir: string | undefined, lastStep: number): string[] {
+  if (outputDir === undefined) return [];
+  const step = new OutputFolder(outputDir).steps().at(-1) ?? 0;
+  if (step <= lastStep) return [];
+  return [
+    `${what}: ${outputDir} has checkpoint-${step}, but this run is at step ${lastStep}; a save of the same step will replace it, and ` +
+      `saveTotalLimit does not delete later steps. To continue from it: await run.load('${outputDir}/checkpoint-${step}')`,
+  ];
+}
+
+function wrong(what: string, name: string, value: unknown, expected: string): ConfigError {
+  const found = typeof value === 'number' ? String(value) : classOf(value);
+  return new ConfigError(`${what}: ${name} is ${found}; give ${expected}`);
+}
+
+/**
+ * Whether the newest evaluation is the last that patience allows. Source: transformers' EarlyStoppingCallback; here all evaluations of
+ * the run count, so a run that was resumed stops after the same step; after a stop, counting begins again.
+ */
+export function isOutOfPatience(
+  evaluations: readonly EvaluatedStep[],
+  { earlyStoppingPatience: patience, earlyStoppingThreshold = 0 }: LoopOptions,
+): boolean {
+  if (patience === undefined) return false;
+  let [best, count] = [Number.POSITIVE_INFINITY, 0];
+  for (const { loss } of evaluations) {
+    count = best - loss > earlyStoppingThreshold ? 0 : count + 1;
+    best = Math.min(best, Number.isNaN(loss) ? best : loss);
+  }
+  return count > 0 && count % patience === 0;
+}

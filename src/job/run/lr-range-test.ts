@@ -1,0 +1,110 @@
+import { rmSync } from 'node:fs';
+import { join } from 'node:path';
+import { type ShowProgress, withProgress } from '../../cell/progress';
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { type LrRange, type LrRangeFigure, lrRangeFigure } from '../../figures/lr-range';
+import type { RankStep } from '../control/messages';
+import type { RunParts } from './calls';
+import { loadRun, saveRun } from './checkpoints';
+import type { RunTraining } from './training';
+
+/** How `run.lrRangeTest` grows the learning rate; names as in torch-lr-finder. */
+export interface LrRangeOptions {
+  /** The first learning rate. Default 1e-6. */
+  readonly startLr?: number;
+  /** The last learning rate. Default 1. */
+  readonly endLr?: number;
+  /** The number of steps; from one to the next, the rate grows by the same factor. Default 100. */
+  readonly numIter?: number;
+  /** The share of the newest loss in the smoothed loss. Default 0.05. */
+  readonly smoothF?: number;
+  /** The test ends when the smoothed loss is this multiple of the least one. Default 5. */
+  readonly divergeTh?: number;
+}
+
+/** Tests learning rates; `Run.lrRangeTest` says how. `isInterrupted` is asked before each step. */
+export async function lrRangeTest(
+  parts: RunParts & { readonly folder: string },
+  training: RunTraining,
+  options: LrRangeOptions,
+  isInterrupted: () => boolean,
+): Promise<LrRangeFigure> {
+  const range = checkedOptions(options);
+  const { number: run, calls } = parts;
+  const folder = join(parts.folder, `run-${run}-before-lr-range-test`);
+  const { newestCheckpoint } = calls;
+  try {
+    return await withProgress('learning rate range test', 'steps', async (show) => {
+      await saveRun(parts, folder, {});
+      try {
+        return lrRangeFigure(await tryRates(parts, training, range, isInterrupted, show));
+      } finally {
+        await loadRun(parts, folder, {}).catch(unlessClosed);
+      }
+    });
+  } finally {
+    calls.saved(newestCheckpoint);
+    rmSync(folder, { recursive: true, force: true });
+  }
+}
+
+/** A failed step ends the run; then the error of that step is the one to show. */
+function unlessClosed(error: unknown): void {
+  if (!(error instanceof ShardlabError && error.code === 'CLOSED')) throw error;
+}
+
+/** Trains with growing rates until the loss diverges. Source: torch-lr-finder's LRFinder.range_test. */
+async function tryRates(
+  { number: run, calls, history }: RunParts,
+  training: RunTraining,
+  { startLr, endLr, numIter, smoothF, divergeTh }: Required<LrRangeOptions>,
+  isInterrupted: () => boolean,
+  show: ShowProgress,
+): Promise<LrRange> {
+  const [lrs, losses, smoothed]: [number[], number[], number[]] = [[], [], []];
+  for (let i = 0; i < numIter; i++) {
+    if (isInterrupted()) throw interrupted(i, numIter);
+    const lr = startLr * (endLr / startLr) ** (i / (numIter - 1));
+    await calls.on(history.phase.world, { kind: 'rate', run, lr });
+    let loss: number | undefined;
+    const keepLoss = ([first]: readonly RankStep[]): void => {
+      loss = first?.result.loss;
+    };
+    await training.step(1, keepLoss, { mayDiverge: true });
+    if (loss === undefined) throw interrupted(i, numIter);
+    const before = smoothed.at(-1) ?? loss;
+    lrs.push(lr);
+    losses.push(loss);
+    smoothed.push(smoothF * loss + (1 - smoothF) * before);
+    show(i + 1, numIter, `learning rate range test, lr ${lr.toPrecision(2)}`);
+    const newest = smoothed.at(-1) ?? Number.NaN;
+    if (!(newest <= divergeTh * Math.min(...smoothed))) return { lrs, losses, smoothed, hasDiverged: true };
+  }
+  return { lrs, losses, smoothed, hasDiverged: false };
+}
+
+function interrupted(numDone: number, numIter: number): ShardlabError {
+  return new ShardlabError(
+    'INTERRUPTED',
+    `run.lrRangeTest was interrupted after ${numDone} of ${numIter} steps; the run is as before`,
+  );
+}
+
+function checkedOptions(options: LrRangeOptions): Required<LrRangeOptions> {
+  requireKnownOptions('run.lrRangeTest({ … })', options, [
+    ...(['startLr', 'endLr', 'numIter', 'smoothF', 'divergeTh'] satisfies (keyof LrRangeOptions)[]),
+  ]);
+  const { startLr = 1e-6, endLr = 1, numIter = 100, smoothF = 0.05, divergeTh = 5 } = options;
+  if (!(startLr > 0)) throw wrong('startLr', startLr, 'a number above 0, as 1e-6');
+  if (!(endLr > startLr && endLr < Infinity))
+    throw wrong('endLr', endLr, `a number above startLr, ${startLr}`);
+  if (!(Number.isInteger(numIter) && numIter >= 3)) throw wrong('numIter', numIter, 'a whole number from 3');
+  if (!(smoothF > 0 && smoothF <= 1)) throw wrong('smoothF', smoothF, 'a number above 0, at most 1');
+  if (!(divergeTh > 1)) throw wrong('divergeTh', divergeTh, 'a number above 1');
+  return { startLr, endLr, numIter, smoothF, divergeTh };
+}
+
+function wrong(name: string, value: unknown, expected: string): ConfigError {
+  return new ConfigError(`run.lrRangeTest: ${name} is ${String(value)}; give ${expected}`);
+}

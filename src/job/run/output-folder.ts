@@ -1,0 +1,61 @@
+import fs from 'node:fs';
+import { join, resolve } from 'node:path';
+import { stateOf } from '../../checkpoint/format/checkpoint-folder';
+import { isFolder } from '../../core/regular-file';
+import type { EvaluatedStep } from '../control/messages';
+import { savedEvaluations } from '../rank/saves';
+
+const CHECKPOINT = /^checkpoint-(\d+)$/;
+/** A checkpoint that is being deleted; it is renamed first, so that a killed process leaves no checkpoint with missing files. */
+const DELETED = /^checkpoint-\d+\.deleted$/;
+
+/** The checkpoints of a training in one folder, with transformers' names: checkpoint-<step>. */
+export class OutputFolder {
+  readonly path: string;
+
+  constructor(path: string) {
+    this.path = resolve(path);
+  }
+
+  /** Returns the folder of a step's checkpoint. */
+  of(step: number): string {
+    return join(this.path, `checkpoint-${step}`);
+  }
+
+  /** The steps that have a complete checkpoint, in order. */
+  steps(): number[] {
+    const names = isFolder(this.path) ? fs.readdirSync(this.path) : [];
+    const steps = names.map((name) => Number(CHECKPOINT.exec(name)?.[1] ?? Number.NaN));
+    return steps.filter((step) => stateOf(this.of(step)) !== undefined).sort((a, b) => a - b);
+  }
+
+  /** Returns the checkpoint of the run with the least validation loss; undefined: there is none. */
+  best(evaluations: readonly EvaluatedStep[]): EvaluatedStep | undefined {
+    const saved = evaluations.filter(({ step, loss }) => {
+      // Another training may have saved a checkpoint of the same step.
+      const own = savedEvaluations(stateOf(this.of(step))?.trainer);
+      return own.some((one) => one.step === step && one.loss === loss);
+    });
+    return saved.reduce<EvaluatedStep | undefined>(
+      (best, one) => (best === undefined || one.loss < best.loss ? one : best),
+      undefined,
+    );
+  }
+
+  /**
+   * Deletes the oldest checkpoints so that `limit` remain, up to step `last`, which was just saved. The best one remains too: if the
+   * limit is 1, there may be two. Source: transformers' Trainer._rotate_checkpoints.
+   */
+  rotate(limit: number, last: number, best: number | undefined): void {
+    const steps = this.steps().filter((step) => step <= last);
+    const others = steps.filter((step) => step !== last && step !== best);
+    const numKept = limit - (steps.length - others.length);
+    for (const step of others.slice(0, others.length - Math.max(0, numKept))) {
+      fs.rmSync(`${this.of(step)}.deleted`, { recursive: true, force: true });
+      fs.renameSync(this.of(step), `${this.of(step)}.deleted`);
+    }
+    for (const name of fs.readdirSync(this.path)) {
+      if (DELETED.test(name)) fs.rmSync(join(this.path, name), { recursive: true, force: true });
+    }
+  }
+}

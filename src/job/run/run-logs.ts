@@ -1,0 +1,133 @@
+import { resolve } from 'node:path';
+import { ConfigError, classOf } from '../../core/errors';
+import type { StepResult } from '../../train/step-result';
+import type { RankStep } from '../control/messages';
+import { cellPlace, userCode } from './callbacks';
+import type { Evaluation } from './inference';
+import { type LogFile, type LogRow, openJsonLines } from './log-file';
+import { openEventFile } from './tensorboard';
+
+interface OpenLog {
+  /** The file or folder. */
+  readonly name: string;
+  readonly file: LogFile;
+}
+
+interface LogFunction {
+  readonly call: (row: LogRow) => unknown;
+  /** The cell's line that added it. */
+  readonly place: string;
+}
+
+/** The logs of a run. A file that cannot be written is closed with a warning; the training continues. */
+export class RunLogs {
+  readonly #warn: (message: string) => void;
+  readonly #files = new Set<OpenLog>();
+  readonly #functions = new Set<LogFunction>();
+  /** Rows that functions did not get yet. */
+  #rows: LogRow[] = [];
+  /** The step of the loaded checkpoint, until the next step. */
+  #resumed: number | undefined;
+
+  constructor(warn: (message: string) => void) {
+    this.#warn = warn;
+  }
+
+  /** Adds a log; the returned function ends it. Throws: CONFIG, IO. `lastStep` is the run's. */
+  add(target: unknown, path: unknown, lastStep: number): () => void {
+    if (typeof target === 'function') {
+      const log = { call: target as LogFunction['call'], place: cellPlace(new Error()) }; // it gets rows
+      this.#functions.add(log);
+      return () => void this.#functions.delete(log);
+    }
+    if (target !== 'jsonl' && target !== 'tensorboard') {
+      const given = typeof target === 'string' ? `'${target}'` : classOf(target);
+      throw new ConfigError(
+        `run.log(${given}) is not a log; give run.log('jsonl', file), run.log('tensorboard', folder) or run.log((row) => …)`,
+      );
+    }
+    if (typeof path !== 'string' || path === '') {
+      const example = target === 'jsonl' ? "'log.jsonl'" : "'runs'";
+      throw new ConfigError(`run.log('${target}', …) needs a path, as run.log('${target}', ${example})`);
+    }
+    const name = resolve(path);
+    const log = { name, file: target === 'jsonl' ? openJsonLines(name) : openEventFile(name, lastStep + 1) };
+    this.#files.add(log);
+    if (this.#resumed !== undefined) this.#resumeFile(log, this.#resumed);
+    return () => this.#end(log);
+  }
+
+  /** Whether there are functions, which get each row before the next step. */
+  get hasFunctions(): boolean {
+    return this.#functions.size > 0;
+  }
+
+  /** Writes a step's row. */
+  step({ spans: _, ...result }: StepResult, ranks: readonly RankStep[]): void {
+    this.#resumed = undefined;
+    this.#write({
+      kind: 'step',
+      ...result,
+      tokensPerSecond: result.tokens / result.seconds,
+      peakBytes: Math.max(...ranks.map(({ record }) => record.memory.peakBytes)),
+    });
+  }
+
+  /** Writes an evaluation's row. */
+  evaluated({ step, loss, perplexity, seconds }: Evaluation): void {
+    this.#write({
+      kind: 'evaluation',
+      step,
+      evalLoss: loss,
+      ...(perplexity === null ? {} : { evalPerplexity: perplexity }),
+      evalSeconds: seconds,
+    });
+  }
+
+  /** Says that the run continues after a step that a checkpoint contains. */
+  resume(step: number): void {
+    this.#resumed = step;
+    for (const log of this.#files) this.#resumeFile(log, step);
+  }
+
+  /** Gives the functions their rows. Throws: CALLBACK. */
+  async settle(): Promise<void> {
+    const rows = this.#rows;
+    this.#rows = [];
+    for (const row of rows) {
+      for (const { call, place } of [...this.#functions]) {
+        await userCode('the function of run.log', place, () => call(row));
+      }
+    }
+  }
+
+  /** Closes all files. */
+  close(): void {
+    for (const log of this.#files) this.#end(log);
+  }
+
+  #write(row: LogRow): void {
+    if (this.hasFunctions) this.#rows.push(row);
+    for (const log of this.#files) this.#attempt(log, () => log.file.write(row));
+  }
+
+  #resumeFile(log: OpenLog, step: number): void {
+    this.#attempt(log, () => log.file.resume(step));
+  }
+
+  #attempt(log: OpenLog, work: () => void): void {
+    try {
+      work();
+    } catch (error) {
+      this.#end(log);
+      const why = error instanceof Error ? error.message : String(error);
+      this.#warn(
+        `run.log: ${log.name} cannot be written and gets no more rows: ${why}. The training continues`,
+      );
+    }
+  }
+
+  #end(log: OpenLog): void {
+    if (this.#files.delete(log)) log.file.close();
+  }
+}

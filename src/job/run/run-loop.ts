@@ -1,0 +1,273 @@
+import { ConfigError } from '../../core/errors';
+import type { Tensor } from '../../core/tf';
+import type { LrRangeFigure } from '../../figures/lr-range';
+import type { FileBatch } from '../../train/own-task';
+import type { StepResult } from '../../train/step-result';
+import type { EvaluatedStep } from '../control/messages';
+import { Callbacks, type CallbackValue, type RunCallback } from './callbacks';
+import { type RunParts, RunTurns } from './calls';
+import { hasOwnLoss, StepFigures } from './figures';
+import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference';
+import type { LogRow } from './log-file';
+import { checkLoopOptions, type LoopOptions } from './loop-options';
+import { type LrRangeOptions, lrRangeTest } from './lr-range-test';
+import { createRunSummary, ProgressPlaces, type RunSummary } from './progress';
+import { RunLogs } from './run-logs';
+import type { RunTraining } from './training';
+import { type LoopHome, stoppedBy, TrainingLoop } from './training-loop';
+
+/** What training needs of a run. */
+export interface RunLoopParts extends RunParts {
+  /** The job's folder. */
+  readonly folder: string;
+  readonly warn: (message: string) => void;
+}
+
+/** The training of a run: its steps, its learning rate, and what the user adds to the steps. */
+export abstract class RunLoop extends StepFigures {
+  readonly #parts: RunLoopParts;
+  readonly #training: RunTraining;
+  readonly #turns = new RunTurns();
+  readonly #places = new ProgressPlaces();
+  readonly #callbacks = new Callbacks<this>();
+  protected readonly logs: RunLogs;
+  /** Steps that have begun and have not ended, also while their caller does something else. */
+  readonly #loops = new Set<Pick<TrainingLoop<this>, 'interrupt' | 'stop'>>();
+  /** The learning rate that the ranks do not have yet; null: there is none. */
+  #rate: number | null = null;
+
+  constructor(parts: RunLoopParts, training: RunTraining) {
+    super();
+    this.#parts = parts;
+    this.#training = training;
+    this.logs = new RunLogs(parts.warn);
+  }
+
+  /**
+   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all groups
+   * of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from it, with its later rates scaled.
+   * Throws: CONFIG for a value that is not a number from 0 on.
+   * @example
+   * run.lr = 1e-4;
+   * await run.step(20);
+   */
+  get lr(): number {
+    const { history } = this.#parts;
+    const [last] = history.steps.results(history.steps.numSteps - 1);
+    return this.#rate ?? last?.lr ?? history.phase.config.optimizer.lr;
+  }
+
+  set lr(lr: number) {
+    if (!Number.isFinite(lr) || lr < 0)
+      throw new ConfigError(`run.lr = ${lr}: give a number from 0 on, as 1e-4`);
+    this.#rate = lr;
+  }
+
+  /** The validation losses so far, by step. */
+  get evaluations(): readonly EvaluatedStep[] {
+    return this.#parts.history.evaluations;
+  }
+
+  /**
+   * Trains `numSteps` steps and shows loss and speed while they run; `options` say when the run is evaluated and saved, and when it
+   * ends early. An interrupt ends the training after the running step.
+   * Throws: CONFIG, INTERRUPTED, CALLBACK, OUT_OF_MEMORY and errors of ranks; CLOSED when the run has ended.
+   * @example
+   * await run.step(20);
+   */
+  async step(numSteps = 1, options: LoopOptions = {}): Promise<RunSummary> {
+    const loop = this.#loop('run.step', numSteps, options);
+    const { history } = this.#parts;
+    return this.take('stepping', async () => {
+      const first = history.steps.numSteps;
+      this.#loops.add(loop);
+      try {
+        while (!loop.isDone) await loop.advance(numSteps);
+        await loop.finish();
+        return createRunSummary(history.steps.results(first), loop.endedEarly);
+      } finally {
+        this.#loops.delete(loop);
+        loop.end();
+      }
+    });
+  }
+
+  /**
+   * Trains step by step: each turn of the loop gets the result of one step, and the next step waits for the loop's body. Without
+   * `numSteps`, it continues until `break`. `options` are those of `run.step`. Throws: as `run.step` does.
+   * @example
+   * for await (const { step, loss } of run.steps(20)) {
+   *   if (loss < 1) break;
+   *   if (step % 10 === 0) console.log(await run.sample('function ', { tokens: 20 }));
+   * }
+   */
+  steps(numSteps = Number.POSITIVE_INFINITY, options: LoopOptions = {}): AsyncGenerator<StepResult, void> {
+    return this.#iterate(this.#loop('run.steps', numSteps, options));
+  }
+
+  /**
+   * Adds functions that the run calls while it trains; returns a function that removes them. The next step waits for a function that
+   * is async. If one returns 'stop', the training ends after that step; if one throws, the call of run.step throws too, and the
+   * run can continue. Throws: CONFIG.
+   * @example
+   * const remove = run.addCallback({
+   *   onStepEnd: ({ loss }) => (loss < 0.5 ? 'stop' : undefined),
+   *   onEvaluate: ({ step, loss }) => console.log(step, loss),
+   * });
+   * await run.step(5);
+   * remove();
+   */
+  addCallback(callback: RunCallback<this>): () => void {
+    return this.#callbacks.add(callback);
+  }
+
+  /**
+   * Writes a row per step and per evaluation from now on: into a file of JSON lines, into an event file of TensorBoard in a folder,
+   * or to a function. Files are complete after each step. Rows are appended; if a run continues from a checkpoint,
+   * the file's last rows of later steps are removed, and TensorBoard hides them. Returns a function that ends
+   * the log. Throws: CONFIG, IO.
+   * @example
+   * run.log('jsonl', 'log.jsonl');
+   * run.log('tensorboard', 'runs'); // then: tensorboard --logdir runs
+   * const end = run.log((row) => row.kind === 'step' && console.log(row.step, row.loss));
+   * await run.step(2);
+   * end();
+   */
+  log(target: 'jsonl' | 'tensorboard', path: string): () => void;
+  log(target: (row: LogRow) => unknown): () => void;
+  log(target: unknown, path?: unknown): () => void {
+    return this.logs.add(target, path, this.#parts.history.lastStep);
+  }
+
+  /**
+   * Trains some steps with a growing learning rate, draws the losses, and suggests the rate at which the loss falls fastest. It ends
+   * when the loss diverges. Afterwards parameters, optimizer, position in the data and number of steps are as before, to
+   * the bit. Source: torch-lr-finder; Smith 2017. Throws: CONFIG, INTERRUPTED, IO and errors of ranks.
+   * @example
+   * const test = await run.lrRangeTest({ startLr: 1e-5, endLr: 1, numIter: 30 });
+   * run.lr = test.suggestedLr ?? run.lr;
+   * test;
+   */
+  async lrRangeTest(options: LrRangeOptions = {}): Promise<LrRangeFigure> {
+    return this.take('testing', async () => {
+      let isInterrupted = false;
+      const interrupt = (): void => {
+        isInterrupted = true;
+      };
+      const test = { interrupt, stop: () => undefined };
+      this.#loops.add(test);
+      try {
+        return await lrRangeTest(this.#parts, this.#training, options, () => isInterrupted);
+      } finally {
+        this.#loops.delete(test);
+      }
+    });
+  }
+
+  /**
+   * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
+   * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with the scope;
+   * each becomes the mean over all rows. Throws: CONFIG if the config's data keep no rows (`validation`), or for metrics of a
+   * model that returns only its loss; errors of ranks.
+   * @example
+   * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
+   * const { loss, metrics } = await run.evaluate({
+   *   metrics: { accuracy: (logits, { y }, { tf }) => tf.mean(tf.equal(tf.argMax(logits, -1), y)) },
+   * });
+   * [loss, metrics.accuracy];
+   */
+  async evaluate<Name extends string = never, Output = Tensor, Batch = FileBatch>(
+    options: EvaluateOptions<Name, Output, Batch> = {},
+  ): Promise<Evaluation<Name>> {
+    return this.takeAndCall('evaluating', 'onEvaluate', async () => {
+      const evaluation = await evaluateRun(this.#parts, options);
+      this.logs.evaluated(evaluation);
+      return evaluation;
+    });
+  }
+
+  /** Ends the running work after the running step. Returns whether it ended in time, or 'idle' if no work had to be awaited. */
+  async stop(): Promise<'stopped' | 'late' | 'idle'> {
+    for (const loop of this.#loops) loop.interrupt();
+    return this.#turns.stop(() => this.#training.stop());
+  }
+
+  /** Runs `work` alone, after the ranks got the learning rate that was set. */
+  protected take<T>(business: Parameters<RunTurns['take']>[0], work: () => Promise<T>): Promise<T> {
+    return this.#turns.take(business, async () => {
+      await this.#sendRate();
+      return work();
+    });
+  }
+
+  /** Runs `work` alone, then calls the callbacks of its event, unless a callback calls it. Throws: CALLBACK, errors of `work`. */
+  protected takeAndCall<Name extends 'onEvaluate' | 'onSave', T extends CallbackValue<Name>>(
+    business: Parameters<RunTurns['take']>[0],
+    name: Name,
+    work: () => Promise<T>,
+  ): Promise<T> {
+    const isInCallback = this.#turns.isLent;
+    return this.take(business, async () => {
+      const value = await work();
+      if (isInCallback) return value;
+      const answer = await this.#turns.lend(async () => {
+        await this.logs.settle();
+        return this.#callbacks.call(name, value, this);
+      });
+      if (answer === 'stop') {
+        for (const loop of this.#loops) loop.stop(stoppedBy(name, this.#parts.history.lastStep));
+      }
+      return value;
+    });
+  }
+
+  async *#iterate(loop: TrainingLoop<this>): AsyncGenerator<StepResult, void> {
+    this.#loops.add(loop);
+    try {
+      while (!loop.isDone) yield await this.take('stepping', () => loop.advance(1));
+      await this.take('stepping', () => loop.finish());
+    } finally {
+      this.#loops.delete(loop);
+      loop.end();
+    }
+  }
+
+  #loop(name: 'run.step' | 'run.steps', numSteps: number, options: LoopOptions): TrainingLoop<this> {
+    const isEndless = name === 'run.steps' && numSteps === Number.POSITIVE_INFINITY;
+    if (!isEndless && (!Number.isInteger(numSteps) || numSteps < 1)) {
+      const method = name.slice('run.'.length);
+      throw new ConfigError(`${method}(${numSteps}) is not a number of steps; give a whole number from 1`);
+    }
+    const { history, warn } = this.#parts;
+    for (const warning of checkLoopOptions(name, options, numSteps, {
+      ...this.#parts,
+      lastStep: history.lastStep,
+    }))
+      warn(warning);
+    const progress = this.#places.of({
+      numSteps: isEndless ? null : numSteps,
+      hasOwnLoss: hasOwnLoss(history.phase.config),
+      evaluations: () => history.evaluations,
+    });
+    return new TrainingLoop(this.#home, { name, numSteps, options, progress });
+  }
+
+  get #home(): LoopHome<this> {
+    return {
+      run: this,
+      parts: this.#parts,
+      training: this.#training,
+      turns: this.#turns,
+      callbacks: this.#callbacks,
+      logs: this.logs,
+      sendRate: () => this.#sendRate(),
+    };
+  }
+
+  async #sendRate(): Promise<void> {
+    const { calls, history, number: run } = this.#parts;
+    const lr = this.#rate;
+    if (lr !== null) await calls.on(history.phase.world, { kind: 'rate', run, lr });
+    if (this.#rate === lr) this.#rate = null;
+  }
+}

@@ -1,0 +1,201 @@
+import { ShardlabError } from '../../core/errors';
+import { counted } from '../../figures/format';
+import type { StepResult } from '../../train/step-result';
+import type { Callbacks } from './callbacks';
+import type { RunParts, RunTurns } from './calls';
+import { loadRun, saveRun } from './checkpoints';
+import { evaluateRun } from './inference';
+import { isOutOfPatience, type LoopOptions } from './loop-options';
+import { OutputFolder } from './output-folder';
+import type { StepProgress } from './progress';
+import type { RunLogs } from './run-logs';
+import type { RunTraining } from './training';
+
+/** What a run gives to its training loops. */
+export interface LoopHome<R> {
+  readonly run: R;
+  readonly parts: RunParts;
+  readonly training: RunTraining;
+  readonly turns: RunTurns;
+  readonly callbacks: Callbacks<R>;
+  readonly logs: RunLogs;
+  /** Sends the learning rate that was set to the ranks. */
+  readonly sendRate: () => Promise<void>;
+}
+
+/** What differs between two loops. */
+export interface LoopCall {
+  /** 'run.step' or 'run.steps', for messages. */
+  readonly name: string;
+  /** Infinity: until the caller ends it. */
+  readonly numSteps: number;
+  readonly options: LoopOptions;
+  readonly progress: StepProgress;
+}
+
+/**
+ * The steps of one call, and what happens between them: logs, callbacks, evaluations, saves, an early stop. Steps without anything
+ * between them run on the ranks as one piece of work.
+ */
+export class TrainingLoop<R> {
+  readonly #home: LoopHome<R>;
+  readonly #call: LoopCall;
+  readonly #folder: OutputFolder | undefined;
+  #numDone = 0;
+  #endedEarly: string | null = null;
+  #isInterrupted = false;
+  readonly #notes: string[] = [];
+
+  constructor(home: LoopHome<R>, call: LoopCall) {
+    this.#home = home;
+    this.#call = call;
+    const { outputDir } = call.options;
+    this.#folder = outputDir === undefined ? undefined : new OutputFolder(outputDir);
+  }
+
+  /** Why the steps have ended before the wanted number; null: they have not. */
+  get endedEarly(): string | null {
+    return this.#endedEarly;
+  }
+
+  get isDone(): boolean {
+    return this.#endedEarly !== null || this.#numDone >= this.#call.numSteps;
+  }
+
+  /**
+   * Runs at most `most` steps, and what follows on the last one. Returns that step's result. Throws: INTERRUPTED, CALLBACK, and
+   * errors of steps, evaluations and saves.
+   */
+  async advance(most: number): Promise<StepResult> {
+    try {
+      this.#requireGoing();
+      const last = await this.#steps(Math.min(most, this.#numToNextStop()));
+      this.#requireGoing();
+      await this.#followUp(last);
+      this.#requireGoing();
+      return last;
+    } catch (error) {
+      const isInterrupt = error instanceof ShardlabError && error.code === 'INTERRUPTED';
+      throw isInterrupt ? this.#interrupted() : error;
+    }
+  }
+
+  /** Ends the loop after the running step. */
+  interrupt(): void {
+    this.#isInterrupted = true;
+  }
+
+  /** Ends the loop before its next step. */
+  stop(reason: string): void {
+    this.#endedEarly ??= reason;
+  }
+
+  /** Does what follows on the last step: loads the best parameters. */
+  async finish(): Promise<void> {
+    const { parts } = this.#home;
+    const { options, progress } = this.#call;
+    if (options.loadBestModelAtEnd !== true || this.#folder === undefined) return;
+    const best = this.#folder.best(parts.history.evaluations);
+    if (best === undefined || best.step === parts.history.lastStep) return;
+    await loadRun(parts, this.#folder.of(best.step), { parametersOnly: true }, progress.place);
+    this.#notes.push(
+      `loaded the best parameters, of step ${best.step}: validation loss ${best.loss.toFixed(4)}`,
+    );
+  }
+
+  /** Draws the final state. */
+  end(): void {
+    this.#call.progress.finish([this.#endedEarly ?? [], this.#notes].flat().join('; ') || null);
+  }
+
+  /** Runs steps that need nothing between them; returns the last one's result. */
+  async #steps(numSteps: number): Promise<StepResult> {
+    const { training, parts, logs, sendRate } = this.#home;
+    let last: StepResult | undefined;
+    await sendRate();
+    await training.step(numSteps, (ranks) => {
+      last = parts.history.keep(ranks);
+      this.#numDone++;
+      logs.step(last, ranks);
+      this.#call.progress.show(last);
+    });
+    if (last === undefined) throw this.#interrupted();
+    return last;
+  }
+
+  /** Returns the number of steps until something happens between two steps. */
+  #numToNextStop(): number {
+    const { parts, callbacks, logs } = this.#home;
+    const { numSteps, options } = this.#call;
+    if (callbacks.has('onStepEnd') || logs.hasFunctions) return 1;
+    const step = parts.history.lastStep;
+    const toNext = [options.evalSteps, options.saveSteps].map((every) =>
+      every === undefined ? Number.POSITIVE_INFINITY : every - (step % every),
+    );
+    return Math.min(numSteps - this.#numDone, ...toNext);
+  }
+
+  /** Does what follows on a step: logs, callbacks, an evaluation, a save. */
+  async #followUp(last: StepResult): Promise<void> {
+    const { parts, callbacks, logs, run } = this.#home;
+    const { options, progress } = this.#call;
+    const { step } = last;
+    await this.#lend('onStepEnd', async () => {
+      await logs.settle();
+      return callbacks.call('onStepEnd', last, run);
+    });
+    if (isMultiple(step, options.evalSteps)) {
+      const evaluation = await evaluateRun(parts, {}, progress.place);
+      logs.evaluated(evaluation);
+      await this.#lend('onEvaluate', async () => {
+        await logs.settle();
+        return callbacks.call('onEvaluate', evaluation, run);
+      });
+      if (isOutOfPatience(parts.history.evaluations, options)) {
+        const { earlyStoppingPatience } = options;
+        this.stop(`ended after step ${step}, by early stopping: ${noBetter(earlyStoppingPatience ?? 1)}`);
+      }
+    }
+    if (!isMultiple(step, options.saveSteps) || this.#folder === undefined) return;
+    const save = await saveRun(parts, this.#folder.of(step), {}, { place: progress.place });
+    const { saveTotalLimit } = options;
+    if (saveTotalLimit !== undefined) {
+      this.#folder.rotate(saveTotalLimit, step, this.#folder.best(parts.history.evaluations)?.step);
+    }
+    await this.#lend('onSave', () => callbacks.call('onSave', save, run));
+  }
+
+  /** Runs functions of the user's, which may use the run. */
+  async #lend(name: string, work: () => Promise<'stop' | undefined>): Promise<void> {
+    const answer = await this.#home.turns.lend(work);
+    if (answer === 'stop') this.stop(stoppedBy(name, this.#home.parts.history.lastStep));
+  }
+
+  #requireGoing(): void {
+    if (this.#isInterrupted && !this.isDone) throw this.#interrupted();
+  }
+
+  #interrupted(): ShardlabError {
+    const { name, numSteps } = this.#call;
+    const { lastStep } = this.#home.parts.history;
+    const of = Number.isFinite(numSteps) ? ` of ${numSteps}` : '';
+    const when = this.#numDone === 0 ? 'before its first step' : `after ${this.#numDone}${of} steps`;
+    return new ShardlabError(
+      'INTERRUPTED',
+      `${name} was interrupted ${when}; the run is intact: step() continues from step ${lastStep}`,
+    );
+  }
+}
+
+/** Says that a callback ended the training. */
+export function stoppedBy(callback: string, step: number): string {
+  return `ended after step ${step}, by ${callback}`;
+}
+
+function noBetter(patience: number): string {
+  return `no better validation loss in ${counted(patience, 'evaluation')}`;
+}
+
+function isMultiple(step: number, every: number | undefined): boolean {
+  return every !== undefined && step % every === 0;
+}

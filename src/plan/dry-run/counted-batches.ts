@@ -1,0 +1,40 @@
+import { isPlain } from '../../core/tensor-tree';
+import { Tensor } from '../../core/tf';
+import type { MetaOwn } from './rank-run';
+
+/** Watches the user's functions in a dry run: the name of the model's class, and the rows of the batches that `data` makes. */
+export class CountedBatches {
+  /** The functions, watched. */
+  readonly own: MetaOwn;
+  /** Null: `data` is no function. */
+  rows: number | null = null;
+  model = '';
+
+  constructor(own: MetaOwn) {
+    this.own = {
+      ...own,
+      parts: (place, config) => {
+        const parts = own.parts(place, config);
+        const { data } = parts;
+        this.model = parts.model?.constructor.name ?? '';
+        if (data === null) return parts;
+        return {
+          ...parts,
+          data: (index) => {
+            const batch = data(index);
+            this.rows = rowsOf(batch);
+            return batch;
+          },
+        };
+      },
+    };
+  }
+}
+
+/** Returns the rows of x, or of the first of several inputs. */
+function rowsOf(batch: unknown): number {
+  if (!isPlain(batch)) return 1;
+  const x: unknown = Array.isArray(batch.inputs) ? batch.inputs[0] : batch.x;
+  if (x instanceof Tensor) return x.shape[0] ?? 1;
+  return Array.isArray(x) || (ArrayBuffer.isView(x) && 'length' in x) ? Number(x.length) : 1;
+}

@@ -1,0 +1,216 @@
+import { STRATEGIES } from '../../config/strategies';
+import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { Bytes } from '../../core/units';
+import type { Warn } from '../../core/warn';
+import { logicalByCause, logicalPeak, totalBytes } from '../../ledger/memory';
+import type { StepRecord } from '../../ledger/record';
+import { CALIBRATION } from '../calibration';
+import type { Planned } from '../cost-of';
+import { type HardwareCalibration, withCalibration } from '../hardware-calibration';
+import type { AnyLayout } from '../layout';
+import { hardwareAsked } from '../layout-of';
+import { askedByConfig } from '../layout-of-config';
+import { fitsOnGpu } from '../memory/allocator';
+import { parseWith } from '../parse-request';
+import type { Place } from '../plan-input';
+import type { Estimate, MemoryPrediction, Prediction } from '../prediction';
+import { type PlanRequest, placeSchema } from '../request';
+import { CountedBatches } from './counted-batches';
+import { CountedKernels } from './counted-kernels';
+import { dryRun } from './dry-run';
+import type { DryRun } from './dry-run-result';
+import { gpuCosts } from './gpu-costs';
+import type { MetaOwn } from './rank-run';
+
+/** What a counted plan says about itself. See [Note: counted plans]. */
+export const COUNTED =
+  "this is this library's own schedule and kernels on such GPUs, counted by shapes in a dry run; it does not predict PyTorch's kernels or its allocator";
+
+const NO_INTERVAL =
+  'no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are those of the planner';
+
+/** Where a counted plan runs. */
+export interface CountedPlace {
+  readonly place: Place;
+  readonly calibration?: HardwareCalibration | undefined;
+  /** Gets warnings about settings without effect. */
+  readonly warn?: Warn | undefined;
+}
+
+/**
+ * Plans a config whose model is the user's own. Throws: CONFIG for a key of the place that has no meaning, and as a dry run.
+ *
+ * [Note: counted plans] The planner's formulas describe the layers of known models. A model of the user's own is executed
+ * instead: rank 0 of a dry run, with the planner's costs of kernels and collectives. Its time is therefore the time of this
+ * library's kernels and schedule on such GPUs, and its memory is what this library's buffers would need in the declared types.
+ * Both numbers differ from what PyTorch needs, so they are never compared with a prediction (ADR 13).
+ */
+export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPlace): Planned<AnyLayout> {
+  const { place, calibration, warn } = at;
+  const request = parseWith(placeSchema, calibration ? withCalibration(place, calibration) : place);
+  requireMeaning(request);
+  const hardware = hardwareAsked(request);
+  const { config, gpus } = configAt(input, request, hardware.gpusPerNode);
+  const [kernels, batches] = [new CountedKernels(), new CountedBatches(own)];
+  const costs = {
+    ...gpuCosts(hardware, CALIBRATION, kernels.add),
+    beginStep: () => kernels.reset(),
+  };
+  const run = dryRun(config, { world: gpus, costs, warn: warn ?? (() => undefined) }, batches.own);
+  const record = run.lastStep[0] as StepRecord; // there are two steps
+  const { accumulation, batch } = run.config;
+  const asked = askedByConfig(run.config, config, { ...request, gpus });
+  const microBatch = batches.rows ?? batch;
+  const globalBatch = microBatch * accumulation * gpus;
+  const { strategy = 'FULL_SHARD', optimizerStates } = asked;
+  const layout: AnyLayout = {
+    model: {
+      name: batches.model,
+      seq: (record.tokens ?? 0) / (microBatch * accumulation),
+      params: run.numParams,
+    },
+    hardware,
+    stack: 'shardlab',
+    gpus,
+    dp: gpus,
+    tp: 1,
+    pp: 1,
+    cp: 1,
+    ep: 1,
+    strategy,
+    shards: STRATEGIES[strategy].isHybrid ? (run.config.parallel.mesh?.dpShard ?? gpus) : gpus,
+    globalBatch,
+    microBatch,
+    numMicroBatches: accumulation,
+    recompute: asked.recompute ?? 'none',
+    recomputeEveryNth: asked.recomputeEveryNth ?? 1,
+    virtualStages: 1,
+    sequenceParallel: false,
+    optimizer: optimizerStates ?? run.config.optimizer,
+    offload: asked.offload ?? run.config.offload,
+  };
+  return { layout, prediction: predictionOf(run, record, kernels, layout) };
+}
+
+/** Keys of a place that a counted plan takes; a degree of 1 says nothing. */
+const TAKEN = ['id', 'hardware', 'gpus', 'gpusPerNode', 'nicGbit', 'parallel'];
+const TAKEN_IN_PARALLEL = ['strategy', 'dpShard'];
+
+/** The setting of a config that has the meaning of a place's key. */
+const SETTINGS: Readonly<Record<string, string>> = {
+  batch: 'batch and accumulation of the config (or the rows that data returns)',
+  seq: 'the batches of data',
+  precision: 'mixedPrecision of the config',
+  reduceDtype: 'mixedPrecision.reduceDtype of the config',
+  recompute: 'activationCheckpointing of the config',
+  recomputeEveryNth: 'activationCheckpointing: { everyNth } of the config',
+  optimizerStates: 'optimizer of the config',
+  offload: 'offload of the config',
+  attention: "the model's code",
+  dropout: "the model's code",
+};
+
+function requireMeaning(request: PlanRequest): void {
+  const parallel = Object.entries(request.parallel ?? {}).filter(
+    ([key, value]) =>
+      !TAKEN_IN_PARALLEL.includes(key) && value !== 1 && !(key === 'dp' && value === request.gpus),
+  );
+  const [wrong] = Object.keys(request).filter((key) => !TAKEN.includes(key));
+  const asked = wrong ?? parallel.map(([key]) => `parallel.${key}`)[0];
+  if (asked === undefined) return;
+  const setting = SETTINGS[asked];
+  throw new ConfigError(
+    `plan: ${asked} has no meaning for a model of your own, because its plan counts a training of this library (data parallel, ` +
+      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `it follows from ${setting}`}. A place takes ` +
+      'on, gpus, gpusPerNode, nicGbit, parallel.strategy and parallel.dpShard',
+  );
+}
+
+/** Returns the config with the place's strategy, and with a mesh for its number of GPUs. */
+function configAt(
+  input: TrainConfigInput,
+  { gpus: given, parallel: asked }: PlanRequest,
+  gpusPerNode: number,
+): { readonly config: TrainConfigInput; readonly gpus: number } {
+  const { parallel } = parseTrainConfig(input);
+  const { mesh } = parallel;
+  const gpus = given ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
+  const strategy = asked?.strategy ?? parallel.strategy;
+  const isHybrid = STRATEGIES[strategy].isHybrid;
+  const dpShard = asked?.dpShard ?? mesh?.dpShard ?? (isHybrid ? Math.min(gpus, gpusPerNode) : undefined);
+  if (dpShard !== undefined && !Number.isInteger(gpus / dpShard)) {
+    throw new ConfigError(
+      `parallel.mesh: dpShard ${dpShard} does not divide ${gpus} GPUs; change one of them`,
+    );
+  }
+  const changed = dpShard === undefined ? {} : { mesh: { dpReplicate: gpus / dpShard, dpShard } };
+  return { config: { ...input, parallel: { ...input.parallel, strategy, ...changed } }, gpus };
+}
+
+function predictionOf(
+  run: DryRun,
+  record: StepRecord,
+  kernels: CountedKernels,
+  layout: AnyLayout,
+): Prediction {
+  const { stepSeconds: seconds, exposedSeconds: exposedComm } = run;
+  const received = record.collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
+  const memory = memoryOf(record);
+  const tflops = kernels.flops / seconds / 1e12;
+  return {
+    time: {
+      seconds,
+      compute: seconds - exposedComm,
+      exposedComm,
+      bubble: 0,
+      computeByCause: { ...kernels.seconds },
+      commBytes: { dp: received, tp: 0, pp: 0, cp: 0, ep: 0 },
+      modelFlopsPerGpu: kernels.flops,
+    },
+    seconds: withoutInterval(seconds),
+    tokensPerSecondPerGpu: (record.tokens ?? 0) / seconds,
+    modelTflopsPerGpu: tflops,
+    mfu: tflops / layout.hardware.tflops,
+    memory,
+    fits: fitsOnGpu(layout, memory.peakBytes),
+    largestAssumption: NO_INTERVAL,
+    outside: run.assumptions,
+  };
+}
+
+/** Returns the memory at the peak of the declared bytes; gathered parameters are temporary. */
+function memoryOf(record: StepRecord): MemoryPrediction {
+  const { bytes, seconds } = logicalPeak(record);
+  const rest = logicalByCause(record.memory.owners, record.memory.atRest);
+  const peakBytes = totalBytes(bytes);
+  const params = rest['param.shard'] + rest['param.full'] + rest.buffer;
+  const held = {
+    params,
+    grads: bytes['grad.shard'] + bytes['grad.full'],
+    optimizer: bytes.optimizer,
+    activations: bytes.activation + bytes.batch,
+  };
+  const temporary: Bytes = peakBytes - Object.values(held).reduce((sum, one) => sum + one, 0);
+  return {
+    peak: withoutInterval(peakBytes / 2 ** 30),
+    peakBytes,
+    ...held,
+    temporary,
+    phase: phaseAt(record, record.start + seconds),
+    stage: 0,
+    largestAssumption: 'an allocator would need more, for its holes',
+  };
+}
+
+/** Returns the innermost span of that moment, as 'backward of layers.2'. */
+function phaseAt({ spans }: StepRecord, at: number): string {
+  const around = spans.filter(({ name, start, end }) => name !== 'step' && start <= at && at <= end);
+  const [inner] = around.toSorted((a, b) => a.end - a.start - (b.end - b.start));
+  if (inner === undefined) return 'step';
+  return inner.module === '' ? inner.name : `${inner.name} of ${inner.module}`;
+}
+
+function withoutInterval(value: number): Estimate {
+  return { value, low: value, high: value };
+}

@@ -1,0 +1,160 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { after, describe, test } from 'node:test';
+import { STRATEGIES, type StrategyName } from '../../../src/config/strategies';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import { whyNoBlas } from '../../support/blas-search';
+import { requireSameGradients, requireSameStates, requireTorchLosses } from './parity-checks';
+import type { ParityRun } from './parity-rank';
+import {
+  EPS,
+  type EpsName,
+  finishRuns,
+  followerOf,
+  parallelOf,
+  referenceConfig,
+  STEPS,
+  singleRun,
+  temporaryFolder,
+} from './parity-runs';
+
+const EPS_NAMES = ['torch', 'smooth'] as const satisfies EpsName[];
+
+/** The runs of the suite. */
+export interface ParityScope {
+  readonly blas: 'auto' | 'none';
+  readonly worlds: readonly number[];
+  readonly strategies: readonly StrategyName[];
+  /** Steps of runs whose losses are not torch's. */
+  readonly steps: number;
+  /** Whether gradients are compared under torch's eps too; a process then follows the parameters of each run. */
+  readonly following: boolean;
+}
+
+/** The naive forms, and their strategies. */
+const NAIVE = {
+  'naive DDP': { naive: 'DDP', strategy: 'NO_SHARD' },
+  'naive FSDP': { naive: 'FSDP', strategy: 'FULL_SHARD' },
+} as const;
+const NAIVE_NAMES = ['naive DDP', 'naive FSDP'] as const;
+
+/** The settings that train by a strategy, or by a naive form. */
+function formOf(
+  form: StrategyName | keyof typeof NAIVE,
+  eps: number,
+  world: number,
+  more: TrainConfigInput = {},
+): Pick<ParityRun, 'config' | 'naive'> {
+  if (!(form in NAIVE)) {
+    return { config: referenceConfig(eps, { parallel: parallelOf(form as StrategyName, world), ...more }) };
+  }
+  const { naive, strategy } = NAIVE[form as keyof typeof NAIVE]; // one of the two, as just checked
+  return { config: referenceConfig(eps, { parallel: { strategy }, ...more }), naive };
+}
+
+/** Compares every strategy and naive form with one process, and with torch's losses, in every world of a scope. */
+export function testParity(what: string, scope: ParityScope): void {
+  describe(what, { skip: scope.blas === 'auto' && whyNoBlas() }, () => {
+    const folder = temporaryFolder();
+    after(() => folder.remove());
+    testWorlds(scope, folder.path);
+    testAccumulation(scope, folder.path);
+    testOddSizes(scope, folder.path);
+  });
+}
+
+function testWorlds({ blas, worlds, strategies, steps, following }: ParityScope, folder: string): void {
+  const stepsOf = { torch: STEPS, smooth: steps } as const;
+  const single = finishRuns(
+    1,
+    blas,
+    worlds.flatMap((world) => EPS_NAMES.map((eps) => singleRun(folder, eps, world, 1, stepsOf[eps]))),
+  );
+  single.catch(() => undefined); // each test that awaits it reports its failure
+
+  for (const world of worlds) {
+    test(`${world} ranks equal torch and one process, step by step, under every strategy and naive form`, async (t) => {
+      const runs = [...strategies, ...NAIVE_NAMES].flatMap((form) =>
+        EPS_NAMES.map((eps) => {
+          const name = `${form}-${world}-${eps}`;
+          const more = { steps: stepsOf[eps] };
+          return { name, ...formOf(form, EPS[eps], world, more), folder: join(folder, name), eps };
+        }),
+      );
+      const finished = await finishRuns(world, blas, runs);
+      // With torch's eps parameters diverge by amplified noise, so gradients are compared for the same parameters.
+      const amplified = following ? runs.filter(({ eps }) => eps === 'torch') : [];
+      const followed = await finishRuns(
+        1,
+        blas,
+        amplified.map((run) => followerOf(run, world)),
+      );
+      for (const [i, run] of finished.entries()) {
+        const eps = runs[i]?.eps ?? 'smooth';
+        await t.test(`${run.run.name} eps`, async (sub) => {
+          const alone = (await single).find(({ run: other }) => other.name === `single-${world}x1-${eps}`);
+          const follower = followed.find(({ run: other }) => other.name === `${run.run.name}-follower`);
+          assert.ok(alone);
+          if (eps === 'torch') requireTorchLosses(run, world, sub);
+          if (eps === 'smooth' || following) requireSameGradients(run, follower ?? alone, sub);
+          requireSameStates(run, alone, eps, sub);
+        });
+      }
+    });
+  }
+}
+
+/** The usual run accumulates only under hybrid strategies and naive forms here, because settings-parity has the others. */
+function testAccumulation({ blas, strategies, steps, following }: ParityScope, folder: string): void {
+  const compared = strategies.filter((strategy) => following || STRATEGIES[strategy].isHybrid);
+  test('microbatches add up to the large batch, reduced each or once', async (t) => {
+    const [large] = await finishRuns(1, blas, [singleRun(folder, 'smooth', 2, 3, steps)]);
+    const naive = NAIVE_NAMES.map((form): ParityRun => {
+      const name = `${form}-accumulation`;
+      const more = { accumulation: 3, steps };
+      return { name, ...formOf(form, EPS.smooth, 2, more), folder: join(folder, name) };
+    });
+    const runs = compared.flatMap((strategy) =>
+      [true, false].map((noSync): ParityRun => {
+        const name = `${strategy}-accumulation, ${noSync ? 'reduced once' : 'reduced each'}`;
+        const parallel = { ...parallelOf(strategy, 2), noSync };
+        const config = referenceConfig(EPS.smooth, { parallel, accumulation: 3, steps });
+        return { name, config, folder: join(folder, name) };
+      }),
+    );
+    for (const finished of await finishRuns(2, blas, [...runs, ...naive])) {
+      await t.test(finished.run.name, (sub) => {
+        assert.ok(large);
+        requireSameGradients(finished, large, sub);
+        requireSameStates(finished, large, 'smooth', sub);
+      });
+    }
+  });
+}
+
+function testOddSizes({ blas, strategies, steps }: ParityScope, folder: string): void {
+  test('3 ranks equal one process for sizes that are not multiples of 3', async (t) => {
+    const model = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 259, seq: 7 } as const;
+    const runOf = (name: string, more: TrainConfigInput): ParityRun => {
+      return {
+        name,
+        config: referenceConfig(EPS.smooth, { model, steps, ...more }),
+        folder: join(folder, name),
+        seeded: true,
+      };
+    };
+    const alone = runOf('odd-single', { batch: 6, parallel: { strategy: 'NO_SHARD' } });
+    const [expected] = await finishRuns(1, blas, [{ ...alone, concatenated: { ranks: 3, micros: 1 } }]);
+    const runs = [
+      ...strategies.map((strategy) => runOf(`odd-${strategy}`, { parallel: parallelOf(strategy, 3) })),
+      ...NAIVE_NAMES.map((form) => ({ ...runOf(`odd-${form}`, {}), naive: NAIVE[form].naive })),
+    ];
+    for (const finished of await finishRuns(3, blas, runs)) {
+      await t.test(finished.run.name, (sub) => {
+        assert.ok(expected);
+        requireSameGradients(finished, expected, sub);
+        requireSameStates(finished, expected, 'smooth', sub);
+      });
+    }
+  });
+}
