@@ -47,7 +47,7 @@ export interface Declaration {
 }
 
 /** Why a name is missing although a cell declares it. */
-export type AbsenceCause = 'unchecked' | 'failed in ranks' | 'interrupted' | 'process ended';
+export type AbsenceCause = 'unchecked' | 'in no rank' | 'interrupted' | 'process ended';
 
 /** Names that are missing although a cell declares them. */
 export interface Absence {

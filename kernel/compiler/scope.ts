@@ -14,8 +14,7 @@ interface Home {
 const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
   unchecked: (cell) =>
     `Cell ${cell} would have declared it, but it failed its type check: fix it and run it again.`,
-  'failed in ranks': (cell) =>
-    `Cell ${cell} would have declared it, but it failed in the ranks: fix it and run it again.`,
+  'in no rank': (cell) => `Cell ${cell} would have declared it, but no rank has run it: run it again.`,
   interrupted: (cell) => `Cell ${cell} would have declared it, but it was interrupted: run it again.`,
   'process ended': (cell) =>
     `Cell ${cell} declared it, but the process that held it has ended: run that cell again.`,

@@ -49,12 +49,16 @@ export class CellRunner {
 
   async runInRanks(request: RunRanks): Promise<void> {
     this.#begin(request);
+    let hasBegun = false;
     try {
       this.#rankCells ??= new (await import('./rank-cells.js')).RankCells(this.#channel.sink);
-      await this.#rankCells.run(request);
+      await this.#rankCells.run(request, () => {
+        hasBegun = true;
+      });
       this.#end(request, { ok: true, result: undefined });
     } catch (thrown) {
-      this.#end(request, { ok: false, error: this.#evaluator.describe(thrown, `In[${request.cell}]`) });
+      const error = this.#evaluator.describe(thrown, `In[${request.cell}]`);
+      this.#end(request, { ok: false, error, ...(!hasBegun && { reachedNoRank: true }) });
     }
   }
 

@@ -58,7 +58,12 @@ export type Output =
 
 export type Outcome =
   | { readonly ok: true; readonly result: MimeBundle | undefined }
-  | { readonly ok: false; readonly error: CellError };
+  | {
+      readonly ok: false;
+      readonly error: CellError;
+      /** True if a cell for ranks failed before any rank got it. */
+      readonly reachedNoRank?: true;
+    };
 
 export type FromExecutor =
   | { readonly type: 'ready' }

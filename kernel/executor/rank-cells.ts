@@ -17,8 +17,11 @@ export class RankCells {
     this.#sink = sink;
   }
 
-  /** Resolves when all selected ranks have ended the cell. Throws: CONFIG without a job; the errors of `job.runCell`. */
-  async run({ js, cell, selection }: RunRanks): Promise<void> {
+  /**
+   * Resolves when all selected ranks have ended the cell; `begins` is called before they get it. Throws: CONFIG without a job;
+   * the errors of `job.runCell`.
+   */
+  async run({ js, cell, selection }: RunRanks, begins: () => void): Promise<void> {
     const job = registeredJobs().at(-1);
     if (job === undefined) {
       throw new ShardlabError(
@@ -31,7 +34,8 @@ export class RankCells {
       this.#running = { job, giveUp: reject };
     });
     try {
-      await Promise.race([job.runCell({ js, cell, selection }, (event) => output.add(event)), abandoned]);
+      const ended = job.runCell({ js, cell, selection, begins }, (event) => output.add(event));
+      await Promise.race([ended, abandoned]);
     } finally {
       this.#running = undefined;
       output.finish();

@@ -107,12 +107,11 @@ export class CellExecution {
     const names = namesOf(compiled);
     const sends = Object.keys(declaration.sent).length > 0;
     if (names.length === 0 && !sends) return outcome;
-    // A failed cell has made the declarations before its error. They do not count in ranks, because some ranks may lack them.
-    if (outcome.ok || (selection === undefined && outcome.processEnded === undefined)) {
+    const absence = outcome.ok ? undefined : absenceAfter(outcome);
+    // A failed cell has made the declarations before its error.
+    if (absence === undefined)
       await this.#compiler.call('commit', outcome.ok ? declaration : { ...declaration, sent: {} });
-    } else {
-      await this.#miss({ namespace, cell, names, cause: causeOf(outcome) });
-    }
+    else await this.#miss({ namespace, cell, names, cause: absence });
     return outcome;
   }
 
@@ -174,7 +173,11 @@ function namesOf({ declaration }: CompiledCell): string[] {
   return Object.keys(declaration.names);
 }
 
-function causeOf(ending: Ending & { readonly ok: false }): AbsenceCause {
-  if (ending.processEnded === true) return 'process ended';
-  return ending.error.ename === INTERRUPTED ? 'interrupted' : 'failed in ranks';
+/** Returns why a failed cell has declared nothing; undefined: it may have made declarations. */
+function absenceAfter({
+  processEnded,
+  reachedNoRank,
+}: Ending & { readonly ok: false }): AbsenceCause | undefined {
+  if (processEnded === true) return 'process ended';
+  return reachedNoRank === true ? 'in no rank' : undefined;
 }

@@ -155,19 +155,25 @@ describe('a %%ranks cell', () => {
     assert.match(shownText(await client.execute("%%ranks\nbasename('/a/b')")), /ranks 0-1 agree\s+'b'/);
   });
 
-  it('that fails in one rank is one error with rank, cell and line, and declares nothing', async () => {
-    const exchange = await client.execute(
-      "%%ranks\nlet half = 1;\nif (rank === 1) throw new RangeError('one of two');",
-    );
+  it('that fails in one rank is one error with rank, cell and line, and has declared what was above the line', async () => {
+    const failing = (size: number): string =>
+      `%%ranks\nconst half = ${size};\nif (rank === 1) throw new RangeError('one of two');\nconst whole = 2 * half;`;
+    const exchange = await client.execute(failing(1));
     const errors = contents(exchange, 'error');
     assert.equal(errors.length, 1);
     assert.match(String(errors[0]?.evalue), /\[rank 1\/2\] RangeError: one of two \(cell \d+, line 3\)/);
-    const { content } = (await client.execute('%%ranks\nhalf')).reply;
-    assert.equal(content.ename, 'TypeScriptError[TS2304]');
+    assert.match(shownText(await client.execute('%%ranks\nhalf')), /ranks 0-1 agree\s+1/);
+    assert.match(shownText(await client.execute('%%ranks 0\nwhole')), /\s2$/);
+    const { content } = (await client.execute('%%ranks\nwhole')).reply;
     assert.match(
       String(content.evalue),
-      /Cell \d+ would have declared it, but it failed in the ranks: fix it/,
+      /\[rank 1\/2\] ReferenceError: whole is not defined\. No cell has declared it .* failed before that line/,
     );
+    // The cell runs again, with another value and then without its error.
+    assert.equal((await client.execute(failing(3))).reply.content.status, 'error');
+    assert.match(shownText(await client.execute('%%ranks\nhalf')), /ranks 0-1 agree\s+3/);
+    await client.execute('%%ranks\nconst half = 4;\nconst whole = 2 * half;');
+    assert.match(shownText(await client.execute('%%ranks\nwhole')), /ranks 0-1 agree\s+8/);
   });
 
   it("that calls a collective alone gives an error with the line in the user's cell", async () => {
@@ -176,19 +182,27 @@ describe('a %%ranks cell', () => {
   });
 
   it('is refused for ranks that the job does not have', async () => {
-    const { reply } = await client.execute('%%ranks 0,7\n1');
+    const { reply } = await client.execute('%%ranks 0,7\nconst nowhere = 1;');
     assert.match(String(reply.content.evalue), /rank 7 was selected, but the job has ranks 0-1/);
+    const { content } = (await client.execute('%%ranks\nnowhere')).reply;
+    assert.match(
+      String(content.evalue),
+      /Cell \d+ would have declared it, but no rank has run it: run it again/,
+    );
   });
 
   it('that loops is interrupted and its variables stay; so is a cell that waits for ranks', async () => {
-    for (const code of ['%%ranks\nwhile (true) {}', "await job.on('all').run(() => { while (true) {} })"]) {
+    for (const code of [
+      '%%ranks\nlet y = 7; while (true) {}',
+      "await job.on('all').run(() => { while (true) {} })",
+    ]) {
       const running = client.execute(code);
       await client.until(({ header }) => header.msg_type === 'execute_input');
       await untilBusy();
       await client.request('interrupt_request', {}, 'control');
       const { reply } = await running;
       assert.equal(reply.content.ename, 'ShardlabError[INTERRUPTED]', JSON.stringify(reply.content));
-      assert.match(shownText(await client.execute('%%ranks\nx.size')), /ranks 0-1 agree\s+2/);
+      assert.match(shownText(await client.execute('%%ranks\n[x.size, y]')), /ranks 0-1 agree\s+\[ 2, 7 \]/);
     }
   });
 

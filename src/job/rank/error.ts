@@ -23,8 +23,8 @@ function adviceOn(thrown: unknown): string | undefined {
   if (thrown instanceof TypeError) return adviceOnTypeError(thrown.message);
   if (!(thrown instanceof ReferenceError) || !thrown.message.endsWith(' is not defined')) return undefined;
   return (
-    'No cell has declared it in these ranks: if the cell that declares it ran in ranks of another job, run that cell ' +
-    'again (%%ranks cells run in the job that was launched last)'
+    'No cell has declared it in these ranks: run the cell that declares it again if it failed before that line, or if it ran in ' +
+    'ranks of another job (%%ranks cells run in the job that was launched last)'
   );
 }
 

@@ -30,6 +30,8 @@ export interface CellRequest {
   /** Number of the notebook's cell. */
   readonly cell: number;
   readonly selection: Selection;
+  /** Called when the ranks are about to get the cell; a cell that is refused never reaches a rank. */
+  readonly begins?: () => void;
 }
 
 export interface TrainOptions {
@@ -94,11 +96,11 @@ export class Job extends StepFigures {
    * ranks have ended the cell.
    * Throws: as `on().run` does.
    */
-  async runCell({ js, cell, selection }: CellRequest, sink: OutputSink): Promise<void> {
+  async runCell({ js, cell, selection, begins }: CellRequest, sink: OutputSink): Promise<void> {
     const ranks = parseSelection(selection, this.numRanks);
     const work = { kind: 'cell', js, cell } as const;
     await this.#recordings.during(ranks, work, (steps) =>
-      this.#supervisor.run(ranks, work, { ...steps, output: sink }),
+      this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
     );
   }
 
