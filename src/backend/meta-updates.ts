@@ -18,13 +18,7 @@ const CODES: readonly DType[] = ['bool', 'bool'];
 /** Index of adamW's argument that is the offset of amsgrad's maxima, or 0. */
 const MAXIMA = 15;
 
-const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
-  addScaled: { name: 'addInto', length: 3, reads: floats(2), writes: floats(1) },
-  scale: { name: 'scale', length: 2, reads: floats(1), writes: floats(1) },
-  fill: { name: 'fill', length: 2, reads: [], writes: floats(1) },
-  sumOfSquares: { name: 'sumOfSquares', length: 1, reads: floats(1), writes: [] },
-  roundToBfloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
-  roundToFloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
+const OPTIMIZERS = {
   adamW: { name: 'adamW', length: 4, reads: floats(4), writes: floats(3) },
   adamW8bit: {
     name: 'adamW8bit',
@@ -35,6 +29,21 @@ const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
   lion: { name: 'lion', length: 3, reads: floats(3), writes: floats(2) },
   // The momentum buffer is omitted if there is none.
   sgd: { name: 'sgd', length: 3, reads: floats(3), writes: floats(2) },
+} satisfies Partial<Record<keyof FusedKernels, Update>>;
+
+/** Names of the updates of optimizers. */
+export const OPTIMIZER_UPDATES: ReadonlySet<string> = new Set(
+  Object.values(OPTIMIZERS).map(({ name }) => name),
+);
+
+const UPDATES: Readonly<Partial<Record<keyof FusedKernels, Update>>> = {
+  addScaled: { name: 'addInto', length: 3, reads: floats(2), writes: floats(1) },
+  scale: { name: 'scale', length: 2, reads: floats(1), writes: floats(1) },
+  fill: { name: 'fill', length: 2, reads: [], writes: floats(1) },
+  sumOfSquares: { name: 'sumOfSquares', length: 1, reads: floats(1), writes: [] },
+  roundToBfloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
+  roundToFloat16: { name: 'round', length: 1, reads: floats(1), writes: floats(1) },
+  ...OPTIMIZERS,
 };
 
 /** Advances the clock by the time of an update. */

@@ -1,10 +1,9 @@
+import { OPTIMIZER_UPDATES } from '../../backend/meta-updates';
 import type { Seconds } from '../../core/units';
 import type { ComputeCause } from '../prediction';
 import type { TimedKernel } from './gpu-costs';
 import { flopsOf } from './kernel-work';
 
-/** Updates of optimizers, by the names of kernels. */
-const OPTIMIZERS: ReadonlySet<string> = new Set(['adamW', 'adamW8bit', 'lion', 'sgd']);
 const LOSS = /crossEntropy/i;
 
 /** Sums the times of a step's kernels by cause, and the floating point operations of its matmuls and convolutions. */
@@ -30,7 +29,7 @@ function noSeconds(): Record<ComputeCause, Seconds> {
 }
 
 function causeOf({ call, work }: Pick<TimedKernel, 'call' | 'work'>): ComputeCause {
-  if (OPTIMIZERS.has(call.name)) return 'optimizer';
+  if (OPTIMIZER_UPDATES.has(call.name)) return 'optimizer';
   if (LOSS.test(call.name)) return 'loss';
   switch (work.kind) {
     case 'product':
