@@ -64,7 +64,10 @@ const MEMBERS: Readonly<Record<string, string>> = {
   half: 'Write mixedPrecision: MixedPrecision({ paramDtype: ‘fp16’ }) in FSDP’s options',
 };
 
-/** Settings of job.train whose name in torch is another one. */
+/**
+ * Settings of job.train whose name in torch is another one. The table of settings has these names too, but its packages are not in
+ * the compiler's snapshot ([Note: compiler snapshot]).
+ */
 const SETTINGS: Readonly<Record<string, string>> = {
   batchSize: 'batch',
   learningRate: 'optimizer: { lr }',
