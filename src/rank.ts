@@ -9,6 +9,7 @@ export type { Engine } from './backend/engine';
 export * as tf from './core/tf';
 export type { DeviceMesh } from './dist/device-mesh';
 export type { Dist } from './dist/facade';
+export type { ModelParallel, ModelParallelSizes } from './dist/model-parallel';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
 export { StateDictType } from './job/rank/checkpoints';
 export type { RankFsdpWrapper } from './job/rank/fsdp';
@@ -37,6 +38,14 @@ export const mesh = scope.mesh;
 export const dist = scope.dist;
 /** Arranges all ranks in axes: `initDeviceMesh([2, 2], ['replicate', 'shard'])`. Throws: MESH. */
 export const initDeviceMesh = scope.initDeviceMesh;
+/**
+ * Divides all ranks into the groups of model parallelism, in Megatron's order; data-parallel ranks are what the sizes leave.
+ * Throws: CONFIG, MESH. Source: megatron.core.parallel_state.initialize_model_parallel.
+ * @example
+ * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
+ * parallel.tp.ranks
+ */
+export const initializeModelParallel = scope.initializeModelParallel;
 /** Optimizers, and the clipping of gradients. */
 export const optim = scope.optim;
 /** This rank's engine: it reports the rank's memory, and the library that runs its matmuls. */

@@ -33,7 +33,16 @@ export interface Tag {
 }
 
 /** The causes for which ranks communicate. */
-export const COMM_CAUSES = ['param', 'grad', 'norm', 'loss', 'buffer', 'user', 'control'] as const;
+export const COMM_CAUSES = [
+  'param',
+  'grad',
+  'activation',
+  'norm',
+  'loss',
+  'buffer',
+  'user',
+  'control',
+] as const;
 export type CommCause = (typeof COMM_CAUSES)[number];
 
 export const COLLECTIVE_OPS = [

@@ -14,6 +14,11 @@ export interface DeviceMesh {
   get(axis: string): ProcessGroup;
   /** Returns the number of ranks along an axis. Throws: MESH for an unknown axis. */
   sizeOf(axis: string): number;
+  /**
+   * Returns the mesh of some axes at this rank's other coordinates; its `group` has all ranks of these axes. All ranks must
+   * call it with the same axes. torch: `mesh['dp', 'tp']`. Throws: MESH for axes that are unknown, repeated or in another order.
+   */
+  slice(...axes: readonly string[]): DeviceMesh;
 }
 
 /** Returns the rank index (in the mesh's group) at coordinates. Throws: MESH if the coordinates are outside of the mesh. */
@@ -43,7 +48,7 @@ export function coordinateOf(shape: readonly number[], rank: number): number[] {
     .reverse();
 }
 
-/** Number of ranks up to which a row's name lists them all. */
+/** Number of ranks up to which a group's name lists them all. */
 const NAMED_RANKS = 8;
 
 /**
@@ -57,56 +62,97 @@ export function initDeviceMesh(
 ): DeviceMesh {
   checkShape(group, shape, axisNames);
   const coordinate = coordinateOf(shape, group.rank);
-  const groups = axisNames.map((name, axis) =>
-    shape.length === 1 ? group : makeRows(group, shape, axis, name, coordinate),
+  const groups = axisNames.map((_, axis) =>
+    shape.length === 1 ? group : makeGroups(group, { shape, axisNames }, [axis]),
   );
+  return meshOf(group, { shape, axisNames }, coordinate, groups);
+}
+
+/** The sizes and names of a mesh's axes. */
+type Axes = Pick<DeviceMesh, 'shape' | 'axisNames'>;
+
+function meshOf(
+  group: ProcessGroup,
+  axes: Axes,
+  coordinate: readonly number[],
+  groups: readonly ProcessGroup[],
+): DeviceMesh {
+  const { shape, axisNames } = axes;
   const indexOf = (axis: string): number => {
     const index = axisNames.indexOf(axis);
     if (index >= 0) return index;
     throw new ShardlabError('MESH', `the mesh has no axis '${axis}'; its axes are ${axisNames.join(', ')}`);
   };
-  const axes = axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
+  const slices = new Map<string, DeviceMesh>();
   const mesh = {
-    shape,
-    axisNames,
+    ...axes,
     group,
     coordinate,
     get: (axis: string) => groups[indexOf(axis)] ?? group,
     sizeOf: (axis: string) => shape[indexOf(axis)] ?? 1,
-    [inspect.custom]: () => `mesh ${axes}, this rank at [${coordinate.join(', ')}]`,
+    slice(...chosen: readonly string[]) {
+      const places = chosen.map(indexOf);
+      if (places.length === 0 || places.some((place, i) => i > 0 && place <= (places[i - 1] ?? -1))) {
+        const order = `each at most once, in the order ${axisNames.join(', ')}`;
+        throw new ShardlabError(
+          'MESH',
+          `slice takes axes of the mesh, ${order}, not '${chosen.join("', '")}'`,
+        );
+      }
+      const known = slices.get(chosen.join());
+      if (known !== undefined) return known;
+      const of = <T>(values: readonly T[]) => places.flatMap((place) => values.slice(place, place + 1));
+      const own = places.length === 1 ? of(groups)[0] : undefined;
+      const all = places.length === shape.length ? group : (own ?? makeGroups(group, axes, places));
+      const made = meshOf(all, { shape: of(shape), axisNames: chosen }, of(coordinate), of(groups));
+      slices.set(chosen.join(), made);
+      return made;
+    },
+    [inspect.custom]: () => `mesh ${productOf(axes)}, this rank at [${coordinate.join(', ')}]`,
   };
   return mesh;
 }
 
-/** Makes the groups of all rows along an axis, in the same order on all ranks; returns the group of this rank's row. */
-function makeRows(
+/**
+ * Makes a group for each choice of the coordinates outside of the axes at `places`, in the same order on all ranks; returns the
+ * group that has this rank.
+ */
+function makeGroups(
   group: ProcessGroup,
-  shape: readonly number[],
-  axis: number,
-  name: string,
-  coordinate: readonly number[],
+  { shape, axisNames }: Axes,
+  places: readonly number[],
 ): ProcessGroup {
+  const inner = places.map((place) => shape[place] ?? 1);
   let own: ProcessGroup | null = null;
   for (let rank = 0; rank < sizeOfShape(shape); rank++) {
     const start = coordinateOf(shape, rank);
-    if (start[axis] !== 0) continue;
-    const places = Array.from({ length: shape[axis] ?? 1 }, (_, place) => start.with(axis, place));
-    const members = places.map((at) => rankAt(shape, at));
-    const row = group.subgroup(members, rowName(name, members, group));
-    own ??= row;
+    if (places.some((place) => start[place] !== 0)) continue;
+    const members = Array.from({ length: sizeOfShape(inner) }, (_, index) => {
+      const within = coordinateOf(inner, index);
+      return rankAt(
+        shape,
+        places.reduce((at, place, i) => at.with(place, within[i] ?? 0), start),
+      );
+    });
+    const name = groupName(places.map((place) => axisNames[place]).join('_'), members, group);
+    // Every rank takes part in making every group.
+    const made = group.subgroup(members, name);
+    own ??= made;
   }
-  if (own === null) {
-    throw new ShardlabError('INTERNAL', `no row along ${name} contains [${coordinate}]`);
-  }
+  if (own === null) throw new ShardlabError('INTERNAL', `no group of axes ${places} has rank ${group.rank}`);
   return own;
 }
 
-/** Returns the name of a row along an axis: 'dp[1,3]'. By this name a hang report says in which row a rank waits. */
-function rowName(axis: string, members: readonly number[], group: ProcessGroup): string {
+/** Returns the name of a group of axes: 'dp[1,3]'. By this name a hang report says in which group a rank waits. */
+function groupName(axes: string, members: readonly number[], group: ProcessGroup): string {
   const ranks = members.map((index) => group.ranks[index] ?? index);
-  // Rows are evenly spaced in their group, so the first two ranks and the last identify a row.
+  // The ranks of one axis are evenly spaced, so the first two and the last identify them.
   const shown = ranks.length <= NAMED_RANKS ? ranks.join(',') : `${ranks[0]},${ranks[1]}…${ranks.at(-1)}`;
-  return `${axis}[${shown}]`;
+  return `${axes}[${shown}]`;
+}
+
+function productOf({ shape, axisNames }: Axes): string {
+  return axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
 }
 
 function sizeOfShape(shape: readonly number[]): number {
@@ -133,7 +179,7 @@ function checkShape(group: ProcessGroup, shape: readonly number[], axisNames: re
   }
   const total = sizeOfShape(shape);
   if (total === group.size) return;
-  const product = axisNames.map((name, axis) => `${name}(${shape[axis]})`).join(' x ');
+  const product = productOf({ shape, axisNames });
   const owner = group.name === 'world' ? 'the job' : `group ${group.name}`;
   throw new ShardlabError(
     'MESH',

@@ -26,6 +26,7 @@ export function waitsText(waits: WaitSeconds, divisor: number): string {
 export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
   param: 'parameters',
   grad: 'gradients',
+  activation: 'activations',
   norm: 'gradient norm',
   loss: 'loss',
   buffer: 'buffers',

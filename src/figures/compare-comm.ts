@@ -18,13 +18,14 @@ const NOTE_ROOM = 72;
 /** Where the panels of bytes per step and per token begin and end, as shares of the width, if both are shown. */
 const SPLIT = { step: [0, 0.55], token: [0.78, 1] } as const;
 
-type Words = 'parameters' | 'gradients' | 'your own' | 'norm, loss, buffers';
+type Words = 'parameters' | 'gradients' | 'activations' | 'your own' | 'norm, loss, buffers';
 type WireBytes = Readonly<Record<Words, Bytes>>;
 
 /** The groups in which this figure shows causes of communication. */
 const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: readonly CommCause[] }>> = {
   parameters: { fill: COMM_FILL.param, causes: ['param'] },
   gradients: { fill: COMM_FILL.grad, causes: ['grad'] },
+  activations: { fill: COMM_FILL.activation, causes: ['activation'] },
   'your own': { fill: COMM_FILL.user, causes: ['user'] },
   'norm, loss, buffers': { fill: COMM_FILL.norm, causes: ['norm', 'loss', 'buffer', 'control'] },
 };

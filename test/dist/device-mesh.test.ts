@@ -2,29 +2,7 @@ import assert from 'node:assert/strict';
 import test from 'node:test';
 import fc from 'fast-check';
 import { coordinateOf, initDeviceMesh, rankAt } from '../../src/dist/device-mesh';
-import type { ProcessGroup } from '../../src/dist/types';
-
-/** A group that only knows its rank index, and makes subgroups of the same kind. */
-function standIn(ranks: readonly number[], rank: number, name = 'world'): ProcessGroup {
-  const group = {
-    name,
-    ranks,
-    rank,
-    size: ranks.length,
-    subgroup(places: readonly number[], title = 'sub') {
-      const place = places.indexOf(rank);
-      return place < 0
-        ? null
-        : standIn(
-            places.map((at) => ranks[at] ?? -1),
-            place,
-            title,
-          );
-    },
-  };
-  // The mesh uses no other methods of a group.
-  return group as unknown as ProcessGroup;
-}
+import { standIn } from './group-stand-in';
 
 const shapes = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
 
@@ -54,6 +32,26 @@ test('along each axis a rank finds the ranks that share its other coordinates', 
   assert.equal(mesh.get('dp').name, 'dp[5,7]');
   assert.equal(mesh.sizeOf('dp'), 2);
   assert.throws(() => mesh.get('cp'), { code: 'MESH', message: /no axis 'cp'; its axes are pp, dp, tp/ });
+});
+
+test('a slice of a mesh has the ranks of its axes', () => {
+  const world = Array.from({ length: 8 }, (_, rank) => rank);
+  const mesh = initDeviceMesh(standIn(world, 5), [2, 2, 2], ['pp', 'dp', 'tp']);
+  const slice = mesh.slice('pp', 'tp');
+  assert.deepEqual(slice.group.ranks, [0, 1, 4, 5]);
+  assert.deepEqual(
+    [slice.shape, slice.coordinate],
+    [
+      [2, 2],
+      [1, 1],
+    ],
+  );
+  assert.deepEqual(slice.get('tp').ranks, [4, 5]);
+  assert.equal(slice.group.name, 'pp_tp[0,1,4,5]');
+  assert.deepEqual(mesh.slice('dp').group.ranks, [5, 7]);
+  assert.equal(mesh.slice('pp', 'tp'), slice);
+  assert.throws(() => mesh.slice('tp', 'pp'), { code: 'MESH', message: /in the order pp, dp, tp/ });
+  assert.throws(() => mesh.slice('cp'), { code: 'MESH', message: /no axis 'cp'/ });
 });
 
 test('the error of a mesh that does not fit the job says how many ranks it needs', () => {

@@ -69,6 +69,7 @@ export function inkOn(fill: Fill): string {
 export const COMM_FILL: Readonly<Record<CommCause, Fill>> = {
   param: CAUSE_FILL['param.full'],
   grad: CAUSE_FILL['grad.full'],
+  activation: CAUSE_FILL.activation,
   norm: CAUSE_FILL.temp,
   loss: CAUSE_FILL.temp,
   buffer: CAUSE_FILL.comm,

@@ -9,6 +9,7 @@ import type { Warn } from '../../core/warn';
 import { markWorld } from '../../dist/current-world';
 import { type DeviceMesh, initDeviceMesh } from '../../dist/device-mesh';
 import { createDist } from '../../dist/facade';
+import { initializeModelParallel, type ModelParallelSizes } from '../../dist/model-parallel';
 import type { World } from '../../dist/world';
 import type { Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
@@ -99,6 +100,7 @@ function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh:
     dist: createDist(world, engine),
     initDeviceMesh: (shape: readonly number[], axisNames: readonly string[]): DeviceMesh =>
       initDeviceMesh(group, shape, axisNames),
+    initializeModelParallel: (sizes?: ModelParallelSizes) => initializeModelParallel(group, sizes),
     tf,
     nn,
     optim,
