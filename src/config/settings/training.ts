@@ -132,7 +132,9 @@ export const SETTINGS = {
   },
   clipNorm: {
     schema: z.number().positive().nullable().default(1),
-    says: 'largest norm of all gradients together: larger gradients are scaled down. `null`: gradients are not clipped',
+    says:
+      'largest norm of all gradients together: larger gradients are scaled down. `null`: gradients are not clipped. ' +
+      "Source of the default: transformers' TrainingArguments",
     form: 'a number above 0, or null for none',
     names: {
       torch: 'clip_grad_norm_',

@@ -133,7 +133,8 @@ export class Job extends StepFigures {
 
   /**
    * Builds a model and its strategy on ranks. `config` is a config, or the name of a preset, a model or a file; `.load(path)`
-   * continues from a checkpoint.
+   * continues from a checkpoint. Steps clip gradients unless `clipNorm` is null; a loop by hand clips them only if it calls
+   * optim.clipGradNorm.
    * Throws: CONFIG for a wrong config, and as `on().run` does.
    * @example
    * const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
