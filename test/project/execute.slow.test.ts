@@ -1,18 +1,19 @@
 import assert from 'node:assert/strict';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
-import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { createJobFolder, removeJobFolder } from '../../src/job/control/folder';
 import { repositoryRoot } from '../support/paths';
 
 const skip =
   process.env.SHARDLAB_PYTHON === undefined ? 'there is no Python here (npm test --no-python)' : false;
 const QUICKSTART = join(repositoryRoot(), 'notebooks', '00-quickstart.ipynb');
 
-const folder = mkdtempSync(join(tmpdir(), 'shardlab-execute-'));
-after(() => rmSync(folder, { recursive: true, force: true }));
+// If this process is killed, a later launch of a job removes the folder.
+const folder = createJobFolder();
+after(() => removeJobFolder(folder));
 
 test('npm start -- --execute runs the quickstart without an error and writes notebook and HTML', {
   skip,
