@@ -19,7 +19,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from layer_reference import on_one_line, scattered
-from resnet_reference import ResNet
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 STEPS = 5
@@ -63,7 +62,32 @@ class Residual(nn.Module):
         return F.mse_loss(self(x), x.sum(1, keepdim=True))
 
 
-class Images(ResNet):
+class ResNet(nn.Module):
+    class Block(nn.Module):
+        def __init__(self, channels):
+            super().__init__()
+            self.conv1 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.norm1 = nn.BatchNorm2d(channels)
+            self.conv2 = nn.Conv2d(channels, channels, 3, padding=1, bias=False)
+            self.norm2 = nn.BatchNorm2d(channels)
+
+        def forward(self, x):
+            return torch.relu(x + self.norm2(self.conv2(torch.relu(self.norm1(self.conv1(x))))))
+
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Conv2d(3, 4, 3, padding=1, bias=False)
+        self.norm = nn.BatchNorm2d(4)
+        self.first = self.Block(4)
+        self.down = nn.Conv2d(4, 8, 3, stride=2, padding=1)
+        self.second = self.Block(8)
+        self.head = nn.Linear(8, 5)
+
+    def forward(self, x):
+        x = nn.functional.max_pool2d(torch.relu(self.norm(self.stem(x))), 2)
+        x = self.second(self.down(self.first(x)))
+        return self.head(nn.functional.adaptive_avg_pool2d(x, 1).flatten(1))
+
     def loss(self, step):
         return F.cross_entropy(self(rows(100 + 2 * step, 3, 8, 8)), labels(step, 5))
 
@@ -285,7 +309,7 @@ class Llama(nn.Module):
 
 MODELS = {
     "a residual MLP": Residual,
-    "a ResNet with batch norms": Images,
+    "a ResNet with batch norms": ResNet,
     "an LSTM classifier": Classifier,
     "a tied GPT": Gpt,
     "two towers with a contrastive loss": Towers,
@@ -308,7 +332,7 @@ def trained(made):
                 parameter.copy_(scattered(parameter.numel(), place, 0.5).reshape(parameter.shape) + base)
     model = model.double()
     trains = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    if made is Images:
+    if made is ResNet:
         optimizer = torch.optim.SGD(trains, lr=0.05, momentum=0.9)
     else:
         optimizer = torch.optim.AdamW(trains, lr=1e-2)

@@ -1,13 +1,20 @@
 import type { Tensor } from '@tensorflow/tfjs';
+import type { Module } from '../../../src/nn/module';
 import type { OwnModel, OwnScope } from './own-values';
 
 interface Batch {
   readonly y: Tensor;
 }
 
-/** Its batch norms see the rows of all ranks. */
-const resnet = {
-  model: ({ nn, tf, values, worldSize }: OwnScope) => {
+/** Its two stages can be wrapped. */
+interface Staged extends Module {
+  readonly first: Module;
+  readonly second: Module;
+}
+
+/** A ResNet whose batch norms see the rows of all ranks. */
+export const RESNET = {
+  model: ({ nn, tf, values, worldSize }: OwnScope): Staged => {
     class Block extends nn.Module {
       readonly conv1: InstanceType<typeof nn.Conv2d>;
       readonly norm1: InstanceType<typeof nn.BatchNorm2d>;
@@ -85,7 +92,7 @@ const unet = {
 /** The user's own models of images. */
 export const IMAGE_MODELS: Readonly<Record<string, OwnModel>> = {
   'a ResNet with batch norms': {
-    parts: resnet,
+    parts: RESNET,
     wrap: { modules: ['first', 'second'] },
     optimizer: { kind: 'sgd', lr: 0.05, momentum: 0.9 },
   },

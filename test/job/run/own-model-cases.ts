@@ -59,23 +59,34 @@ export async function checkTorch(
   name: string,
   [strategy, world]: readonly [Strategy, number],
 ): Promise<void> {
-  const { losses, gradNorms, state } = TORCH[name] ?? assert.fail(`${name} is not recorded`);
+  const { losses, state } = TORCH[name] ?? assert.fail(`${name} is not recorded`);
   const what = `${name} under ${strategy} on ${world}`;
   const run = await job.train(configOf(name, strategy, world), { ranks: world });
   await run.step(losses.length);
-  requireClose(run.losses, losses, `${what}: losses`);
-  const found = run.results.map(({ gradNorm }) => gradNorm);
-  requireClose(found, gradNorms, `${what}: norms of gradients`);
   const trained = await stateOf(run, join(folder, what.replaceAll(' ', '-')));
   assert.deepEqual([...trained.keys()].sort(), Object.keys(state).sort(), what);
-  for (const [key, [product, norm]] of Object.entries(state)) {
-    const values = trained.get(key) ?? [];
+  const gradNorms = run.results.map(({ gradNorm }) => gradNorm);
+  requireTorch(name, { losses: run.losses, gradNorms, state: trained }, what);
+  await run.dispose();
+}
+
+/** What a training gave; `state` has some or all parameters and buffers. */
+interface Trained extends Pick<Recorded, 'losses' | 'gradNorms'> {
+  readonly state: ReadonlyMap<string, readonly number[]>;
+}
+
+/** Requires torch's losses, norms of gradients, and values of a state. */
+export function requireTorch(name: string, { losses, gradNorms, state }: Trained, what: string): void {
+  const recorded = TORCH[name] ?? assert.fail(`${name} is not recorded`);
+  requireClose(losses, recorded.losses, `${what}: losses`);
+  requireClose(gradNorms, recorded.gradNorms, `${what}: norms of gradients`);
+  for (const [key, values] of state) {
+    const [product, norm] = recorded.state[key] ?? assert.fail(`${what}: torch has no ${key}`);
     const weights = scattered(values.length, 7, 2);
     const sum = values.reduce((total, value, i) => total + value * (weights[i] ?? 0), 0);
     assert.ok(Math.abs(sum - product) <= BOUND * norm, `${what}: ${key} gives ${sum}, torch's ${product}`);
     assert.ok(Math.abs(Math.hypot(...values) - norm) <= BOUND * norm, `${what}: the norm of ${key}`);
   }
-  await run.dispose();
 }
 
 /** Requires torch's losses of runs on 4, 3 and 2 ranks of which each trains a step in turn. */
