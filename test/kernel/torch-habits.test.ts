@@ -1,0 +1,147 @@
+import assert from 'node:assert/strict';
+import { describe, it } from 'node:test';
+import { compiled, declaredInRanks, errorInRanks, messages } from './cell-compiler';
+
+describe('the compiler, for users of PyTorch,', () => {
+  it('says how to write what they know from PyTorch', () => {
+    const net =
+      'class Net extends nn.Module { fc = new nn.Linear(3, 4); forward(x: tf.Tensor) { return { y: this.fc(x), n: 1 }; } }\n' +
+      'const model = new Net(); const x = tf.ones([2, 3]); const opt = optim.sgd(model, { lr: 1 });\n';
+    const cases: readonly [string, RegExp][] = [
+      ['torch.randn(2, 3)', /Cannot find name 'torch'.* torch\.randn is tf\.randomNormal\(\[2, 3\]\) here\./],
+      ['torch.compile', /in nn, optim and dist; operations on tensors are in tf\./],
+      ['F.relu(1)', /const F = nn\.functional\./],
+      ['print(1)', /Write console\.log\(x\)\./],
+      ["model.to('cuda')", /'to' does not exist on type 'Net'\. Leave it out: models and tensors are on/],
+      ['x.item()', /loss\.dataSync\(\)\[0\]\./],
+      ['opt.zero_grad()', /zeroGrad/],
+      ['optim.sgd(model, lr=0.1)', /last argument: \{ lr: … \}\./],
+      ['nn.functional.relu(x, in_place = true)', /last argument: \{ inPlace: … \}\./],
+      ['loader = 3', /Declare a new variable: const loader = …\./],
+      [
+        'new DataLoader(x)',
+        /job\.train reads files and folders of images.* await dataLoader\(‘\.\/images’\)/,
+      ],
+      ['new nn.Linear(3, 4).weight.numel()', /Write x\.size\./],
+      [
+        'class B extends nn.Module { constructor() { super(); this.a = new nn.ReLU(); } forward() {} }',
+        /fields of the class: .* only a; before a constructor that assigns it/,
+      ],
+      ['model.load_state_dict({})', /loadStateDict/],
+      [
+        'nn.Transformer.generateSquareSubsequentMask(4)',
+        /'Transformer' does not .* \{ isCausal: true \}\)\./,
+      ],
+      ['nn.Linear(3, 4)', /not callable\. Did you mean to include 'new'\?/],
+      ['model(1)', /'number' is not assignable to parameter of type 'Tensor/],
+      ['model(x).z', /'z' does not exist on type '\{ y: Tensor.*; n: number; \}'\.$/],
+      ["'text'.item", /'item' does not exist on type '"text"'\.$/],
+    ];
+    for (const [source, message] of cases) assert.match(errorInRanks(net + source), message, source);
+    const fine =
+      'model(x).y.shape; model.apply(x).n.toFixed(); DDP(model)(x).y; dist.allReduce(x, dist.ReduceOp.SUM).shape';
+    assert.equal(
+      errorInRanks(
+        `${net}${fine}; dist.allReduce(x, 'sum'); dist.broadcast(x, 0); model(x).y.mean().backward(); FSDP(new Net())(x).y.shape`,
+      ),
+      '',
+    );
+  });
+
+  it('says where help on a name can be written', () => {
+    const source = 'const a = 1;\na?';
+    for (const namespace of ['notebook', 'ranks'] as const) {
+      const cell = compiled(source, namespace);
+      assert.ok(!cell.ok);
+      assert.match(cell.error.evalue, /For help on a name, as x\?, write it alone in a cell, or alone below/);
+    }
+  });
+
+  it('says how to write settings of job.train as PyTorch users type them', () => {
+    const start = "import * as sl from 'shardlab'; declare const job: sl.Job; const";
+    const kind = `${start} config = { optimizer: { kind: 'adam' } }; await job.train({ ...config })`;
+    assert.match(messages(kind).join('\n'), /kind: ‘adam’ as const\./);
+    assert.match(messages(`${start} run = await job.train({ batchSize: 8 })`).join('\n'), /Write batch\./);
+  });
+
+  it("accepts a user's model in a cell of ranks, written as in PyTorch", () => {
+    declaredInRanks(`class Net extends nn.Module {
+      a = new nn.Linear(7, 13);
+      b = new nn.Linear(13, 1, { bias: false });
+      scale = new nn.Parameter(tf.ones([13]));
+      towers = new nn.ModuleList([new nn.Linear(13, 13)]);
+      forward(x) { return this.b.apply(tf.relu(this.a.apply(x))); }
+    }`);
+    assert.equal(
+      errorInRanks(
+        'const net = new Net().manualSeed(7); optim.adamW(fullyShard(net)); net.a.bias.tensor.shape;',
+      ),
+      '',
+    );
+    assert.notEqual(errorInRanks('new Net().b.bias.tensor'), '', 'without bias there is none to read');
+  });
+
+  it('accepts a GPT whose constructors assign the fields, as in PyTorch', () => {
+    const source = `
+      class Block extends nn.Module {
+        ln; attention; mlp;
+        constructor(config) {
+          super();
+          this.ln = new nn.LayerNorm(config.dim);
+          this.attention = new nn.MultiheadAttention(config.dim, 4, { batchFirst: true });
+          this.mlp = new nn.Sequential(new nn.Linear(config.dim, 8), new nn.GELU(), new nn.Linear(8, config.dim));
+        }
+        forward(x) {
+          const [y] = this.attention(x, x, x, { isCausal: true, needWeights: false });
+          x = x.add(y);
+          return x.add(this.mlp(this.ln(x)));
+        }
+      }
+      class GPT extends nn.Module {
+        embedding; blocks; head;
+        constructor(config) {
+          super();
+          this.embedding = new nn.Embedding(config.vocab, config.dim);
+          this.blocks = new nn.ModuleList(Array.from({ length: 2 }, () => new Block(config)));
+          this.head = new nn.Linear(config.dim, config.vocab, { bias: false });
+          this.head.weight = this.embedding.weight;
+        }
+        forward(ids) {
+          let x = this.embedding(ids);
+          for (const block of this.blocks) x = block(x);
+          return this.head(x);
+        }
+      }
+      const logits = new GPT({ vocab: 10, dim: 8 })(tf.zeros([1, 4], 'int32'));`;
+    assert.equal(errorInRanks(source), '');
+  });
+
+  it('accepts layers, losses and functions as PyTorch users type them', () => {
+    const source = `const F = nn.functional;
+class Cnn extends nn.Module {
+  conv = new nn.Conv2d(3, 8, 3, { padding: 1, bias: false });
+  norm = new nn.BatchNorm2d(8);
+  rest = new nn.Sequential([new nn.ReLU(), new nn.MaxPool2d(2), new nn.Dropout(0.1), new nn.Flatten()]);
+  head = new nn.Linear(8 * 16, 10);
+  forward(x) { return this.head(this.rest(this.norm(this.conv(x)))); }
+}
+class Reader extends nn.Module {
+  words = new nn.Embedding(100, 16, { paddingIdx: 0 });
+  lstm = new nn.LSTM(16, 32, { numLayers: 2, batchFirst: true });
+  attention = new nn.MultiheadAttention(32, 4, { batchFirst: true });
+  forward(ids: tf.Tensor) {
+    const [y, [h, c]] = this.lstm(this.words(ids));
+    const [z, weights] = this.attention(y, y, y, { isCausal: true });
+    return { z, h, c, weights };
+  }
+}
+const cnn = nn.SyncBatchNorm.convertSyncBatchnorm(new Cnn());
+const criterion = new nn.CrossEntropyLoss({ labelSmoothing: 0.1 });
+const labels = tf.tensor1d([1, 2], 'int32');
+criterion(cnn(tf.ones([2, 3, 8, 8])), labels).shape;
+F.crossEntropy(cnn(tf.ones([2, 3, 8, 8])), labels, { ignoreIndex: 0 }).shape;
+new Reader()(labels).z.shape;
+cnn.norm.running_mean?.tensor.shape;`;
+    assert.equal(errorInRanks(source), '');
+  });
+});
