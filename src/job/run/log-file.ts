@@ -25,6 +25,8 @@ export interface EvaluationRow {
   /** Absent if rows have no tokens. */
   readonly evalPerplexity?: number;
   readonly evalSeconds: Seconds;
+  /** The metrics that `run.evaluate` was given, by name; absent without any. */
+  readonly metrics?: Readonly<Record<string, number>>;
 }
 
 /** Where rows are written. */

@@ -74,13 +74,14 @@ export class RunLogs {
   }
 
   /** Writes an evaluation's row. */
-  evaluated({ step, loss, perplexity, seconds }: Evaluation): void {
+  evaluated({ step, loss, perplexity, metrics, seconds }: Evaluation): void {
     this.#write({
       kind: 'evaluation',
       step,
       evalLoss: loss,
       ...(perplexity === null ? {} : { evalPerplexity: perplexity }),
       evalSeconds: seconds,
+      ...(Object.keys(metrics).length === 0 ? {} : { metrics }),
     });
   }
 

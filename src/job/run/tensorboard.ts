@@ -43,12 +43,22 @@ export function openEventFile(folder: string, firstStep: number): LogFile {
   };
 }
 
+/** Returns the values of a row's curves. A metric with the name of another curve of evaluations is `eval/metrics.<name>`. */
 function valuesOf(row: LogRow): Uint8Array[] {
-  return Object.entries(row).flatMap(([key, value]) => {
+  const values = Object.entries(row).flatMap(([key, value]) => {
     const tag = TAGS[key];
-    if (tag === undefined) return [];
-    return [bytes(1, Buffer.concat([bytes(1, Buffer.from(tag)), float(2, Number(value))]))];
+    return tag === undefined ? [] : [scalarOf(tag, Number(value))];
   });
+  if (row.kind === 'step') return values;
+  const metrics = Object.entries(row.metrics ?? {}).map(([name, value]) => {
+    const isTaken = Object.values(TAGS).includes(`eval/${name}`);
+    return scalarOf(`eval/${isTaken ? 'metrics.' : ''}${name}`, value);
+  });
+  return [...values, ...metrics];
+}
+
+function scalarOf(tag: string, value: number): Uint8Array {
+  return bytes(1, Buffer.concat([bytes(1, Buffer.from(tag)), float(2, value)]));
 }
 
 function eventOf(fields: readonly Uint8Array[]): Buffer {

@@ -2,7 +2,8 @@ import assert from 'node:assert/strict';
 import { appendFileSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { openJsonLines } from '../../../src/job/run/log-file';
+import { shownAsText, withShown } from '../../../src/figures/shown';
+import { type LogRow, openJsonLines } from '../../../src/job/run/log-file';
 import { RunLogs } from '../../../src/job/run/run-logs';
 import { temporaryFolder } from '../job-fixture';
 
@@ -18,11 +19,12 @@ function logged(path: string) {
   return { logs, steps, log: () => logs.add('jsonl', path, 0) };
 }
 
-const stepsOf = (path: string): number[] =>
+const rowsOf = (path: string): LogRow[] =>
   readFileSync(path, 'utf8')
     .trimEnd()
     .split('\n')
-    .map((line) => (JSON.parse(line) as { readonly step: number }).step);
+    .map((line) => JSON.parse(line) as LogRow);
+const stepsOf = (path: string): number[] => rowsOf(path).map(({ step }) => step);
 
 test('a log of JSON lines', async (context) => {
   const { path: folder } = temporaryFolder(context);
@@ -66,6 +68,19 @@ test('a log of JSON lines', async (context) => {
       assert.deepEqual(stepsOf(path), [1, 2, 1, 2, 2]);
     },
   );
+
+  await context.test('has the metrics of an evaluation, if there are any', () => {
+    const path = join(folder, 'metrics.jsonl');
+    const { logs, log } = logged(path);
+    log();
+    const evaluation = { step: 3, loss: 2, perplexity: null, rows: 8, seconds: 0.5 };
+    for (const metrics of [{}, { accuracy: 0.75 }]) {
+      logs.evaluated(withShown({ ...evaluation, metrics }, shownAsText('')));
+    }
+    logs.close();
+    const row = { kind: 'evaluation', step: 3, evalLoss: 2, evalSeconds: 0.5 };
+    assert.deepEqual(rowsOf(path), [row, { ...row, metrics: { accuracy: 0.75 } }]);
+  });
 
   await context.test("keeps the user's own lines", () => {
     const path = join(folder, 'own.jsonl');

@@ -106,7 +106,10 @@ test('an event file has the version, the start of a session, and a record per ro
   const path = join(folder, 'events');
   const file = openEventFile(path, 200);
   file.write(STEP);
-  file.write({ kind: 'evaluation', step: 200, evalLoss: 4, evalPerplexity: 64, evalSeconds: 0.25 });
+  file.write({
+    ...{ kind: 'evaluation', step: 200, evalLoss: 4, evalPerplexity: 64, evalSeconds: 0.25 },
+    metrics: { accuracy: 0.75, loss: 3 },
+  });
   file.resume?.(150);
   file.close();
   openEventFile(path, 151).close();
@@ -118,7 +121,10 @@ test('an event file has the version, the start of a session, and a record per ro
     ...{ 'train/loss': 5.5, 'train/lr': 0.25, 'train/gradNorm': 1.5, 'train/seconds': 0.5 },
     ...{ 'train/tokensPerSecond': 128, 'train/peakBytes': 2 ** 31 },
   };
-  const evaluation = { 'eval/loss': 4, 'eval/perplexity': 64, 'eval/seconds': 0.25 };
+  const evaluation = {
+    ...{ 'eval/loss': 4, 'eval/perplexity': 64, 'eval/seconds': 0.25 },
+    ...{ 'eval/accuracy': 0.75, 'eval/metrics.loss': 3 },
+  };
   assert.deepEqual(read(first), [
     { step: 0, version: 'brain.Event:2' },
     { step: 200, session: [[1, 1n]] },
