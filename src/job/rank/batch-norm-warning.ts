@@ -2,17 +2,24 @@ import type { Warn } from '../../core/warn';
 import { unsyncedBatchNorm } from '../../nn/layers/batch-norm';
 import type { Module } from '../../nn/module';
 
-/** Where the warning has been shown. */
-const TOLD = new WeakSet<Warn>();
+/** Warns once per rank, in a cell or a run, that batch norms do not see the batches of other ranks. Torch has no warning. */
+export class BatchNormWarning {
+  readonly #warn: Warn;
+  #hasSpoken = false;
 
-/** Warns once that a model's batch norms do not see the batches of other ranks. Torch has no warning. */
-export function warnOfBatchNorm(model: Module, numRanks: number, warn: Warn): void {
-  if (numRanks === 1 || TOLD.has(warn)) return;
-  const norm = unsyncedBatchNorm(model);
-  if (norm === undefined) return;
-  TOLD.add(warn);
-  warn(
-    `BatchNorm at "${norm.path}" uses the statistics of each rank's own batch, as in torch; for those of all ranks, call ` +
-      'nn.SyncBatchNorm.convertSyncBatchnorm(model) first. This warning appears once',
-  );
+  constructor(warn: Warn) {
+    this.#warn = warn;
+  }
+
+  /** Checks a model that `numRanks` ranks train. */
+  check(model: Module, numRanks: number): void {
+    if (numRanks === 1 || this.#hasSpoken) return;
+    const norm = unsyncedBatchNorm(model);
+    if (norm === undefined) return;
+    this.#hasSpoken = true;
+    this.#warn(
+      `BatchNorm at "${norm.path}" uses the statistics of each rank's own batch, as in torch; for those of all ranks, call ` +
+        'nn.SyncBatchNorm.convertSyncBatchnorm(model) first. This warning appears once',
+    );
+  }
 }

@@ -40,7 +40,7 @@ import { type ReductionErrorOptions, reductionError } from '../../parallel/preci
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import { type CheckpointWrapperOptions, checkpointWrapper } from '../../parallel/recompute/checkpointed';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
-import { warnOfBatchNorm } from './batch-norm-warning';
+import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type StateDictMethods, stateDictMethods } from './checkpoints';
 import * as names from './fsdp-names';
@@ -101,11 +101,18 @@ const DDP_CALL: Call<'ddp', DdpOptions> = {
   },
 };
 
+interface FsdpParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  readonly warn: Warn;
+  readonly batchNorms: BatchNormWarning;
+}
+
 /** The functions of data parallelism that are bound to a rank. */
 export interface RankFsdp extends Readonly<ReturnType<typeof rankFsdp>> {}
 
 /** Data parallelism on this rank's engine and groups; `mesh` has all ranks. */
-export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, warn: Warn) {
+export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh: DeviceMesh) {
   const rows = new RowsOfRanks();
   const contextOf = (chosen: DeviceMesh = mesh) => ({
     engine,
@@ -115,7 +122,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
     rows,
     warn,
   });
-  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), warn);
+  const FSDP = fsdpFunction(engine, mesh.group, () => ({ ...contextOf(), mesh: undefined }), batchNorms);
   return {
     ...names,
     /** Shards a module or a tfjs layer, and returns it. */
@@ -128,7 +135,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
         );
       }
       const context = contextOf(options.mesh);
-      warnOfBatchNorm(taken, context.group.size, warn);
+      batchNorms.check(taken, context.group.size);
       fullyShard(taken, context, fullyShardOptions(options));
       return module;
     },
@@ -136,7 +143,7 @@ export function rankFsdp(engine: Engine, observer: Observer, mesh: DeviceMesh, w
       checkArguments(DDP_CALL, options, warn);
       const context = contextOf(chosen);
       const taken = replicable(module);
-      warnOfBatchNorm(taken, context.group.size, warn);
+      batchNorms.check(taken, context.group.size);
       return new DistributedDataParallel(taken, context, options);
     }) as unknown as DdpFunction, // the class has the module's type
     FSDP,
@@ -183,13 +190,13 @@ function fsdpFunction(
   engine: Engine,
   group: ProcessGroup,
   contextOf: () => FsdpContext,
-  warn: Warn,
+  batchNorms: BatchNormWarning,
 ): FsdpFunction {
   const dicts = stateDictMethods(engine, group);
   function FSDP(given: Module | Layer, options?: FsdpOptions): Module | Layer {
     const module = withParameters(unwrapped(given, 'FSDP'), 'FSDP');
     const context = contextOf();
-    warnOfBatchNorm(module, group.size, warn);
+    batchNorms.check(module, group.size);
     if (isLayer(given)) {
       shardInPlace(module, context, options);
       return given;

@@ -2,6 +2,7 @@ import { ConfigError } from '../../core/errors';
 import type { PreparedData } from '../../data/prepared';
 import type { World } from '../../dist/world';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
+import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { callModel, type OwnFunctions, ownParts, takeModel } from './own-parts';
 import { createRankScope } from './scope';
@@ -19,7 +20,8 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
       const world: World = { rank, size: group.size, group, plane: 'none', close: () => Promise.resolve() };
       const warn = (): void => undefined;
       const steps = new CellSteps({ engine, recorder, warn });
-      const scope = createRankScope({ rank, world, engine, observer: recorder, warn, steps });
+      const batchNorms = new BatchNormWarning(warn);
+      const scope = createRankScope({ rank, world, engine, observer: recorder, warn, batchNorms, steps });
       const { model } = functions;
       if (model === null) return ownParts(functions, null, scope);
       const made = callModel(model, scope);

@@ -1,7 +1,6 @@
 import type { Importer } from '../../cell/importer';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, classOf } from '../../core/errors';
-import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import type { Recorder } from '../../ledger/recorder';
 import { Module } from '../../nn/module';
@@ -9,7 +8,7 @@ import { withParameters } from '../../nn/require-parameters';
 import type { Metrics } from '../../train/evaluation';
 import type { OwnParts } from '../../train/own-task';
 import type { OwnSources, Shipped } from '../control/messages';
-import { warnOfBatchNorm } from './batch-norm-warning';
+import type { BatchNormWarning } from './batch-norm-warning';
 import { compile, explained, explainedAbsence } from './compile';
 import type { RankScope } from './scope';
 import { withVariables } from './variables';
@@ -34,10 +33,11 @@ export interface OwnPlace {
   readonly config: TrainConfig;
   /** The ranks of the run. */
   readonly group: ProcessGroup;
+  /** What functions of the user get. */
   readonly scope: RankScope;
   readonly load: Importer;
   readonly recorder: Recorder;
-  readonly warn: Warn;
+  readonly batchNorms: BatchNormWarning;
 }
 
 /** Loads the functions that a launcher sent, and makes the model. Throws: CONFIG for what is no model, errors of functions. */
@@ -60,7 +60,7 @@ export async function makeOwn(sources: OwnSources, place: OwnPlace): Promise<Own
   try {
     const made = await callModel(functions.model, scope);
     const model = takeModel(made, config.seed);
-    warnOfBatchNorm(model, group.size, place.warn);
+    place.batchNorms.check(model, group.size);
     return ownParts(functions, model, scope);
   } finally {
     recorder.enter(NO_RUN);

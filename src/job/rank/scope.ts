@@ -13,6 +13,7 @@ import { initializeModelParallel, type ModelParallelSizes } from '../../dist/mod
 import type { World } from '../../dist/world';
 import type { Table } from '../../figures/table';
 import type { Link } from '../../transport/link';
+import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
@@ -32,6 +33,7 @@ export interface RankParts {
   readonly observer: Observer;
   /** Receives warnings about settings without effect. */
   readonly warn: Warn;
+  readonly batchNorms: BatchNormWarning;
   /** Records the steps of cells. */
   readonly steps: CellSteps;
   /** The wire between ranks, if it is shaped. */
@@ -45,14 +47,14 @@ export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankChec
 
 /** Binds the library to this rank's engine, group and observer. */
 export function createRankScope(parts: RankParts): RankScope {
-  const { world, engine, observer, warn } = parts;
+  const { world, engine, warn } = parts;
   const { group } = world;
   currentDraws().rank = group.rank;
   markWorld(group);
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
     ...rankBasics(parts, mesh),
-    ...rankFsdp(engine, observer, mesh, warn),
+    ...rankFsdp(parts, mesh),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
     ...rankData(parts),

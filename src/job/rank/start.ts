@@ -14,6 +14,7 @@ import { Recorder } from '../../ledger/recorder';
 import { StatusWriter } from '../../transport/status-board';
 import type { CourierHandle } from '../control/courier-handle';
 import type { ReadyReport } from '../control/messages';
+import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
 import { rankError } from './error';
 import { createRankScope } from './scope';
@@ -79,6 +80,7 @@ async function buildRank(start: RankStart): Promise<void> {
     groupMade: (name, ranks) => courier.knowGroup(name, ranks),
   });
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
+  const batchNorms = new BatchNormWarning(warn);
   const piles = new TensorPiles(warn);
   engine.observe(piles.observer);
   const steps = new CellSteps({ engine, recorder, warn, passBegins: () => piles.look() });
@@ -88,6 +90,7 @@ async function buildRank(start: RankStart): Promise<void> {
     engine,
     observer: recorder,
     warn,
+    batchNorms,
     steps,
     link: setup.link ?? undefined,
     files: setup,
@@ -95,7 +98,7 @@ async function buildRank(start: RankStart): Promise<void> {
   RANK_SCOPE.value = scope;
   evaluator = createEvaluator({ baseDir, globals: { ...scope } });
   const { load } = evaluator;
-  training = new RankTraining({ rank, engine, group: world.group, recorder, warn, scope, load });
+  training = new RankTraining({ rank, engine, group: world.group, recorder, warn, batchNorms, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
   const parts = { courier, evaluator, engine, scope, training, board, piles, steps };

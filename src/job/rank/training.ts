@@ -1,11 +1,9 @@
 import type { Engine } from '../../backend/engine';
-import type { Importer } from '../../cell/importer';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
 import { explainProcess } from '../../ledger/process-memory';
-import type { Recorder } from '../../ledger/recorder';
 import type { StepResult } from '../../train/step-result';
 import type { Trainer, TrainerOptions } from '../../train/trainer';
 import type { CourierHandle } from '../control/courier-handle';
@@ -14,11 +12,10 @@ import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf, withReports } from './first-state';
 import { evaluateRun, sampleTokens } from './inference';
-import { makeOwn } from './own-parts';
+import { makeOwn, type OwnPlace } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
 import { RankSaves } from './saves';
-import type { RankScope } from './scope';
 
 /** Number of newest steps of a call whose allocations and frees are all sent. */
 const NUM_CURVES = 2;
@@ -33,16 +30,12 @@ export type TrainingWork = Exclude<
 >;
 
 /** The parts that training on a rank needs. */
-export interface RankTrainingParts {
+export interface RankTrainingParts extends Pick<OwnPlace, 'scope' | 'load' | 'recorder' | 'batchNorms'> {
   readonly rank: number;
   readonly engine: Engine;
   /** All ranks of the job. */
   readonly group: ProcessGroup;
-  readonly recorder: Recorder;
   readonly warn: Warn;
-  /** What functions of the user's get. */
-  readonly scope: RankScope;
-  readonly load: Importer;
 }
 
 /** What the trainers of a rank differ in. */

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { withMetaEngine } from '../../../src/backend/meta-engine';
 import type { Tensor } from '../../../src/core/tf';
-import { warnOfBatchNorm } from '../../../src/job/rank/batch-norm-warning';
+import { BatchNormWarning } from '../../../src/job/rank/batch-norm-warning';
 import { BatchNorm2d, SyncBatchNorm } from '../../../src/nn/layers/batch-norm';
 import { Module } from '../../../src/nn/module';
 
@@ -17,12 +17,12 @@ class Net extends Module {
 test('a batch norm that does not see other ranks is named once, and only on several ranks', () => {
   withMetaEngine({}, () => {
     const warnings: string[] = [];
-    const warn = (message: string): void => void warnings.push(message);
-    warnOfBatchNorm(SyncBatchNorm.convertSyncBatchnorm(new Net()), 2, warn);
-    warnOfBatchNorm(new Net(), 1, warn);
+    const batchNorms = new BatchNormWarning((message) => warnings.push(message));
+    batchNorms.check(SyncBatchNorm.convertSyncBatchnorm(new Net()), 2);
+    batchNorms.check(new Net(), 1);
     assert.deepEqual(warnings, []);
-    warnOfBatchNorm(new Net(), 2, warn);
-    warnOfBatchNorm(new Net(), 2, warn);
+    batchNorms.check(new Net(), 2);
+    batchNorms.check(new Net(), 2);
     assert.deepEqual(warnings, [
       `BatchNorm at "norm" uses the statistics of each rank's own batch, as in torch; for those of all ranks, call ` +
         'nn.SyncBatchNorm.convertSyncBatchnorm(model) first. This warning appears once',
