@@ -1,0 +1,166 @@
+import { ConfigError } from '../../core/errors';
+
+/**
+ * What a stage does with one microbatch. Zero-bubble schedules divide backward into 'backwardInput' (the gradient that the
+ * stage before waits for) and 'backwardWeight' (the gradients of parameters, for which nobody waits).
+ */
+export type ActionKind = 'forward' | 'backward' | 'backwardInput' | 'backwardWeight';
+
+/** One action of a rank: a microbatch passes through one of the rank's chunks (its virtual stages). */
+export interface Action {
+  readonly kind: ActionKind;
+  /** The index of the microbatch, from 0. */
+  readonly microbatch: number;
+  /** The index of the chunk on its rank, from 0; always 0 without virtual stages. */
+  readonly chunk: number;
+}
+
+/** The names of schedules in configs. */
+export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;
+export type PipelineScheduleName = (typeof PIPELINE_SCHEDULES)[number];
+
+/** The sizes of a pipeline. */
+export interface PipelineSizes {
+  /** The number of ranks of the pipeline. */
+  readonly numRanks: number;
+  /** The number of microbatches per step. */
+  readonly numMicrobatches: number;
+  /** The number of chunks (virtual stages) per rank. Only 'interleaved' has more than 1. */
+  readonly virtualStages: number;
+}
+
+/**
+ * Returns the actions of one rank of a pipeline in their order. `rank` is the rank's index in the pipeline. Throws: CONFIG for
+ * sizes that the schedule cannot have.
+ *
+ * | schedule | order | activations in flight on rank p |
+ * |---|---|---|
+ * | gpipe | all forwards, then all backwards (Huang et al. 2019) | M |
+ * | 1f1b | P-1-p forwards, then one forward and one backward in turn (Narayanan et al. 2019) | min(M, P-p) |
+ * | interleaved | as 1f1b, with chunks in turn for every P microbatches (Megatron-LM, Narayanan et al. 2021) | min(VM, 2(P-1-p) + (V-1)P + 1) chunks |
+ * | zb | as 1f1b, with the gradients of parameters later (ZB-H1, Qi et al. 2023) | min(M, P) |
+ */
+export function actionsOf(name: PipelineScheduleName, sizes: PipelineSizes, rank: number): readonly Action[] {
+  checkSizes(name, sizes);
+  switch (name) {
+    case 'gpipe':
+      return gpipe(sizes);
+    case '1f1b':
+      return oneForwardOneBackward(sizes, rank);
+    case 'interleaved':
+      return interleaved(sizes, rank);
+    case 'zb':
+      return zeroBubble(sizes, rank);
+    default:
+      return name satisfies never;
+  }
+}
+
+/** The number of microbatches (or chunks of them) whose forward has run on the rank and whose last backward has not, at most. */
+export function mostInFlight(actions: readonly Action[]): number {
+  const splits = actions.some(({ kind }) => kind === 'backwardWeight');
+  const frees = splits ? 'backwardWeight' : 'backward';
+  let live = 0;
+  let most = 0;
+  for (const { kind } of actions) {
+    if (kind === 'forward') most = Math.max(most, ++live);
+    else if (kind === frees) live--;
+  }
+  return most;
+}
+
+/**
+ * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take none: (P-1)/(VM+P-1).
+ * With 'zb', forward and both halves of backward take one unit each: (P-1)/(3M+P-1).
+ */
+export function bubbleShare(
+  name: PipelineScheduleName,
+  { numRanks, numMicrobatches, virtualStages }: PipelineSizes,
+): number {
+  const work = (name === 'zb' ? 3 : virtualStages) * numMicrobatches;
+  return (numRanks - 1) / (work + numRanks - 1);
+}
+
+function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {
+  const { numRanks, numMicrobatches, virtualStages } = sizes;
+  for (const [what, value] of Object.entries(sizes)) {
+    if (!Number.isInteger(value) || value < 1)
+      throw new ConfigError(`pipeline: ${what} is ${value}, but must be an integer of at least 1`);
+  }
+  if (name !== 'interleaved') {
+    if (virtualStages === 1) return;
+    throw new ConfigError(
+      `pipeline: schedule '${name}' has one stage per rank, not ${virtualStages}; use 'interleaved' for virtual stages`,
+    );
+  }
+  if (numMicrobatches % numRanks === 0) return;
+  throw new ConfigError(
+    `pipeline: 'interleaved' runs microbatches in rounds of one per rank, and ${numMicrobatches} microbatches are no whole ` +
+      `rounds of ${numRanks}; give a multiple of ${numRanks}, or use '1f1b'`,
+  );
+}
+
+const forward = (microbatch: number, chunk = 0): Action => ({ kind: 'forward', microbatch, chunk });
+const backward = (microbatch: number, chunk = 0): Action => ({ kind: 'backward', microbatch, chunk });
+
+function gpipe({ numMicrobatches }: PipelineSizes): Action[] {
+  const indices = Array.from({ length: numMicrobatches }, (_, i) => i);
+  return [...indices.map((i) => forward(i)), ...indices.map((i) => backward(i))];
+}
+
+function oneForwardOneBackward({ numRanks, numMicrobatches }: PipelineSizes, rank: number): Action[] {
+  return inTurn(
+    numMicrobatches,
+    numRanks - 1 - rank,
+    (i) => forward(i),
+    (i) => [backward(i)],
+  );
+}
+
+/** Source: Megatron-LM, core/pipeline_parallel/schedules.py, forward_backward_pipelining_with_interleaving. */
+function interleaved({ numRanks, numMicrobatches, virtualStages }: PipelineSizes, rank: number): Action[] {
+  const round = numRanks * virtualStages;
+  const place = (index: number): { microbatch: number; chunk: number } => ({
+    microbatch: Math.floor(index / round) * numRanks + (index % numRanks),
+    chunk: Math.floor((index % round) / numRanks),
+  });
+  const warmUp = 2 * (numRanks - 1 - rank) + (virtualStages - 1) * numRanks;
+  return inTurn(
+    numMicrobatches * virtualStages,
+    warmUp,
+    (index) => forward(place(index).microbatch, place(index).chunk),
+    (index) => [backward(place(index).microbatch, virtualStages - 1 - place(index).chunk)],
+  );
+}
+
+/**
+ * On rank p, the gradients of parameters of the first microbatches wait until p more backwards have run, so that gradients reach
+ * earlier stages sooner; they fill the time in which the rank would wait at the end. Source: Qi et al. 2023, section 2.2.
+ */
+function zeroBubble({ numRanks, numMicrobatches }: PipelineSizes, rank: number): Action[] {
+  const inputOf = (microbatch: number): Action => ({ kind: 'backwardInput', microbatch, chunk: 0 });
+  const weightOf = (microbatch: number): Action => ({ kind: 'backwardWeight', microbatch, chunk: 0 });
+  const actions = inTurn(
+    numMicrobatches,
+    numRanks - 1 - rank,
+    (i) => forward(i),
+    (i) => (i < rank ? [inputOf(i)] : [inputOf(i), weightOf(i - rank)]),
+  );
+  const left = Array.from({ length: Math.min(rank, numMicrobatches) }, (_, i) => i).reverse();
+  return [...actions, ...left.map((i) => weightOf(numMicrobatches - 1 - i))];
+}
+
+/** Runs `warmUp` forwards, then one forward and one backward in turn, then the backwards that are left. */
+function inTurn(
+  total: number,
+  warmUp: number,
+  forwardOf: (index: number) => Action,
+  backwardOf: (index: number) => readonly Action[],
+): Action[] {
+  const ahead = Math.min(warmUp, total);
+  const actions: Action[] = [];
+  for (let i = 0; i < ahead; i++) actions.push(forwardOf(i));
+  for (let i = ahead; i < total; i++) actions.push(forwardOf(i), ...backwardOf(i - ahead));
+  for (let i = total - ahead; i < total; i++) actions.push(...backwardOf(i));
+  return actions;
+}
