@@ -31,7 +31,7 @@ export interface ContractResult {
   /** The engine's own count of bytes, and the observer's. */
   readonly engineBytes: number;
   readonly observedBytes: number;
-  /** Growth of the engine's bytes over later steps. */
+  /** Growth of the engine's bytes over the step after the measured one. */
   readonly growth: number;
   /** Bytes that are left after the trainer was disposed. */
   readonly left: number;
@@ -49,13 +49,12 @@ interface ContractArgs extends RankArgs {
 
 void runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
-/** Trains two steps, measures the third, and trains two more. */
+/** Trains a step, which allocates the states, measures the second, and trains one more. */
 function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): ContractResult {
   const { engine, tally } = rank;
   const held = (): number => engine.memory.bytes + engine.host.bytes;
   const before = held();
   const trainer = createTrainer({ ...rank, config: parseTrainConfig(config), parallelize: naively(naive) });
-  trainer.step();
   trainer.step();
   tally.restart();
   trainer.step();
@@ -72,7 +71,7 @@ function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): C
     observedBytes: tally.total,
   };
   const after = held();
-  for (let i = 0; i < 2; i++) trainer.step();
+  trainer.step();
   const growth = held() - after;
   trainer.dispose();
   return { ...result, growth, left: held() - before };

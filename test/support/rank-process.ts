@@ -2,6 +2,7 @@ import { Worker } from 'node:worker_threads';
 import type { Engine } from '../../src/backend/engine';
 import { createWasmEngine } from '../../src/backend/wasm-engine';
 import type { Observer } from '../../src/core/events';
+import { NO_SITE } from '../../src/dist/call-site';
 import type { ProcessGroup } from '../../src/dist/types';
 import { joinWorld } from '../../src/dist/world';
 import { type RankMessage, SEGMENT_FD } from './launch-ranks';
@@ -46,6 +47,8 @@ async function inWorld<A extends RankArgs>(work: (rank: TestRank<A>) => unknown)
     plane: { kind: 'shared-memory', fd: SEGMENT_FD, bytes: Number(process.env.SHARDLAB_TEST_SEGMENT_BYTES) },
     engine,
     observer: tally,
+    // As in the steps of a job's training: no cell calls these collectives.
+    callSite: () => NO_SITE,
   });
   try {
     return await work({ engine, group: world.group, tally, observer: tally, args });

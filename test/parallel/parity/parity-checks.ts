@@ -7,15 +7,15 @@ import {
   RELATIVE_BOUND,
   ZERO_BY_THEORY_BOUND,
 } from './compare-states';
-import { type EpsName, type FinishedRun, STEPS, torchLosses } from './parity-runs';
+import { type EpsName, type FinishedRun, torchLosses } from './parity-runs';
 import { readStep } from './state-dump';
 
 /** Compares with the recorded losses of torch's ranks, within the bound for the rounding of two implementations. */
-export function requireTorchLosses({ results }: FinishedRun, world: number, t: TestContext): void {
+export function requireTorchLosses(finished: FinishedRun, world: number, t: TestContext): void {
   const expected = torchLosses(world);
   let worst = 0;
-  for (const { losses } of results) {
-    assert.equal(losses.length, STEPS);
+  for (const { losses } of finished.results) {
+    assert.equal(losses.length, stepsOf(finished));
     losses.forEach((loss, step) => {
       const difference = Math.abs(loss - (expected[step] ?? Number.NaN));
       assert.ok(difference <= 2e-4, `step ${step}: loss ${loss}, torch ${expected[step]}`);

@@ -9,6 +9,7 @@ import type { ParityRun } from './parity-rank';
 import {
   EPS,
   type EpsName,
+  type FinishedRun,
   finishRuns,
   followerOf,
   parallelOf,
@@ -25,7 +26,7 @@ export interface ParityScope {
   readonly blas: 'auto' | 'none';
   readonly worlds: readonly number[];
   readonly strategies: readonly StrategyName[];
-  /** Steps of runs whose losses are not torch's. */
+  /** Steps of the ranks' runs. One process trains as many steps as torch recorded, and all of its losses are compared. */
   readonly steps: number;
   /** Whether gradients are compared under torch's eps too; a process then follows the parameters of each run. */
   readonly following: boolean;
@@ -64,21 +65,29 @@ export function testParity(what: string, scope: ParityScope): void {
 }
 
 function testWorlds({ blas, worlds, strategies, steps, following }: ParityScope, folder: string): void {
-  const stepsOf = { torch: STEPS, smooth: steps } as const;
+  const stepsAlone = { torch: STEPS, smooth: steps } as const;
   const single = finishRuns(
     1,
     blas,
-    worlds.flatMap((world) => EPS_NAMES.map((eps) => singleRun(folder, eps, world, 1, stepsOf[eps]))),
+    worlds.flatMap((world) => EPS_NAMES.map((eps) => singleRun(folder, eps, world, 1, stepsAlone[eps]))),
   );
   single.catch(() => undefined); // each test that awaits it reports its failure
+  const aloneAs = async (world: number, eps: EpsName): Promise<FinishedRun> => {
+    const found = (await single).find(({ run }) => run.name === `single-${world}x1-${eps}`);
+    assert.ok(found);
+    return found;
+  };
 
   for (const world of worlds) {
+    test(`one process with the batches of ${world} ranks equals torch for ${STEPS} steps`, async (t) => {
+      requireTorchLosses(await aloneAs(world, 'torch'), world, t);
+    });
+
     test(`${world} ranks equal torch and one process, step by step, under every strategy and naive form`, async (t) => {
       const runs = [...strategies, ...NAIVE_NAMES].flatMap((form) =>
         EPS_NAMES.map((eps) => {
           const name = `${form}-${world}-${eps}`;
-          const more = { steps: stepsOf[eps] };
-          return { name, ...formOf(form, EPS[eps], world, more), folder: join(folder, name), eps };
+          return { name, ...formOf(form, EPS[eps], world, { steps }), folder: join(folder, name), eps };
         }),
       );
       const finished = await finishRuns(world, blas, runs);
@@ -92,9 +101,8 @@ function testWorlds({ blas, worlds, strategies, steps, following }: ParityScope,
       for (const [i, run] of finished.entries()) {
         const eps = runs[i]?.eps ?? 'smooth';
         await t.test(`${run.run.name} eps`, async (sub) => {
-          const alone = (await single).find(({ run: other }) => other.name === `single-${world}x1-${eps}`);
+          const alone = await aloneAs(world, eps);
           const follower = followed.find(({ run: other }) => other.name === `${run.run.name}-follower`);
-          assert.ok(alone);
           if (eps === 'torch') requireTorchLosses(run, world, sub);
           if (eps === 'smooth' || following) requireSameGradients(run, follower ?? alone, sub);
           requireSameStates(run, alone, eps, sub);

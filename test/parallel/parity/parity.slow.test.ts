@@ -2,8 +2,9 @@ import { STRATEGY_NAMES } from './parity-runs';
 import { testParity } from './parity-suite';
 
 /**
- * Every strategy and naive form at 1, 2, 3 and 4 ranks with a BLAS, two of them without. Four steps are enough for runs that
- * one process is compared with: each defect of defects.slow shows within two. parity.long runs all of them for twelve steps.
+ * Every strategy and naive form at 1, 2, 3 and 4 ranks with a BLAS, two of them without. Four steps are enough for
+ * ranks, because one process is compared with torch for twelve: each defect of defects.slow shows within two. In parity.long
+ * ranks train twelve steps too.
  */
 const SHORT = { steps: 4, following: false } as const;
 
