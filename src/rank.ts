@@ -107,8 +107,9 @@ export const savePretrained = scope.savePretrained;
  * Reads files or arrays for a loop of your own; `data` is what job.train takes, also with a tokenizer or for images. Rank 0
  * prepares the data in the job's folder; every rank must call it. Each `for` reads one epoch, as with torch's
  * DistributedSampler and set_epoch: the microbatches that job.train reads with the same seed, ranks and batch. `loader.length`
- * is their number. A batch is freed when the loop asks for the next one or ends. `for (const { x, y } of loader.validation)`
- * reads the rows that are never trained on. Throws: CONFIG and IO on all ranks, COLLECTIVE_MISSING.
+ * is their number. A batch is freed when the loop asks for the next one or ends. `for (const { x, y, counted } of
+ * loader.validation)` reads the rows that are never trained on; `counted` is the number of a batch's rows that count.
+ * Throws: CONFIG and IO on all ranks, COLLECTIVE_MISSING.
  * @example
  * const loader = await dataLoader({ path: './my.txt', seq: 32, validation: 0.2 }, { batch: 4, seed: 0 });
  * for (const { x, y } of loader) console.log(x.shape, y.shape);

@@ -94,14 +94,21 @@ export class DataLoader implements Iterable<FileBatch> {
   readonly #rank: number;
   readonly #batches: EpochBatches<RowBatch>;
   #numLoops = 0;
-  /** The rows that are never trained on; null: there are none. */
-  readonly validation: ValidationLoader | null;
 
   constructor(engine: Engine, { rank }: ProcessGroup, batches: EpochBatches<RowBatch>) {
     this.#engine = engine;
     this.#rank = rank;
     this.#batches = batches;
-    this.validation = batches.validation ? new ValidationLoader(engine, rank, batches.validation) : null;
+  }
+
+  /** The rows that are never trained on. Throws: CONFIG if the data have none. */
+  get validation(): ValidationLoader {
+    const { validation } = this.#batches;
+    if (validation) return new ValidationLoader(this.#engine, this.#rank, validation);
+    throw new ConfigError(
+      "loader.validation: these data have no rows that are never trained on; give them, as dataLoader({ path: './my.txt', seq: 128, " +
+        'validation: 0.1 })',
+    );
   }
 
   /** Number of microbatches of an epoch. The last one is filled with rows of the next epoch, where the next `for` continues. */
@@ -121,8 +128,17 @@ export class DataLoader implements Iterable<FileBatch> {
   }
 }
 
-/** The rows that are never trained on: each row once over all ranks. The last batch may have fewer rows than the others. */
-export class ValidationLoader implements Iterable<FileBatch> {
+/** A batch of rows that are never trained on. */
+export interface CountedBatch extends FileBatch {
+  /** Number of its rows that count: all of them, or 0 if the rank has no row left and repeats one that another rank counts. */
+  readonly counted: number;
+}
+
+/**
+ * The rows that are never trained on: each row counts once over all ranks. All ranks get equally many batches, because the forward
+ * of a sharded model needs all ranks. The last batches may have fewer rows than the others.
+ */
+export class ValidationLoader implements Iterable<CountedBatch> {
   readonly #engine: Engine;
   readonly #rank: number;
   readonly #batches: ValidationBatches<RowBatch>;
@@ -138,11 +154,11 @@ export class ValidationLoader implements Iterable<FileBatch> {
     return this.#batches.numRows;
   }
 
-  /** Yields this rank's batches, and frees them as a DataLoader does. A rank whose rows have ended gets no more batches. */
-  *[Symbol.iterator](): Generator<FileBatch, void> {
+  /** Yields this rank's batches, and frees them as a DataLoader does. */
+  *[Symbol.iterator](): Generator<CountedBatch, void> {
     for (let i = 0; i < this.#batches.numBatches; i++) {
       const { batch, counted } = this.#batches.batch(this.#rank, i);
-      if (counted > 0) yield* lend(tensorsOf(this.#engine, batch));
+      yield* lend({ ...tensorsOf(this.#engine, batch), counted });
     }
   }
 }
@@ -151,10 +167,10 @@ function tensorsOf(engine: Engine, batch: RowBatch): FileBatch {
   return engine.tagged({ cause: 'batch', module: '' }, () => fileBatch(batch));
 }
 
-function* lend(batch: FileBatch): Generator<FileBatch, void> {
+function* lend<Batch extends FileBatch>(batch: Batch): Generator<Batch, void> {
   try {
     yield batch;
   } finally {
-    tf.dispose({ ...batch });
+    tf.dispose([batch.x, batch.y]);
   }
 }

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { Tensor } from '../../../src/core/tf';
+import type { LoaderData } from '../../../src/job/rank/data-loader';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { testData } from '../../support/paths';
 import { launchFor, resultsOf, runCell, temporaryFolder, withTmpdir } from '../job-fixture';
@@ -108,15 +109,15 @@ test('a loader of files in cells', async (context) => {
       const found = await job.on('all').run(async ({ dataLoader }) => {
         const x = Float32Array.from({ length: 13 }, (_, i) => i);
         const loader = await dataLoader({ x, y: x, validation: 0.4 }, { batch: 2 });
-        const read = (batches: Iterable<{ x: Tensor }> | null): number[][] => {
+        const read = (batches: Iterable<{ x: Tensor; counted?: number }>): number[][] => {
           const values: number[][] = [];
-          for (const batch of batches ?? []) values.push([...batch.x.dataSync()]);
+          for (const { x, counted } of batches) values.push([...x.dataSync()].slice(0, counted));
           return values;
         };
         return {
           epochs: [read(loader), read(loader)],
           validation: read(loader.validation),
-          numRows: loader.validation?.numRows,
+          numRows: loader.validation.numRows,
           length: loader.length,
         };
       });
@@ -136,11 +137,59 @@ test('a loader of files in cells', async (context) => {
         Array.from({ length: 13 }, (_, i) => i),
       );
       assert.notDeepEqual(found[0]?.epochs[0], found[0]?.epochs[1]);
-      // Five rows: two batches on rank 0, one on rank 1.
+      // Five rows: rank 1 has none left for its second batch.
       assert.deepEqual(
         found.map(({ validation }) => validation.map((batch) => batch.length)),
-        [[2, 1], [2]],
+        [
+          [2, 1],
+          [2, 0],
+        ],
       );
+    },
+  );
+
+  await context.test(
+    "the weighted validation loss of a sharded model is one process's, also of fewer rows than ranks",
+    async () => {
+      const X = Float32Array.from({ length: 20 }, (_, i) => Math.sin(i));
+      for (const [validation, numRows] of [
+        [0.1, 1],
+        [0.3, 3],
+      ] as const) {
+        const data = { x: { values: X, shape: [10, 2] }, y: X.subarray(0, 10), validation };
+        await job.put({ data });
+        const ofRanks = await job.on('all').run(async (scope) => {
+          const { nn, tf, dist, fullyShard, dataLoader } = scope;
+          const { data } = scope as unknown as { data: LoaderData };
+          const loader = await dataLoader(data, { batch: 1, seed: 3 });
+          const model = fullyShard(new nn.Linear(2, 1).manualSeed(3));
+          let sum = 0;
+          let numBatches = 0;
+          for (const { x, y, counted } of loader.validation) {
+            const loss = tf.tidy(
+              () => nn.functional.mseLoss(model.apply(x), y.reshape([-1, 1])).dataSync()[0],
+            );
+            sum += (loss ?? Number.NaN) * counted;
+            numBatches++;
+          }
+          const [total = 0] = dist.allReduce(tf.scalar(sum), 'sum').dataSync();
+          return [numBatches, loader.validation.numRows, total / loader.validation.numRows] as const;
+        });
+        const run = await job.train(
+          {
+            model: ({ nn }) => new nn.Linear(2, 1),
+            loss: (output, { y }, { nn }) => nn.functional.mseLoss(output, y.reshape([-1, 1])),
+            ...{ data, batch: 1, seed: 3 },
+          },
+          { ranks: 1 },
+        );
+        const { loss } = await run.evaluate();
+        for (const [numBatches, rows, mean] of ofRanks) {
+          assert.deepEqual([numBatches, rows], [Math.ceil(numRows / 2), numRows]);
+          assert.ok(Math.abs(mean - loss) < 1e-5 * loss, `${mean}, ${loss}`);
+        }
+        await run.dispose();
+      }
     },
   );
 
@@ -204,6 +253,11 @@ test('a loader of files in cells', async (context) => {
       for (const [given, code, message] of wrong) {
         await assert.rejects(runCell(job, `await dataLoader(${given})`), { code, message }, given);
       }
+      await assert.rejects(runCell(job, "(await dataLoader({ path: 'my.txt', seq: 8 })).validation"), {
+        code: 'CONFIG',
+        message:
+          /loader\.validation: these data have no rows that are never trained on; give them, as dataLoader\(/,
+      });
       const alone = "if (rank === 0) await dataLoader({ path: 'my.txt', seq: 8 })";
       await assert.rejects(runCell(job, alone), {
         code: 'COLLECTIVE_MISSING',
