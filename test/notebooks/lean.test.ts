@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
-import { readFileSync } from 'node:fs';
-import { basename } from 'node:path';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, join } from 'node:path';
 import { test } from 'node:test';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import type { Figure } from '../../src/figures/figure';
@@ -13,6 +14,10 @@ import { type Notebook, notebookInputs } from './executed';
 interface Lean {
   leanNotebook(notebook: Notebook): Notebook;
   notebookText(notebook: Notebook): string;
+}
+
+interface Storing {
+  storeExecuted(paths: readonly string[], execute: (path: string) => Promise<number>): Promise<number>;
 }
 
 const INTERACTIVE = 'application/vnd.plotly.v1+json';
@@ -40,6 +45,29 @@ test('the text of a notebook is its JSON, with one line per trace of a figure', 
   const text = notebookText(timeline);
   assert.deepEqual(JSON.parse(text), JSON.parse(JSON.stringify(timeline)));
   assert.ok(text.split('\n').length < 100);
+});
+
+test('notebooks that ran are stored, and those that failed are named at the end', async (context) => {
+  const { storeExecuted } = await importScript<Storing>('store-executed');
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-store-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
+  const text = JSON.stringify({ cells: [], metadata: {} });
+  const paths = ['a', 'b', 'c'].map((name) => join(folder, `${name}.ipynb`));
+  const stored = (): string[] =>
+    paths.filter((path) => readFileSync(path, 'utf8') !== text).map((path) => basename(path, '.ipynb'));
+  const run = (...statuses: readonly number[]): Promise<number> => {
+    for (const path of paths) writeFileSync(path, text);
+    return storeExecuted(paths, async (path) => statuses[paths.indexOf(path)] ?? 0);
+  };
+  await assert.rejects(
+    run(0, 1, 0),
+    /^Error: Failed and not stored: \S*b\.ipynb\. Stored: 2 of 3 notebooks$/,
+  );
+  assert.deepEqual(stored(), ['a', 'c']);
+  assert.equal(await run(0, 130, 0), 130);
+  assert.deepEqual(stored(), ['a']);
+  assert.equal(await run(0, 0, 0), 0);
+  assert.deepEqual(stored(), ['a', 'b', 'c']);
 });
 
 test('every notebook of the repository is stored lean, and each of its figures has a picture', async () => {

@@ -1,0 +1,25 @@
+import { storeNotebook } from './notebook-inputs.mjs';
+import { StepError } from './step.mjs';
+
+/** The status of an execution that was interrupted. */
+const INTERRUPTED = 130;
+
+/**
+ * Executes notebooks one after the other, and stores each as soon as all its cells have run; `execute` takes a path and returns the
+ * exit status. Returns 0, or 130 after an interrupt. Throws: a StepError naming the notebooks that failed.
+ */
+export async function storeExecuted(paths, execute) {
+  const failed = [];
+  for (const path of paths) {
+    const status = await execute(path);
+    if (status === INTERRUPTED) return status;
+    if (status === 0) storeNotebook(path);
+    else failed.push(path);
+  }
+  if (failed.length === 0) return 0;
+  const others = paths.length - failed.length;
+  throw new StepError(
+    `Failed and not stored: ${failed.join(', ')}. Stored: ${others} of ${paths.length} notebooks`,
+    'the errors above say which cells failed; npm run notebooks -- PATH… executes these notebooks alone',
+  );
+}
