@@ -49,7 +49,6 @@ const MEMBERS: Readonly<Record<string, string>> = {
   cpu: DEVICE,
   backward: 'It is a method of the loss: const loss = model(x, y); loss.backward()',
   zero_grad: 'Write optimizer.zeroGrad()',
-  item: 'Write loss.dataSync()[0]',
   numpy: 'Write x.dataSync(), or x.arraySync() for nested arrays',
   tolist: 'Write x.arraySync()',
   detach: 'Leave it out: after backward, no gradient flows into a tensor',

@@ -32,6 +32,7 @@ const OTHERS: Readonly<Record<string, Method>> = {
     return flatten.call(this);
   },
   flatten,
+  item,
   ...Object.fromEntries(['as2D', 'as3D', 'as4D', 'as5D'].map((name) => [name, reshapeTo])),
   reshapeAs(other: core.Tensor) {
     return core.reshape(this, other.shape);
@@ -97,6 +98,17 @@ function flatten(this: core.Tensor, first = 0, last = -1): core.Tensor {
   }
   const joined = core.util.sizeFromShape(shape.slice(from, to + 1));
   return core.reshape(this, [...shape.slice(0, from), joined, ...shape.slice(to + 1)]);
+}
+
+function item(this: core.Tensor): number {
+  const value = this.size === 1 ? this.dataSync()[0] : undefined;
+  if (value === undefined) {
+    throw new ShardlabError(
+      'SHAPE',
+      `item: a tensor [${this.shape}] has ${this.size} elements, not one; write x.arraySync() for all of them.`,
+    );
+  }
+  return value;
 }
 
 function castTo(dtype: core.DataType): Method {

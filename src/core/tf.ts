@@ -25,6 +25,8 @@ declare module '@tensorflow/tfjs-core/dist/tensor' {
      * dim of the batch. Throws: SHAPE unless 0 <= startDim <= endDim < rank, after negative dims count from the end.
      */
     flatten(startDim: number, endDim?: number): Tensor;
+    /** Returns the element of a tensor that has one element, as torch does: `loss.item()`. Throws: SHAPE if it has more or none. */
+    item(): number;
   }
 }
 

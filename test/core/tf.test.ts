@@ -17,7 +17,7 @@ const theirs = methodsOf(prototype);
 
 before(() => tf.setBackend('cpu'));
 
-test('tensors have exactly the chained operations of @tensorflow/tfjs', () => {
+test('tensors have the chained operations of @tensorflow/tfjs', () => {
   assert.deepEqual(Object.keys(ours).sort(), Object.keys(theirs).sort());
   assert.ok(Object.keys(ours).length > 130);
 });
@@ -25,6 +25,17 @@ test('tensors have exactly the chained operations of @tensorflow/tfjs', () => {
 test('tf has every name of @tensorflow/tfjs except the readers of files, graph models and WebGL', () => {
   const missing = Object.keys(union).filter((name) => !(name in tf));
   assert.deepEqual(missing.sort(byName), LEFT_OUT.split(' ').sort(byName));
+});
+
+test('item returns the element of a tensor with one element, as torch does', () => {
+  assert.equal(tf.scalar(1.5).item(), 1.5);
+  assert.equal(tf.tensor2d([[7]], [1, 1], 'int32').item(), 7);
+  for (const shape of [[2], [0], [1, 3]]) {
+    assert.throws(
+      () => tf.zeros(shape).item(),
+      /^ShardlabError\[SHAPE\]: item: a tensor \[[\d,]+\] has \d elements/,
+    );
+  }
 });
 
 test('chained operations that have no function of the same name give the results of @tensorflow/tfjs', () => {
