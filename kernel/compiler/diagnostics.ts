@@ -21,6 +21,11 @@ const UNKNOWN_KEYS: readonly number[] = [2353, 2561];
 /** "Type 'A' is not assignable to type 'B'.": for a value, an argument, and an argument of an overloaded function. */
 const WRONG_TYPES: readonly number[] = [2322, 2345, 2769];
 
+/** "Block-scoped variable 'x' used before its declaration." */
+const USED_BEFORE_DECLARATION = 2448;
+/** "Cannot assign to 'x' because it is a constant." */
+const ASSIGNED_CONSTANT = 2588;
+
 /** A cell with errors. */
 export interface FaultyCell {
   readonly source: string;
@@ -28,6 +33,8 @@ export interface FaultyCell {
   readonly name: string;
   /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
+  /** Whether an earlier cell has declared the name. */
+  readonly wasDeclared: (name: string) => boolean;
 }
 
 /** Describes the checker's findings as one error of the cell; positions are those of its source. */
@@ -80,6 +87,12 @@ function advice(
     return [...said, sentence(adviceOnMember(name, message, after)) ?? []].flat();
   if (UNKNOWN_KEYS.includes(code)) return [...said, sentence(adviceOnKey(name, message)) ?? []].flat();
   if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
+  if (code === USED_BEFORE_DECLARATION && cell.wasDeclared(name))
+    return [
+      `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use that one in a cell of its own.`,
+    ];
+  if (code === ASSIGNED_CONSTANT && cell.wasDeclared(name))
+    return [`A later cell may declare a name again: write const ${name} = ….`];
   if (!UNKNOWN_NAMES.includes(code)) return said;
   const habit = adviceOnName(name, cell.source.slice(0, start), after);
   return [...said, cell.adviceFor(name) ?? sentence(habit) ?? []].flat();

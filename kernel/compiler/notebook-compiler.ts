@@ -149,7 +149,8 @@ export class NotebookCompiler implements CompilerCalls {
     const { source, namespace, cell } = asked;
     const adviceFor = (unknown: string): string | undefined =>
       this.#scopes[namespace].absenceOf(unknown) ?? this.#elsewhere(unknown, namespace);
-    const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor });
+    const wasDeclared = (known: string): boolean => this.#scopes[namespace].has(known);
+    const error = describeDiagnostics(diagnostics, { source, name: nameOf(cell), adviceFor, wasDeclared });
     const text = rightImports(source, diagnostics);
     const compiled = text === undefined ? undefined : this.compile({ ...asked, source: text });
     // The imports alone may show an error that a syntax error elsewhere in the cell had hidden.
@@ -173,7 +174,7 @@ export class NotebookCompiler implements CompilerCalls {
     if (namespace === 'notebook' && this.#scopes.ranks.isLibrary(name))
       return `Ranks have it: begin the cell with %%ranks, or, in a function that ranks run, take it from the scope, as in loss: (output, batch, { ${name} }) => ….`;
     return namespace === 'notebook'
-      ? `Ranks have it: begin the cell with %%ranks to use it there, or read it: await job.get('${name}').`
+      ? `Ranks have it: begin the cell with %%ranks to use it there, or read it: await job.get('${name}'); a function that ranks run takes it from the scope: ({ ${name} }) => ….`
       : `The notebook has it, ranks do not: send its value with await job.put({ ${name} }).`;
   }
 

@@ -77,7 +77,11 @@ describe('the compiler', () => {
       String(messages('kept.b')[0]),
       /^In\[\d+\]:1:6 - error TS2339: Property 'b' does not exist on type 'I'/,
     );
-    assert.match(String(messages('again = kept')[0]), /TS2588/);
+    assert.match(String(messages('again = kept')[0]), /TS2588: .* write const again = …\.$/m);
+    assert.match(
+      String(messages('again.a;\nconst again = kept;')[0]),
+      /TS2448: .* This cell declares again again, so it does not see the again of an earlier cell/,
+    );
     for (let i = 0; i < 30; i++) emitted(`const c${i} = ${i === 0 ? 0 : `c${i - 1} + 1`};`);
     assert.deepEqual(messages('c29.toFixed()'), []);
   });
@@ -88,7 +92,10 @@ describe('the compiler', () => {
       /TS2339: .*Did you forget to use 'await'\?$/,
     );
     declaredInRanks('const theirs = rank;');
-    assert.match(String(messages('theirs')[0]), /TS2304: .* Ranks have it: begin the cell with %%ranks/);
+    assert.match(
+      String(messages('theirs')[0]),
+      /TS2304: .* Ranks have it: begin the cell with %%ranks .*\(\{ theirs \}\) => …/,
+    );
     assert.match(
       String(messages('new nn.ReLU()')[0]),
       /take it from the scope, as in loss: .*\{ nn \}\) => …\./,
