@@ -139,20 +139,25 @@ function stepsLeft({ numSteps, losses, start }: State): string {
 function progressText(state: State): string {
   const { losses, numSteps, newest, timed } = state;
   const [loss, seconds] = [losses.at(-1) ?? Number.NaN, newest.at(-1)?.seconds ?? Number.NaN];
-  const of = numSteps === null ? '' : `/${numSteps}`;
+  const of = numSteps === null ? '' : `/${firstStepOf(state) + numSteps - 1}`;
   return (
-    `step ${losses.length}${of}  loss ${loss.toFixed(4)}  ` +
+    `step ${firstStepOf(state) + losses.length - 1}${of}  loss ${loss.toFixed(4)}  ` +
     `${speedText(timed)}  ${(seconds * 1e3).toFixed(1)} ms`
   );
 }
 
 function curveOf(state: State): Figure {
-  const { losses, numSteps, newest, timed, hasOwnLoss } = state;
-  const firstStep = (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
+  const { losses, numSteps, timed, hasOwnLoss } = state;
+  const firstStep = firstStepOf(state);
   const evaluations = state.evaluations().filter(({ step }) => step >= firstStep);
   const series = [{ name: '', losses, firstStep, hasOwnLoss, evaluations }];
   const steps = firstStep + (numSteps ?? losses.length) - 1;
   return lossCurve(series, { speed: speedText(timed), steps });
+}
+
+/** Returns the number of the first shown step, counted over the whole run. */
+function firstStepOf({ losses, newest }: State): number {
+  return (newest.at(-1)?.step ?? losses.length) - losses.length + 1;
 }
 
 /** Formats the speed of some steps: '1,234 tokens/s', or 'rows/s' if rows have no tokens. */
