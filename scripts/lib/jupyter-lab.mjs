@@ -7,6 +7,8 @@ import { root } from './places.mjs';
 import { StepError } from './step.mjs';
 
 const NOTEBOOK = 'notebooks/00-quickstart.ipynb';
+/** The user's option for another folder than the clone; JupyterLab takes it only once. */
+const OWN_FOLDER = /^--(ServerApp\.root_dir|notebook-dir)\b/;
 const GRACE_MILLISECONDS = 15_000;
 
 /** Starts JupyterLab with the quickstart and returns when JupyterLab has ended; Ctrl-C ends it and all its kernels. */
@@ -20,17 +22,22 @@ export async function runJupyterLab(
   mkdirSync(join(log, '..'), { recursive: true });
   const args = [
     join(root, 'scripts', 'python', 'lab.py'),
-    `--ServerApp.root_dir=${root}`,
     `--ip=${ip}`,
     `--port=${free}`,
     ...(browser ? [] : ['--no-browser']),
     ...(process.getuid?.() === 0 ? ['--allow-root'] : []),
-    ...(existsSync(join(root, NOTEBOOK)) ? [`--LabApp.default_url=/lab/tree/${NOTEBOOK}`] : []),
+    ...(rest.some((option) => OWN_FOLDER.test(option)) ? [] : cloneOptions()),
     ...rest,
   ];
   // The server has its own process group: Ctrl-C in the terminal reaches only this process, which then ends the server.
   const child = spawn(python, args, { cwd: root, env, stdio: ['pipe', 'pipe', 'pipe'], detached: true });
   return watch(child, log);
+}
+
+/** Returns the options that show the clone and open the quickstart. */
+function cloneOptions() {
+  const opened = existsSync(join(root, NOTEBOOK)) ? [`--LabApp.default_url=/lab/tree/${NOTEBOOK}`] : [];
+  return [`--ServerApp.root_dir=${root}`, ...opened];
 }
 
 async function choosePort(wanted, ip) {
