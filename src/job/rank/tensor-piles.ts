@@ -7,8 +7,8 @@ const MOST_TENSORS = 500;
 
 /**
  * Counts tensors of cells that neither a tidy scope nor dispose has freed, and warns once when there are many: a
- * variable that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations) do not
- * count.
+ * variable that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations in modules) do
+ * not count. A cell's own result that a backward read, such as its logits, has the cause 'activation' and counts.
  */
 export class TensorPiles {
   readonly #warn: Warn;
@@ -55,7 +55,7 @@ export class TensorPiles {
 
 /** Whether a tensor was made outside of the library's own scopes. [Note: batches of cells] */
 function isUnclaimed({ cause, module }: Tag): boolean {
-  return (cause === 'temp' || cause === 'batch') && module === '';
+  return (cause === 'temp' || cause === 'batch' || cause === 'activation') && module === '';
 }
 
 function piledUp(cell: number, count: number, bytes: Bytes): string {
