@@ -32,6 +32,9 @@ export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: Att
   return options.kind === 'flash' ? flash(q, k, v, options) : eager(q, k, v, options);
 }
 
+/** Computes attention, as `attention` does. Context parallelism replaces it, because a rank then has a part of the sequence. */
+export type Attend = typeof attention;
+
 function flash(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, scale }: AttentionOptions): tf.Tensor {
   const { out, lse } = flashAttention(q, k, v, { causal, scale });
   lse.dispose();
@@ -99,6 +102,8 @@ export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
 export class CausalSelfAttention extends Module {
   readonly #heads: number;
   readonly #kind: AttentionKind;
+  /** null: the kernel of `kind` on this rank's sequence. */
+  attend: Attend | null = null;
 
   constructor(heads: number, kind: AttentionKind = 'eager') {
     super();
@@ -107,10 +112,12 @@ export class CausalSelfAttention extends Module {
   }
 
   forward(qkv: tf.Tensor): tf.Tensor {
-    if (this.#kind === 'eager') return causalAttention(qkv, this.#heads);
+    const { attend } = this;
+    if (attend === null && this.#kind === 'eager') return causalAttention(qkv, this.#heads);
     const [batch = 0, seq = 0, width = 0] = qkv.shape;
     const parts = tf.split(qkv, 3, 2).map((part) => inHeads(part, this.#heads));
     const [q, k, v] = parts as [tf.Tensor, tf.Tensor, tf.Tensor]; // as many as requested
-    return tf.reshape(attention(q, k, v, { causal: true, kind: this.#kind }), [batch, seq, width / 3]);
+    const mixed = (attend ?? attention)(q, k, v, { causal: true, kind: this.#kind });
+    return tf.reshape(mixed, [batch, seq, width / 3]);
   }
 }

@@ -1,7 +1,7 @@
 import { silu } from '../backend/ops';
 import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { attention, inHeads } from './attention';
+import { type Attend, attention, inHeads } from './attention';
 import { constant } from './init';
 import { GPT2, Linear } from './linear';
 import { Module } from './module';
@@ -57,6 +57,7 @@ export class LlamaAttention extends Module {
   readonly v_proj: Linear<boolean>;
   readonly o_proj: Linear<false>;
   readonly #shape: LlamaBlockShape;
+  attend: Attend = attention;
 
   constructor(shape: LlamaBlockShape) {
     super();
@@ -76,7 +77,7 @@ export class LlamaAttention extends Module {
     const q = rotated(inHeads(this.q_proj.apply(x), heads), angles, 'halves');
     const k = rotated(inHeads(this.k_proj.apply(x), kvHeads), angles, 'halves');
     const v = inHeads(this.v_proj.apply(x), kvHeads);
-    return this.o_proj.apply(tf.reshape(attention(q, k, v, { causal: true, kind }), x.shape));
+    return this.o_proj.apply(tf.reshape(this.attend(q, k, v, { causal: true, kind }), x.shape));
   }
 }
 

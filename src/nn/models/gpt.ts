@@ -9,6 +9,7 @@ import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
+import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { TokenKeys } from '../row-keys';
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
@@ -43,6 +44,7 @@ abstract class LanguageModel<B extends Module> extends Module {
   readonly ln_f: LayerNorm;
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
+  positionsOf: PositionsOf = fromBegin;
 
   constructor(shape: GptShape, block: () => B) {
     super();
@@ -59,10 +61,9 @@ abstract class LanguageModel<B extends Module> extends Module {
 
   forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens(this.constructor.name, ids, targets);
-    const [, seq = 0] = ids.shape;
-    this.#requirePositions(seq);
-    const { weight } = this.wpe;
-    const positions = seq === this.shape.seq ? weight.tensor : tf.slice(weight.tensor, 0, seq);
+    const ranges = this.positionsOf(ids.shape[1] ?? 0);
+    this.#requirePositions(endOf(ranges));
+    const positions = rowsAt(this.wpe.weight.tensor, ranges);
     const x = applyInTurn(this.blocks, tf.add(this.wte.apply(ids), positions));
     return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight);
   }

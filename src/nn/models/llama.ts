@@ -6,6 +6,7 @@ import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
 import { RMSNorm } from '../norms';
+import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { headOutput, requireTokens } from './gpt';
@@ -50,6 +51,7 @@ export class LlamaModel extends Module {
   readonly layers: ModuleList<LlamaBlock>;
   readonly norm: RMSNorm;
   readonly #shape: LlamaConfig;
+  positionsOf: PositionsOf = fromBegin;
 
   constructor(shape: LlamaConfig) {
     super();
@@ -63,7 +65,9 @@ export class LlamaModel extends Module {
 
   forward(ids: tf.Tensor): tf.Tensor {
     const { dim, heads, ropeTheta } = this.#shape;
-    const { cos, sin } = sequenceAngles(ids.shape[1] ?? 0, dim / heads / 2, ropeTheta);
+    const ranges = this.positionsOf(ids.shape[1] ?? 0);
+    const angles = sequenceAngles(endOf(ranges), dim / heads / 2, ropeTheta);
+    const [cos, sin] = [rowsAt(angles.cos, ranges), rowsAt(angles.sin, ranges)];
     return this.norm.apply(applyInTurn(this.layers, this.embed_tokens.apply(ids), cos, sin));
   }
 }
