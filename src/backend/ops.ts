@@ -120,6 +120,32 @@ export function flashAttention(
   return { out, lse };
 }
 
+/** The tensors of a forward of `flashAttention`, or of its parts together, and the gradient of `out`. */
+export interface FlashAttentionResult extends FlashAttention {
+  readonly dOut: tf.Tensor;
+}
+
+/**
+ * Returns the gradients of q, k and v. If `out` and `lse` come from attention to more keys than k (several parts that were
+ * combined), these are this part's gradients of k and v, and its share of the gradient of q. Only the engine of a rank has it.
+ * Shapes: as `flashAttention`.
+ */
+export function flashAttentionGrad(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  { out, lse, dOut }: FlashAttentionResult,
+  attrs: { readonly causal: boolean; readonly scale: number },
+): { readonly dq: tf.Tensor; readonly dk: tf.Tensor; readonly dv: tf.Tensor } {
+  const inputs = { q, k, v, out, lse, dOut, dLse: tf.zerosLike(lse) };
+  const [dq, dk, dv] = runFused(FUSED.flashAttentionGrad, inputs, { ...attrs }) as tf.Tensor[] as [
+    tf.Tensor,
+    tf.Tensor,
+    tf.Tensor,
+  ]; // one gradient per input
+  return { dq, dk, dv };
+}
+
 /**
  * Returns the mean of -log softmax(logits)[label] over all rows. Shapes: logits […, classes], labels int32 with one entry
  * per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves

@@ -1,0 +1,168 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { initDeviceMesh } from '../../dist/device-mesh';
+import type { ProcessGroup } from '../../dist/types';
+import { type Attend, attention } from '../../nn/attention';
+import type { PositionRange } from '../../nn/positions';
+import { exchangeOptions, withGradients } from './custom-gradient';
+import { ringAttention } from './ring-attention';
+import {
+  cutSequence,
+  rangesOf,
+  restoreSequence,
+  type SequenceCut,
+  type SequenceOrder,
+} from './sequence-order';
+import { exchangingHeads } from './ulysses-attention';
+
+/** How ranks compute attention over a sequence of which each has a part; 'usp' is Ulysses and ring together. */
+export const CONTEXT_PARALLEL_KINDS = ['ulysses', 'ring', 'usp'] as const;
+export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
+
+/** Options of context parallelism. */
+export interface ContextParallelOptions {
+  /** Default 'ulysses'. */
+  readonly kind?: ContextParallelKind | undefined;
+  /** The number of neighbouring ranks that exchange heads; only and always with 'usp'. The ring has the other ranks. */
+  readonly ulyssesDegree?: number | undefined;
+  /** The order in which a ring's ranks have the positions. Default 'zigzag'. */
+  readonly order?: SequenceOrder | undefined;
+}
+
+/**
+ * Divides sequences over the ranks of a group, and computes attention over all of their positions.
+ *
+ * [Note: two-level context parallelism] Ulysses needs a rank per head at most, and its exchanges go between all ranks; a ring
+ * takes any number of ranks, and talks to neighbours only. Together, neighbouring ranks (of one node) exchange heads, so
+ * that each has a ring rank's whole part of the sequence for some heads; a ring then has the ranks with the same heads. Source:
+ * Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach".
+ */
+export class ContextParallel {
+  readonly kind: ContextParallelKind;
+  /** The ranks that have parts of the same sequences. */
+  readonly group: ProcessGroup;
+  /** The ranks that exchange heads; null: none. */
+  readonly ulysses: ProcessGroup | null;
+  /** The ranks among which keys and values travel; null: none. */
+  readonly ring: ProcessGroup | null;
+  readonly #order: SequenceOrder;
+
+  /** All ranks of the group must make it with the same options. Throws: CONFIG for unknown and contradictory options. */
+  constructor(group: ProcessGroup, options: ContextParallelOptions = {}) {
+    const { kind = 'ulysses', ulyssesDegree, order } = checked(group, options);
+    this.kind = kind;
+    this.group = group;
+    const degree = ulyssesDegree ?? (kind === 'ring' ? 1 : group.size);
+    const isBoth = degree > 1 && degree < group.size;
+    const mesh = isBoth ? initDeviceMesh(group, [group.size / degree, degree], ['ring', 'ulysses']) : null;
+    this.ulysses = mesh?.get('ulysses') ?? (degree > 1 ? group : null);
+    this.ring = mesh?.get('ring') ?? (degree > 1 ? null : group);
+    this.#order = this.ring === null ? 'contiguous' : (order ?? 'zigzag');
+  }
+
+  /** The part of a sequence that this rank has, or another rank of the group. */
+  cutOf(rank = this.group.rank): SequenceCut {
+    const degree = this.ulysses?.size ?? 1;
+    return {
+      ring: { rank: Math.floor(rank / degree), size: this.ring?.size ?? 1 },
+      ulysses: { rank: rank % degree, size: degree },
+      order: this.#order,
+    };
+  }
+
+  /** Returns the positions that this rank has. Throws: SHAPE if a sequence of this length does not divide evenly. */
+  positions(length: number): PositionRange[] {
+    return rangesOf(length, this.cutOf());
+  }
+
+  /** Returns this rank's part of x along the sequence's dim. Throws: SHAPE if the sequence does not divide evenly. */
+  cut(x: tf.Tensor, dim = 1): tf.Tensor {
+    return cutSequence(x, this.cutOf(), dim);
+  }
+
+  /** Returns the whole sequence from the parts of all ranks. Its gradient is the sum of all ranks' gradients. */
+  gather(x: tf.Tensor, dim = 1): tf.Tensor {
+    const { group } = this;
+    if (group.size === 1) return tf.clone(x);
+    const options = exchangeOptions(undefined);
+    const cuts = group.ranks.map((_, rank) => this.cutOf(rank));
+    return withGradients([x], () => {
+      const parts = tf.unstack(group.allGather(tf.expandDims(x), options).wait());
+      const gradients = (dy: tf.Tensor): tf.Tensor[] => {
+        const rows = tf.stack(cuts.map((cut) => cutSequence(dy, cut, dim)));
+        return [tf.reshape(group.reduceScatter(rows, 'sum', options).wait(), x.shape)];
+      };
+      return { value: restoreSequence(parts, cuts, dim), gradients };
+    });
+  }
+
+  /**
+   * Returns attention over the positions of all ranks. Options and shapes are those of `nn.attention`, but each rank has a
+   * part of the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias.
+   */
+  attention(...[q, k, v, options]: Parameters<Attend>): tf.Tensor {
+    return this.attend(undefined)(q, k, v, options);
+  }
+
+  /** Returns `attention` with a module's name for ledgers; the default is the module that runs. */
+  attend(module: (() => string) | undefined): Attend {
+    return (q, k, v, { causal, scale, kind, bias }) => {
+      if (bias !== undefined) throw new ConfigError(NO_BIAS);
+      const name = module?.();
+      const { ring, ulysses } = this;
+      const within: Attend =
+        ring === null
+          ? attention
+          : (...[a, b, c]) =>
+              ringAttention(a, b, c, { group: ring, causal, scale, order: this.#order, module: name });
+      const own = (...heads: [tf.Tensor, tf.Tensor, tf.Tensor]): tf.Tensor =>
+        within(...heads, { causal, scale, kind });
+      return ulysses === null
+        ? own(q, k, v)
+        : exchangingHeads(q, k, v, { group: ulysses, module: name }, own);
+    };
+  }
+
+  /**
+   * Returns the mean of a loss over the ranks. Its gradient on each rank is that of the rank's own loss, so that the mean of
+   * the gradients over the ranks, which a strategy computes, is the gradient of the mean.
+   */
+  mean(loss: tf.Tensor): tf.Tensor {
+    if (this.group.size === 1) return tf.clone(loss);
+    return withGradients([loss], () => {
+      const value = this.group.allReduce(tf.add(loss, 0), 'avg', { cause: 'loss' }).wait();
+      return { value, gradients: (dy) => [tf.clone(dy)] };
+    });
+  }
+}
+
+const NO_BIAS =
+  'attention under context parallelism takes no bias, because a rank has the scores of a part of the positions; leave the bias out';
+
+function checked(group: ProcessGroup, options: ContextParallelOptions): ContextParallelOptions {
+  requireKnownOptions('context parallelism { … }', options, ['kind', 'ulyssesDegree', 'order']);
+  const { kind = 'ulysses', ulyssesDegree: degree, order } = options;
+  if (!CONTEXT_PARALLEL_KINDS.includes(kind)) {
+    throw new ConfigError(
+      `context parallelism: kind is '${kind}', but must be ${CONTEXT_PARALLEL_KINDS.join(', ')}`,
+    );
+  }
+  if (kind === 'ulysses' && order !== undefined) {
+    throw new ConfigError(
+      "context parallelism: order is that of a ring, and kind 'ulysses' has none; leave it out",
+    );
+  }
+  if ((kind === 'usp') !== (degree !== undefined)) {
+    throw new ConfigError(
+      `context parallelism: ulyssesDegree is ${degree}, with kind '${kind}'; give it with 'usp', and only then`,
+    );
+  }
+  if (degree !== undefined && !(Number.isInteger(degree) && degree >= 1 && group.size % degree === 0)) {
+    throw new ConfigError(
+      `context parallelism: ulyssesDegree ${degree} does not divide the ${group.size} context-parallel ranks; give a divisor`,
+      { details: { degree, ranks: group.size } },
+    );
+  }
+  return options;
+}

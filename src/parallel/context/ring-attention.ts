@@ -1,0 +1,80 @@
+import { ShardlabError } from '../../core/errors';
+import type * as tf from '../../core/tf';
+import type { ProcessGroup } from '../../dist/types';
+import { attention } from '../../nn/attention';
+import { exchangeOptions, withGradients } from './custom-gradient';
+import { ringBlock } from './ring-blocks';
+import { type Ring, ringBackward, ringForward } from './ring-passes';
+import type { SequenceOrder } from './sequence-order';
+
+// B sequences, T positions of all P ranks together, H heads of queries, G of keys and values, D values per head.
+
+/** Options of `ringAttention`. */
+export interface RingOptions {
+  /** The ranks that have parts of the same sequences. */
+  readonly group: ProcessGroup;
+  /** Whether a position attends only to itself and earlier positions. */
+  readonly causal: boolean;
+  /** The order in which the ranks have the positions. Default 'zigzag', in which all ranks compute equally much. */
+  readonly order?: SequenceOrder | undefined;
+  /** The factor of scores. Default 1/sqrt(D). */
+  readonly scale?: number | undefined;
+  /** The name in ledgers. Default: the module that runs. */
+  readonly module?: string | undefined;
+}
+
+/**
+ * Returns attention over a sequence of which each rank has a part.
+ *
+ * [Note: ring attention] The parts of k and v travel round the ring; while a rank computes with one part, it receives the
+ * next. Each step gives the attention to one part of the keys, with the log-sum-exp of its scores; by these, the steps'
+ * results are combined exactly. Backward sends k and v round again, and the gradients of each part travel one step behind the
+ * part, so that every rank adds its share, and return home in the last step. With b sequences of s positions and h values of k per
+ * position, a rank receives 2bsh (P - 1) / P elements in forward and twice as many in backward.
+ *
+ * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]; H / G consecutive heads of q share one head of k
+ * and v. Source: Liu et al. 2023, "Ring Attention with Blockwise Transformers".
+ * Throws: SHAPE if the shapes do not fit together, or if zigzag order cannot halve the rank's part.
+ */
+export function ringAttention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: RingOptions): tf.Tensor {
+  const { group, causal, order = 'zigzag', scale = 1 / Math.sqrt(q.shape[3] ?? 1), module } = options;
+  if (group.size === 1) return attention(q, k, v, { causal, scale, kind: 'flash' });
+  requireParts(q, k, v, causal && order === 'zigzag');
+  const length = q.shape[1] ?? 0;
+  const ring: Ring = {
+    group,
+    scale,
+    exchange: exchangeOptions(module),
+    block: (from) => ringBlock(group, from, length, { order, isCausal: causal }),
+  };
+  return withGradients([q, k, v], (save) => {
+    const { out, lse } = ringForward(ring, q, k, v);
+    save([q, k, v, out, lse]);
+    return { value: out, gradients: (dOut, saved) => ringBackward(ring, saved, dOut) };
+  });
+}
+
+/** Throws: SHAPE unless the shapes fit together and, in zigzag order, the rank's part has two halves. */
+function requireParts(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, hasHalves: boolean): void {
+  const [batch = 0, length = 0, heads = 0, headDim = 0] = q.shape;
+  const groups = k.shape[2] ?? 0;
+  const fits =
+    q.rank === 4 &&
+    k.shape.join() === [batch, length, groups, headDim].join() &&
+    v.shape.join() === k.shape.join() &&
+    heads % groups === 0;
+  if (!fits) {
+    throw new ShardlabError(
+      'SHAPE',
+      `ringAttention: q [${q.shape}], k [${k.shape}], v [${v.shape}] do not fit together; give q [B, T / ranks, heads, d] and ` +
+        'k, v [B, T / ranks, kvHeads, d] of the same positions, where kvHeads divides heads',
+    );
+  }
+  if (!hasHalves || length % 2 === 0) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `ringAttention in zigzag order: a rank's part has an early and a late half, and its ${length} positions cannot be ` +
+      "halved; use a sequence that is a multiple of twice the ranks, or order: 'contiguous'",
+    { details: { length } },
+  );
+}

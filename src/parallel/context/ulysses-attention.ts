@@ -1,0 +1,78 @@
+import type { AttentionKind } from '../../config/settings/model';
+import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import type { ProcessGroup } from '../../dist/types';
+import { attention } from '../../nn/attention';
+import { headsOfSequence, sequenceOfHeads } from './exchange-heads';
+import { leastCommonMultiple } from './sequence-order';
+
+/** Options of `ulyssesAttention`. */
+export interface UlyssesOptions {
+  /** The ranks that have parts of the same sequences. */
+  readonly group: ProcessGroup;
+  /** Whether a position attends only to itself and earlier positions; the ranks' parts are then consecutive, in rank order. */
+  readonly causal: boolean;
+  /** The factor of scores. Default 1/sqrt(D). */
+  readonly scale?: number | undefined;
+  /** How a rank computes its heads. Default 'flash'. */
+  readonly kind?: AttentionKind | undefined;
+  /** The name in ledgers. Default: the module that runs. */
+  readonly module?: string | undefined;
+}
+
+/**
+ * Returns attention over a sequence of which each rank has a part. An all-to-all each of q, k and v gives every rank all
+ * positions of some heads; it computes these heads exactly, and a fourth all-to-all returns every rank its own positions of
+ * all heads. Backward has the same four. So a rank receives 8 times bsh (P - 1) / P² elements per layer and step (b sequences
+ * of s positions, h values per position); k and v of fewer heads are less.
+ * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]. H / G consecutive heads of q share one head of k
+ * and v; if P does not divide G, these heads are sent as often as needed.
+ * Source: Jacobs et al. 2023, "DeepSpeed Ulysses". Throws: SHAPE if P does not divide H.
+ */
+export function ulyssesAttention(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  options: UlyssesOptions,
+): tf.Tensor {
+  const { causal, scale, kind = 'flash' } = options;
+  return exchangingHeads(q, k, v, options, (...parts) => attention(...parts, { causal, scale, kind }));
+}
+
+/** Computes `attend` on all positions of this rank's heads; see `ulyssesAttention`. */
+export function exchangingHeads(
+  q: tf.Tensor,
+  k: tf.Tensor,
+  v: tf.Tensor,
+  { group, module }: Pick<UlyssesOptions, 'group' | 'module'>,
+  attend: (q: tf.Tensor, k: tf.Tensor, v: tf.Tensor) => tf.Tensor,
+): tf.Tensor {
+  if (group.size === 1) return attend(q, k, v);
+  const heads = q.shape[2] ?? 0;
+  requireHeads(heads, group.size);
+  const all = (x: tf.Tensor): tf.Tensor => headsOfSequence(x, group, module);
+  const [ownQ, ownK, ownV] = [all(q), all(repeated(k, group.size)), all(repeated(v, group.size))];
+  return sequenceOfHeads(attend(ownQ, ownK, ownV), group, module);
+}
+
+/** Throws: SHAPE if the ranks do not divide the heads. */
+export function requireHeads(heads: number, ranks: number): void {
+  if (heads % ranks === 0) return;
+  const divisors = Array.from({ length: heads }, (_, i) => i + 1).filter((size) => heads % size === 0);
+  throw new ShardlabError(
+    'SHAPE',
+    `Ulysses gives each of ${ranks} ranks the same number of heads, and ${ranks} does not divide ${heads} heads; ` +
+      `use ${divisors.join(', ')} ranks, or ring attention, which takes any number of heads`,
+    { details: { heads, ranks } },
+  );
+}
+
+/** Repeats each head of keys or values, so that the ranks divide the heads and each rank has those that its queries use. */
+function repeated(x: tf.Tensor, ranks: number): tf.Tensor {
+  const [batch = 0, positions = 0, groups = 0, headDim = 0] = x.shape;
+  const times = leastCommonMultiple(groups, ranks) / groups;
+  if (times === 1) return x;
+  const single = tf.reshape(x, [batch, positions, groups, 1, headDim]);
+  const copies = tf.concat(new Array<tf.Tensor>(times).fill(single), 3);
+  return tf.reshape(copies, [batch, positions, groups * times, headDim]);
+}

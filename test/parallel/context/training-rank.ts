@@ -1,0 +1,116 @@
+import { gradients } from '../../../src/autograd/unit';
+import { seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
+import { initializeModelParallel } from '../../../src/dist/model-parallel';
+import { type GPT, gpt } from '../../../src/nn/models/gpt';
+import { type Llama, llama } from '../../../src/nn/models/llama';
+import { AdamW } from '../../../src/optim/adamw';
+import { applyContextParallel } from '../../../src/parallel/context/apply-context-parallel';
+import type { ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
+import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
+import { valuesOf } from '../../support/close';
+import type { TestRank } from '../../support/rank-process';
+
+/** A training under context parallelism. */
+export interface TrainingCase extends ContextParallelOptions {
+  readonly model: 'gpt' | 'llama';
+  readonly strategy: 'DDP' | 'fullyShard';
+  /** Ranks per sequence; the other ranks have other sequences. */
+  readonly cp: number;
+  readonly isRecomputed?: boolean;
+}
+
+/** Losses of all steps, and parameters by name after the last one. */
+export interface Trained {
+  readonly losses: readonly number[];
+  readonly parameters: Readonly<Record<string, readonly number[]>>;
+}
+
+/** The results of a rank. */
+export interface TrainingResult extends Trained {
+  /** The training in one process on the sequences of all ranks; only on rank 0. */
+  readonly alone: Trained | null;
+  readonly leftBytes: number;
+}
+
+export const STEPS = 3;
+const [VOCAB, SEQ, ROWS] = [29, 24, 2];
+
+/** Trains over the ranks and, on rank 0, alone. */
+export function trainBoth(rank: TestRank<unknown>, one: TrainingCase): TrainingResult {
+  const { engine, group } = rank;
+  const before = engine.memory.bytes;
+  const parallel = initializeModelParallel(group, { contextParallelSize: one.cp });
+  const model = build(one.model);
+  const { kind, order, ulyssesDegree } = one;
+  applyContextParallel(model, parallel.cp, { kind, order, ulyssesDegree });
+  if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
+  const mesh = parallel.mesh.slice('dp', 'cp');
+  const context = { ...rank, group: mesh.group, mesh };
+  if (one.strategy === 'DDP') new DDP(model, context);
+  else {
+    for (const block of model.blocks) fullyShard(block, context);
+    fullyShard(model, context);
+  }
+  const numBatches = parallel.dp.size;
+  const trained = train(rank, model, (step) => batchOf(step, parallel.dp.rank, 1));
+  const alone =
+    group.rank === 0 ? train(rank, build(one.model), (step) => batchOf(step, 0, numBatches)) : null;
+  return { ...trained, alone, leftBytes: engine.memory.bytes - before };
+}
+
+function build(name: TrainingCase['model']): GPT | Llama {
+  const shape = { layers: 2, dim: 24, heads: 12, vocab: VOCAB, seq: SEQ, seed: 4 } as const;
+  return name === 'gpt' ? gpt(shape) : llama({ ...shape, heads: 12, kvHeads: 2, ffn: 20, qkvBias: true });
+}
+
+interface Batch {
+  readonly ids: tf.Tensor;
+  readonly targets: tf.Tensor;
+}
+
+function train({ engine }: TestRank<unknown>, model: GPT | Llama, batch: (step: number) => Batch): Trained {
+  const optimizer = new AdamW(engine, model, { lr: 1e-2, eps: 1e-4 });
+  const losses: number[] = [];
+  for (let step = 0; step < STEPS; step++) {
+    optimizer.zeroGrad();
+    const { ids, targets } = batch(step);
+    const pass = gradients(engine, () => model.apply(ids, targets));
+    losses.push(pass.loss.dataSync()[0] ?? Number.NaN);
+    pass.backward();
+    optimizer.step();
+    tf.dispose([ids, targets, pass.loss]);
+  }
+  const dict = model.stateDict();
+  const parameters = Object.fromEntries([...dict].map(([name, value]) => [name, [...valuesOf(value)]]));
+  tf.dispose([...dict.values()]);
+  optimizer.dispose();
+  for (const buffer of model.states()) buffer.dispose();
+  model.dispose();
+  return { losses, parameters };
+}
+
+/** The sequences of `count` data-parallel ranks from `first` on. */
+function batchOf(step: number, first: number, count: number): Batch {
+  const random = seeded(5, 'context', step);
+  const all = Array.from({ length: (first + count) * ROWS * (SEQ + 1) }, () =>
+    Math.floor(random.uniform() * VOCAB),
+  );
+  const rows = Array.from({ length: count * ROWS }, (_, row) => {
+    const start = (first * ROWS + row) * (SEQ + 1);
+    return all.slice(start, start + SEQ + 1);
+  });
+  return {
+    ids: tf.tensor2d(
+      rows.map((row) => row.slice(0, -1)),
+      [count * ROWS, SEQ],
+      'int32',
+    ),
+    targets: tf.tensor1d(
+      rows.flatMap((row) => row.slice(1)),
+      'int32',
+    ),
+  };
+}
