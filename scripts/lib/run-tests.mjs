@@ -39,11 +39,11 @@ export function testFiles({ fast, long, only }) {
 export async function runTests(files, env) {
   if (files.length === 0) throw new StepError('No test file matches.', 'name part of a path below test/');
   const isAlone = (file) => ALONE.test(file);
-  const together = await runGroup(
-    files.filter((file) => !isAlone(file)),
-    availableParallelism() + 1,
-    env,
+  // Slow files start first, so that no core is idle at the end while another one runs the last of them.
+  const [slow, fast] = [true, false].map((isSlow) =>
+    files.filter((file) => !isAlone(file) && SLOW.test(file) === isSlow),
   );
+  const together = await runGroup([...slow, ...fast], availableParallelism() + 1, env);
   const alone = await runGroup(files.filter(isAlone), 1, env);
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';

@@ -31,7 +31,8 @@ export function main() {
   });
 }
 
-function readOptions(argv) {
+/** Reads the arguments of `npm start`. Throws a UsageError for a wrong one. */
+export function readOptions(argv) {
   const at = argv.indexOf('--');
   const [own, rest] = at < 0 ? [argv, []] : [argv.slice(0, at), argv.slice(at + 1)];
   let parsed;

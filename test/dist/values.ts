@@ -6,9 +6,12 @@ export const SIZES = [1, 2, 3, 4, 5, 64, 1000, 4099, 20_000, 300_001] as const;
 /** More chunks of a slot than fit into two buffers. */
 export const LARGE_SIZE = 4_300_007;
 
+/** Indices after which the values repeat. */
+export const PERIOD = 13;
+
 /** Small integers that differ by rank and index, exact in every type on the wire. */
 export function valueAt(rank: number, index: number): number {
-  return (index % 13) + rank * 2 - 3;
+  return (index % PERIOD) + rank * 2 - 3;
 }
 
 export function vector(

@@ -10,7 +10,7 @@ import { type Exchange, JupyterClient, KERNEL_MAIN, resultText } from './jupyter
 import { family, goneIn, NO_PROC } from './processes';
 
 const TRAIN =
-  "const run = await job.train({ model: 'tiny', data: 'synthetic', parallel: { strategy: 'FULL_SHARD' } });";
+  "const run = await job.train({ model: { kind: 'gpt', layers: 1, dim: 8, heads: 1, vocab: 32, seq: 4 }, data: 'synthetic', parallel: { strategy: 'FULL_SHARD' } });";
 const STEP = "console.log('training'); await run.step(100_000);";
 
 /** Launches a job in the kernel and returns its ranks' processes. */

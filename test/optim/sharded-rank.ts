@@ -1,11 +1,12 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { readState } from '../../src/nn/state-values';
+import type { StepResult } from '../../src/train/step-result';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
-/** A config and its twin, trained beside each other and compared element by element on every rank. */
-export interface Pair {
-  readonly config: TrainConfigInput;
+/** Configs and their twin, trained beside each other and compared element by element on every rank. */
+export interface Twins {
+  readonly configs: readonly TrainConfigInput[];
   readonly twin: TrainConfigInput;
 }
 
@@ -22,27 +23,37 @@ export interface Apart {
 }
 
 interface ShardedArgs extends RankArgs {
-  readonly pairs: readonly Pair[];
+  readonly twins: readonly Twins[];
   readonly steps: number;
 }
 
-void runAsRank<ShardedArgs>((rank) => rank.args.pairs.map((pair) => compare(rank, pair)));
+void runAsRank<ShardedArgs>((rank) => rank.args.twins.flatMap((twins) => compare(rank, twins)));
 
-function compare(rank: TestRank<ShardedArgs>, { config, twin }: Pair): Apart {
-  const trainers = [config, twin].map((input) => createTrainer({ ...rank, config: parseTrainConfig(input) }));
-  const [one, other] = trainers as [Trainer, Trainer];
-  const results = Array.from({ length: rank.args.steps }, () => [one.step(), other.step()] as const);
-  const states = one.optimizer.stateNames;
-  const apart = {
-    losses: results.map(([{ loss }]) => loss),
-    twinLosses: results.map(([, { loss }]) => loss),
-    gradNorms: results.map(([{ gradNorm }]) => gradNorm),
-    twinGradNorms: results.map(([, { gradNorm }]) => gradNorm),
-    values: distance(rank, one, other, 'values'),
-    states: Object.fromEntries(states.map((name) => [name, distance(rank, one, other, name)])),
-  };
-  for (const trainer of trainers) trainer.dispose();
+/** Returns the differences of each config. */
+function compare(rank: TestRank<ShardedArgs>, { configs, twin }: Twins): Apart[] {
+  const [other, ...ones] = [twin, ...configs].map((input) => {
+    const trainer = createTrainer({ ...rank, config: parseTrainConfig(input) });
+    return { trainer, results: [] as StepResult[] };
+  }) as [Training, ...Training[]];
+  for (let step = 0; step < rank.args.steps; step++)
+    for (const { trainer, results } of [...ones, other]) results.push(trainer.step());
+  const apart = ones.map(({ trainer, results }) => ({
+    losses: results.map(({ loss }) => loss),
+    twinLosses: other.results.map(({ loss }) => loss),
+    gradNorms: results.map(({ gradNorm }) => gradNorm),
+    twinGradNorms: other.results.map(({ gradNorm }) => gradNorm),
+    values: distance(rank, trainer, other.trainer, 'values'),
+    states: Object.fromEntries(
+      trainer.optimizer.stateNames.map((name) => [name, distance(rank, trainer, other.trainer, name)]),
+    ),
+  }));
+  for (const { trainer } of [...ones, other]) trainer.dispose();
   return apart;
+}
+
+interface Training {
+  readonly trainer: Trainer;
+  readonly results: StepResult[];
 }
 
 /** The relative distance over the elements that this rank holds of the first; the second holds whole parameters. */

@@ -4,7 +4,7 @@ import { describe, test } from 'node:test';
 import type { StrategyName } from '../../src/config/strategies';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchRanks } from '../support/launch-ranks';
-import type { Apart, Pair } from './sharded-rank';
+import type { Apart, Twins } from './sharded-rank';
 
 /** No dimension is divisible by 3: shards have padding in that world. */
 const MODEL = { kind: 'gpt', layers: 2, dim: 16, heads: 2, vocab: 257, seq: 16 } as const;
@@ -102,39 +102,41 @@ const PLACEMENTS: Readonly<Record<string, TrainConfigInput>> = {
 
 for (const world of [1, 2, 3]) {
   describe(`${world} ranks`, () => {
-    const cases = Object.entries(OPTIMIZERS).flatMap(([name, { settings, strategies, ...bounds }]) =>
-      strategies.map((strategy) => ({
-        name: `${name} under ${strategy} takes the steps of whole parameters, clipped`,
-        pair: pairOf({ ...settings, parallel: { strategy } }),
-        ...bounds,
-      })),
-    );
-    testPairs(world, cases);
+    const cases = Object.entries(OPTIMIZERS).map(([name, { settings, strategies, ...bounds }]) => ({
+      names: strategies.map(
+        (strategy) => `${name} under ${strategy} takes the steps of whole parameters, clipped`,
+      ),
+      twins: twinsOf(strategies.map((strategy) => ({ ...settings, parallel: { strategy } }))),
+      ...bounds,
+    }));
+    testTwins(world, cases);
   });
 }
 
 describe('4 ranks', () => {
   const cases = Object.entries(PLACEMENTS).map(([name, settings]) => ({
-    name: `AdamW with ${name} takes the steps of whole parameters, clipped`,
-    pair: pairOf(settings),
+    names: [`AdamW with ${name} takes the steps of whole parameters, clipped`],
+    twins: twinsOf([settings]),
     bound: 1e-5,
   }));
-  testPairs(4, cases);
+  testTwins(4, cases);
 });
 
-interface PairCase extends Pick<Case, 'bound' | 'lossBound'> {
-  readonly name: string;
-  readonly pair: Pair;
+interface TwinsCase extends Pick<Case, 'bound' | 'lossBound'> {
+  /** One per config. */
+  readonly names: readonly string[];
+  readonly twins: Twins;
 }
 
-function testPairs(world: number, cases: readonly PairCase[]): void {
+function testTwins(world: number, cases: readonly TwinsCase[]): void {
   const observed = launchRanks<Apart[]>({
     script: join(__dirname, 'sharded-rank.js'),
     world,
-    args: { blas: 'none', steps: STEPS, pairs: cases.map(({ pair }) => pair) },
+    args: { blas: 'none', steps: STEPS, twins: cases.map(({ twins }) => twins) },
   });
   observed.catch(() => undefined); // each test that awaits it reports its failure
-  cases.forEach(({ name, bound, lossBound = 1e-6 }, i) => {
+  const named = cases.flatMap(({ names, ...bounds }) => names.map((name) => ({ name, ...bounds })));
+  named.forEach(({ name, bound, lossBound = 1e-6 }, i) => {
     test(name, async (t) => {
       const byRank = (await observed).map((results) => results[i] as Apart);
       for (const apart of byRank) {
@@ -151,11 +153,13 @@ function testPairs(world: number, cases: readonly PairCase[]): void {
   });
 }
 
-function pairOf(settings: TrainConfigInput): Pair {
+/** Settings that differ only in their placement, and their twin of whole parameters on the device. */
+function twinsOf(settings: readonly TrainConfigInput[]): Twins {
   // The norm is above the limit: each step clips.
-  const config = { model: MODEL, data: 'synthetic', batch: 2, clipNorm: 0.1, ...settings } as const;
-  const { offload: _, ...onDevice } = config;
-  return { config, twin: { ...onDevice, parallel: { strategy: 'NO_SHARD' } } };
+  const common = { model: MODEL, data: 'synthetic', batch: 2, clipNorm: 0.1 } as const;
+  const configs = settings.map((each) => ({ ...common, ...each }));
+  const { offload: _, ...onDevice } = { ...common, ...settings[0] };
+  return { configs, twin: { ...onDevice, parallel: { strategy: 'NO_SHARD' } } };
 }
 
 function close(actual: readonly number[], expected: readonly number[], bound: number): void {

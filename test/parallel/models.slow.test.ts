@@ -8,7 +8,8 @@ import { launchRanks } from '../support/launch-ranks';
 import type { HeldPart, ModelResult, ModelRun } from './models-rank';
 
 const SCRIPT = join(__dirname, 'models-rank.js');
-const STEPS = 4;
+/** One of two experts trains in the first and the third step, the other one in the second. */
+const STEPS = 3;
 /** float32 sums in another order. */
 const BOUND = 1e-5;
 
@@ -135,7 +136,7 @@ for (const [world, names] of Object.entries(WORLDS).map(([key, value]) => [Numbe
 
     for (const name of names) {
       for (const how of [...STRATEGIES, 'root only']) {
-        test(`${name}: losses, gradients and parameters of 4 steps equal those of one process, ${how}`, (t) => {
+        test(`${name}: losses, gradients and parameters of ${STEPS} steps equal those of one process, ${how}`, (t) => {
           const found = distance(sharded.get(`${name}, ${how}`) ?? [], alone.get(name) ?? []);
           t.diagnostic(`largest relative difference ${found.toExponential(1)}`);
           assert.ok(found <= BOUND, `${found}`);

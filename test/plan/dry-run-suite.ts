@@ -11,7 +11,10 @@ interface SuiteOptions {
   readonly isTrafficAssumed?: boolean;
 }
 
-/** Requires that real ranks allocate, tag, free and send as in their dry runs, event for event; one set of processes runs all cases. */
+/**
+ * Requires that real ranks allocate, tag, free and send as in their dry runs, event for event; one set of processes runs all
+ * cases. The first step allocates the states, the second is like all later ones.
+ */
 export function dryRunsEqualRealRuns(
   world: number,
   cases: ReadonlyMap<string, TrainConfigInput>,
@@ -19,7 +22,7 @@ export function dryRunsEqualRealRuns(
 ): void {
   describe(`${world} ranks, BLAS ${blas}`, () => {
     const script = join(__dirname, 'dry-run-rank.js');
-    const args = { blas, steps: 3, configs: [...cases.values()] };
+    const args = { blas, steps: 2, configs: [...cases.values()] };
     const compared = launchRanks<DryRunComparison[]>({ script, world, args });
     compared.catch(() => undefined); // each test that awaits it reports its failure
     for (const [i, name] of [...cases.keys()].entries()) {

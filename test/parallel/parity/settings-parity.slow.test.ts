@@ -10,7 +10,7 @@ import { EPS, finishRuns, referenceConfig, temporaryFolder } from './parity-runs
 import { partsOf } from './state-dump';
 
 /** Each defect of defects.slow shows within two steps. */
-const STEPS = 3;
+const STEPS = 2;
 
 const folder = temporaryFolder();
 after(() => folder.remove());
