@@ -17,11 +17,14 @@ export * from './job/rank/fsdp-names';
 /** Modules, parameters, layers and models, by PyTorch's names. */
 export * as nn from './job/rank/nn-names';
 export type { RankScope } from './job/rank/scope';
+export * from './job/rank/tensor-names';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
 export type { FsdpOptions, FullyShardArguments } from './parallel/fsdp1/fsdp-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
+export type { ParallelPlan } from './parallel/tensor/parallelize-module';
+export type { ParallelStyle, Placement } from './parallel/tensor/styles';
 export type { WrapPolicy } from './parallel/wrap-policy';
 
 const scope = currentRankScope();
@@ -46,6 +49,37 @@ export const initDeviceMesh = scope.initDeviceMesh;
  * parallel.tp.ranks
  */
 export const initializeModelParallel = scope.initializeModelParallel;
+/**
+ * Makes modules tensor-parallel by name, in place, and returns the module; `mesh` has one axis. Each rank then holds its parts of
+ * the named matrices, with the values that the whole ones would have. Call it on every rank, before fullyShard and DDP. Throws:
+ * CONFIG. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * @example
+ * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
+ * const net = new nn.Sequential(new nn.Linear(8, 32), new nn.ReLU(), new nn.Linear(32, 8));
+ * parallelizeModule(net, parallel.mesh.slice('tp'), { '0': ColwiseParallel(), '2': RowwiseParallel() });
+ */
+export const parallelizeModule = scope.parallelizeModule;
+/**
+ * Makes an `nn.gpt` or `nn.llama` tensor-parallel, in place, and returns it; `mesh` has one axis. With `sequenceParallel`, norms
+ * and residuals run on a part of the sequence on each rank. Throws: CONFIG, also for heads that the ranks do not divide.
+ * @example
+ * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
+ * const gpt = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
+ * parallelizeTensors(gpt, parallel.mesh.slice('tp'), { sequenceParallel: true });
+ */
+export const parallelizeTensors = scope.parallelizeTensors;
+/**
+ * A Linear of which each rank has a part of the outputs. Its forward communicates nothing; backward all-reduces the gradient of
+ * the input. Throws: CONFIG. Source: megatron.core.tensor_parallel.ColumnParallelLinear.
+ */
+export const ColumnParallelLinear = scope.ColumnParallelLinear;
+/**
+ * A Linear of which each rank has a part of the inputs. Its forward all-reduces the output, then adds the bias. Throws: CONFIG.
+ * Source: megatron.core.tensor_parallel.RowParallelLinear.
+ */
+export const RowParallelLinear = scope.RowParallelLinear;
+/** An Embedding of which each rank has a part of the rows. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding. */
+export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
 /** Optimizers, and the clipping of gradients. */
 export const optim = scope.optim;
 /** This rank's engine: it reports the rank's memory, and the library that runs its matmuls. */

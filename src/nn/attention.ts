@@ -100,22 +100,23 @@ export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  */
 export class CausalSelfAttention extends Module {
-  readonly #heads: number;
+  /** Tensor parallelism sets it to the number of this rank's heads. */
+  heads: number;
   readonly #kind: AttentionKind;
   /** null: the kernel of `kind` on this rank's sequence. */
   attend: Attend | null = null;
 
   constructor(heads: number, kind: AttentionKind = 'eager') {
     super();
-    this.#heads = heads;
+    this.heads = heads;
     this.#kind = kind;
   }
 
   forward(qkv: tf.Tensor): tf.Tensor {
     const { attend } = this;
-    if (attend === null && this.#kind === 'eager') return causalAttention(qkv, this.#heads);
+    if (attend === null && this.#kind === 'eager') return causalAttention(qkv, this.heads);
     const [batch = 0, seq = 0, width = 0] = qkv.shape;
-    const parts = tf.split(qkv, 3, 2).map((part) => inHeads(part, this.#heads));
+    const parts = tf.split(qkv, 3, 2).map((part) => inHeads(part, this.heads));
     const [q, k, v] = parts as [tf.Tensor, tf.Tensor, tf.Tensor]; // as many as requested
     const mixed = (attend ?? attention)(q, k, v, { causal: true, kind: this.#kind });
     return tf.reshape(mixed, [batch, seq, width / 3]);

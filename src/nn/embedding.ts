@@ -21,7 +21,8 @@ export interface EmbeddingOptions {
 export class Embedding extends Module {
   /** Another layer's weight may be assigned: the layers then share it. */
   weight: Parameter;
-  readonly #padding: number | undefined;
+  /** The row of padding, as a number from 0; undefined: none. */
+  readonly paddingIdx: number | undefined;
 
   constructor(rows: number, dim: number, { paddingIdx = null, init = {} }: EmbeddingOptions = {}) {
     super();
@@ -33,12 +34,12 @@ export class Embedding extends Module {
     }
     if (!Number.isInteger(paddingIdx) || paddingIdx < -rows || paddingIdx >= rows)
       throw new ConfigError(`nn.Embedding: paddingIdx ${paddingIdx} is not one of the ${rows} rows`);
-    this.#padding = paddingIdx < 0 ? rows + paddingIdx : paddingIdx;
-    this.weight = Parameter.deferred([rows, dim], withoutRow(first, this.#padding * dim, dim));
+    this.paddingIdx = paddingIdx < 0 ? rows + paddingIdx : paddingIdx;
+    this.weight = Parameter.deferred([rows, dim], withoutRow(first, this.paddingIdx * dim, dim));
   }
 
   forward(ids: tf.Tensor): tf.Tensor {
-    return embedding(this.weight.tensor, ids, this.#padding);
+    return embedding(this.weight.tensor, ids, this.paddingIdx);
   }
 }
 

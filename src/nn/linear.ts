@@ -41,10 +41,15 @@ export class Linear<HasBias extends boolean = true> extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    if (this.bias !== null) return linear(x, this.weight.tensor, this.bias.tensor);
-    const [outputs = 0, inputs = 0] = this.weight.shape;
-    const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
-    const y = tf.matMul(rows, this.weight.tensor, false, true);
-    return x.rank === 2 ? y : tf.reshape(y, [...x.shape.slice(0, -1), outputs]);
+    return affine(x, this.weight.tensor, this.bias?.tensor);
   }
+}
+
+/** Returns x Wᵀ + b, or x Wᵀ without a bias. Shapes: x […, inputs], weight [outputs, inputs] → […, outputs]. */
+export function affine(x: tf.Tensor, weight: tf.Tensor, bias?: tf.Tensor): tf.Tensor {
+  if (bias !== undefined) return linear(x, weight, bias);
+  const [outputs = 0, inputs = 0] = weight.shape;
+  const rows = x.rank === 2 ? x : tf.reshape(x, [-1, inputs]);
+  const y = tf.matMul(rows, weight, false, true);
+  return x.rank === 2 ? y : tf.reshape(y, [...x.shape.slice(0, -1), outputs]);
 }

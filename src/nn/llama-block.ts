@@ -72,12 +72,17 @@ export class LlamaAttention extends Module {
   }
 
   forward(x: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-    const { heads, kvHeads, attention: kind } = this.#shape;
+    const { dim, heads, attention: kind } = this.#shape;
     const angles: Angles = { cos, sin };
-    const q = rotated(inHeads(this.q_proj.apply(x), heads), angles, 'halves');
-    const k = rotated(inHeads(this.k_proj.apply(x), kvHeads), angles, 'halves');
-    const v = inHeads(this.v_proj.apply(x), kvHeads);
-    return this.o_proj.apply(tf.reshape(this.attend(q, k, v, { causal: true, kind }), x.shape));
+    // Under tensor parallelism, the projections return only this rank's heads.
+    const split = (y: tf.Tensor): tf.Tensor => inHeads(y, ((y.shape[2] ?? 0) * heads) / dim);
+    const q = rotated(split(this.q_proj.apply(x)), angles, 'halves');
+    const k = rotated(split(this.k_proj.apply(x)), angles, 'halves');
+    const v = split(this.v_proj.apply(x));
+    const [batch = 0, positions = 0] = q.shape;
+    return this.o_proj.apply(
+      tf.reshape(this.attend(q, k, v, { causal: true, kind }), [batch, positions, -1]),
+    );
   }
 }
 

@@ -41,8 +41,11 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    const weight = (this.weight as Parameter | null)?.tensor;
-    return layerNorm(x, this.#shape, weight, this.bias?.tensor, this.#eps);
+    return this.normalized(x, (this.weight as Parameter | null)?.tensor, this.bias?.tensor);
+  }
+
+  protected normalized(x: tf.Tensor, weight: tf.Tensor | undefined, bias: tf.Tensor | undefined): tf.Tensor {
+    return layerNorm(x, this.#shape, weight, bias, this.#eps);
   }
 }
 
@@ -76,7 +79,11 @@ export class RMSNorm extends Module {
   }
 
   forward(x: tf.Tensor): tf.Tensor {
-    return rmsNorm(x, this.#shape, (this.weight as Parameter | null)?.tensor, this.#eps);
+    return this.normalized(x, (this.weight as Parameter | null)?.tensor);
+  }
+
+  protected normalized(x: tf.Tensor, weight: tf.Tensor | undefined): tf.Tensor {
+    return rmsNorm(x, this.#shape, weight, this.#eps);
   }
 }
 

@@ -6,6 +6,7 @@ import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues, ValueSource } from './init';
 import { noWholeTensor, requireOwnValues } from './parameter-errors';
+import type { TensorSplit } from './tensor-split';
 
 /** A position in a tensor: the elements from index `offset` on. */
 export interface TensorSpan {
@@ -98,6 +99,8 @@ export class Parameter implements Leaf {
   unit: string | null = null;
   /** Whether the last forward used it only so that its unit's collectives run; a zero gradient then counts as missing. */
   isSpare = false;
+  /** Which part of a whole tensor this is, under tensor parallelism; null: it is the whole. */
+  split: TensorSplit | null = null;
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
@@ -292,9 +295,6 @@ class WholeParameter implements StateBuffer {
 
 /** Returns the distinct state buffers of trainable parameters, in order of first appearance. */
 export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
-  const buffers = new Set<StateBuffer>();
-  for (const parameter of parameters) {
-    if (parameter.requiresGrad) buffers.add(parameter.state);
-  }
-  return [...buffers];
+  const trained = [...parameters].filter(({ requiresGrad }) => requiresGrad);
+  return [...new Set(trained.map(({ state }) => state))];
 }

@@ -2,8 +2,10 @@ import type { Engine } from '../backend/engine';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
+import type { StateBuffer } from '../nn/parameter';
 import { scaleElements, sumOfSquares } from '../nn/spans';
 import type { HasStates } from './optimizer';
+import { cutByKind } from './segment-cuts';
 
 /** The result of clipping. */
 export interface GradNorm {
@@ -18,7 +20,8 @@ const EPS = 1e-6;
 
 /**
  * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group
- * adds up the sums of shards. Whole gradients are equal on every rank and count once. Gradients of ignored modules differ
+ * adds up the sums of shards, and one more those of matrices that are split over tensor-parallel ranks. Whole gradients are equal on
+ * every rank and count once. Gradients of ignored modules differ
  * between ranks and do not count. This does not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
@@ -28,18 +31,49 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
       `clipGradNorm: maxNorm is ${maxNorm}; give a number above 0, or null to measure only`,
     );
   }
-  const sums = new Map<ProcessGroup | null, number>();
-  for (const state of model.states().filter(({ isLocal }) => !isLocal)) {
-    for (const { grad, length } of state.segments()) {
-      if (grad === null) continue;
-      const sum = sumOfSquares(engine, grad, length);
-      sums.set(state.shardGroup, (sums.get(state.shardGroup) ?? 0) + sum);
+  const sums = new SumsByRanks();
+  for (const state of model.states().filter(({ isLocal }) => !isLocal)) addSquares(engine, state, sums);
+  const norm = Math.sqrt(sums.total(engine));
+  return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
+}
+
+/** Sums of shards, by the ranks that have the other shards; and by the ranks that have the other parts of a split matrix. */
+class SumsByRanks {
+  readonly #sums = new Map<ProcessGroup | null, Map<ProcessGroup | null, number>>();
+
+  /** Adds a number; every rank must begin the same entries in the same order. */
+  add(split: ProcessGroup | null, shards: ProcessGroup | null, value: number): void {
+    const sums = this.#sums.get(split) ?? new Map<ProcessGroup | null, number>();
+    this.#sums.set(split, sums.set(shards, (sums.get(shards) ?? 0) + value));
+  }
+
+  total(engine: Engine): number {
+    const reduced = (group: ProcessGroup | null, sum: number): number =>
+      group === null ? sum : reduceNumber(engine, group, sum, 'sum');
+    let total = 0;
+    for (const [split, sums] of this.#sums) {
+      let sum = 0;
+      for (const [shards, own] of sums) sum += reduced(shards, own);
+      total += reduced(split, sum);
+    }
+    return total;
+  }
+}
+
+/** Adds the squares of a buffer's gradients. A part of a matrix that several ranks have counts once. */
+function addSquares(engine: Engine, state: StateBuffer, sums: SumsByRanks): void {
+  const segments = state.segments().filter(({ grad }) => grad !== null);
+  if (segments.length === 0) return;
+  const { shardGroup, slices } = state;
+  // This rank's shard may have no rows of a parameter, but other ranks reduce its sum.
+  for (const { parameter } of slices) sums.add(parameter.split?.over.group ?? null, shardGroup, 0);
+  for (const segment of segments) {
+    for (const { part, kind } of cutByKind(state, segment, ({ split }) => split?.over ?? null)) {
+      if (part.grad === null) continue;
+      const sum = sumOfSquares(engine, part.grad, part.length) / (kind?.copies ?? 1);
+      sums.add(kind?.group ?? null, shardGroup, sum);
     }
   }
-  let total = 0;
-  for (const [group, sum] of sums) total += group === null ? sum : reduceNumber(engine, group, sum, 'sum');
-  const norm = Math.sqrt(total);
-  return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
 }
 
 /**

@@ -39,6 +39,7 @@ import { naiveFullyShard } from '../../parallel/naive/fsdp';
 import { type ReductionErrorOptions, reductionError } from '../../parallel/precision/reduction-error';
 import { applyActivationCheckpointing } from '../../parallel/recompute/apply-activation-checkpointing';
 import { type CheckpointWrapperOptions, checkpointWrapper } from '../../parallel/recompute/checkpointed';
+import { requireSameParts } from '../../parallel/same-parts';
 import { sparseAllToAll } from '../../parallel/sparse/sparse-all-to-all';
 import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
@@ -150,9 +151,9 @@ export function rankFsdp({ engine, observer, warn, batchNorms }: FsdpParts, mesh
     FullyShardedDataParallel: FSDP,
     /** DDP and FSDP in their simplest form, for reading and comparing: src/parallel/naive. Each returns the module. */
     naive: {
-      DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP'), contextOf()),
+      DDP: <M extends Module>(module: M): M => naiveDDP(unheld(module, 'naive.DDP', mesh.group), contextOf()),
       fullyShard: <M extends Module>(module: M): M =>
-        naiveFullyShard(unheld(module, 'naive.fullyShard'), contextOf()),
+        naiveFullyShard(unheld(module, 'naive.fullyShard', mesh.group), contextOf()),
     },
     /** FSDP's arguments from FairScale's names; warns about names without effect. */
     fromFairScale: (options: FairScaleOptions): FsdpOptions => fromFairScale(options, warn),
@@ -236,9 +237,11 @@ function requireFull(type: StateDictType): void {
   );
 }
 
-/** Returns the module. Throws: CONFIG if it is not a module with parameters, or if a strategy already holds some of them. */
-function unheld<M extends Module>(module: M, what: string): M {
+/** Returns the module. Throws: CONFIG if it is not a module with parameters, or if a strategy already holds or splits some of
+ * them. */
+function unheld<M extends Module>(module: M, what: string, group: ProcessGroup): M {
   withParameters(module, what);
+  requireSameParts(module.parameters(), group, what);
   if (!module.parameters().some(({ isAdopted, unit }) => isAdopted || unit !== null)) return module;
   throw new ConfigError(
     `${what}(model): DDP, FSDP or fullyShard already holds parameters of the model; build the model again`,

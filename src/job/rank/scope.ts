@@ -24,6 +24,7 @@ import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { ParameterWarnings } from './parameter-warnings';
 import type { DataFolders } from './prepare-in-folder';
+import { type RankTensor, rankTensor } from './tensor';
 
 /** The parts that a rank's scope needs. */
 export interface RankParts {
@@ -43,7 +44,13 @@ export interface RankParts {
 }
 
 /** The names in the scope of a rank's code. src/rank.ts exports the same names. */
-export interface RankScope extends RankBasics, RankFsdp, RankSchedules, RankCheckpoints, RankData {}
+export interface RankScope
+  extends RankBasics,
+    RankFsdp,
+    RankTensor,
+    RankSchedules,
+    RankCheckpoints,
+    RankData {}
 
 /** Binds the library to this rank's engine, group and observer. */
 export function createRankScope(parts: RankParts): RankScope {
@@ -55,6 +62,7 @@ export function createRankScope(parts: RankParts): RankScope {
   return {
     ...rankBasics(parts, mesh),
     ...rankFsdp(parts, mesh),
+    ...rankTensor(warn),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
     ...rankData(parts),

@@ -14,6 +14,20 @@ import { TokenKeys } from '../row-keys';
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
+/** How logits are read: those of the whole vocabulary, or of the part of it that this rank has under tensor parallelism. */
+export interface LogitsReader {
+  /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
+  loss(logits: tf.Tensor, targets: tf.Tensor): tf.Tensor;
+  /** Returns the logits of the whole vocabulary. Shapes: [N, vocab or a part] → [N, vocab]. */
+  whole(logits: tf.Tensor): tf.Tensor;
+}
+
+/** Reads the logits of the whole vocabulary. */
+export const WHOLE_VOCABULARY: LogitsReader = {
+  loss: (logits, targets) => softmaxCrossEntropy(logits, targets, { consumeLogits: true }),
+  whole: (logits) => logits,
+};
+
 /** The sizes and options of a GPT. */
 export interface GptShape {
   readonly layers: number;
@@ -45,6 +59,8 @@ abstract class LanguageModel<B extends Module> extends Module {
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
   positionsOf: PositionsOf = fromBegin;
+  /** Replaced by tensor parallelism. */
+  vocabulary = WHOLE_VOCABULARY;
 
   constructor(shape: GptShape, block: () => B) {
     super();
@@ -65,7 +81,7 @@ abstract class LanguageModel<B extends Module> extends Module {
     this.#requirePositions(endOf(ranges));
     const positions = rowsAt(this.wpe.weight.tensor, ranges);
     const x = applyInTurn(this.blocks, tf.add(this.wte.apply(ids), positions));
-    return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight);
+    return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight, this.vocabulary);
   }
 
   #requirePositions(seq: number): void {
@@ -146,11 +162,13 @@ export function headOutput(
   x: tf.Tensor,
   targets: tf.Tensor | undefined,
   head: Linear<false> | Parameter,
+  vocabulary: LogitsReader,
 ): tf.Tensor {
   const rows = tf.reshape(x, [-1, x.shape.at(-1) ?? 1]);
   const logits = head instanceof Parameter ? tf.matMul(rows, head.tensor, false, true) : head.apply(rows);
-  if (targets !== undefined) return softmaxCrossEntropy(logits, targets, { consumeLogits: true });
-  return tf.reshape(logits, [...x.shape.slice(0, -1), logits.shape[1] ?? 1]);
+  if (targets !== undefined) return vocabulary.loss(logits, targets);
+  const whole = vocabulary.whole(logits);
+  return tf.reshape(whole, [...x.shape.slice(0, -1), whole.shape[1] ?? 1]);
 }
 
 /** Throws: SHAPE unless the values are a batch of tokens and its targets, if any. `model` is the model's name, such as 'GPT'. */

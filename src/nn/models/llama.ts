@@ -9,7 +9,7 @@ import { RMSNorm } from '../norms';
 import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
-import { headOutput, requireTokens } from './gpt';
+import { headOutput, requireTokens, WHOLE_VOCABULARY } from './gpt';
 
 /** The sizes of a Llama, and the seed of its initial values. */
 export type LlamaOptions = ShapeOptions<typeof llamaSchema>;
@@ -25,6 +25,8 @@ export class Llama extends Module {
   readonly model: LlamaModel;
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
+  /** Replaced by tensor parallelism. */
+  vocabulary = WHOLE_VOCABULARY;
 
   constructor(shape: LlamaConfig) {
     super();
@@ -41,7 +43,8 @@ export class Llama extends Module {
 
   forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens('Llama', ids, targets);
-    return headOutput(this.model.apply(ids), targets, this.lm_head ?? this.model.embed_tokens.weight);
+    const head = this.lm_head ?? this.model.embed_tokens.weight;
+    return headOutput(this.model.apply(ids), targets, head, this.vocabulary);
   }
 }
 

@@ -11,6 +11,7 @@ import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
 import { type RankContext, runAsUnit } from '../run-as-unit';
+import { requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { CommHook } from './comm-hooks';
@@ -53,6 +54,7 @@ export class DDP<M extends Module = Module> extends Module {
     this.#engine = engine;
     this.#precision = options.precision ?? FULL_PRECISION;
     const parameters = module.parameters();
+    requireSameParts(parameters, group, 'DDP');
     for (const parameter of parameters) {
       const tensor = wholeTensor(engine, parameter);
       if (group.size > 1) group.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();

@@ -9,6 +9,7 @@ import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { type RankContext, runAsUnit } from '../run-as-unit';
+import { requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
@@ -104,6 +105,7 @@ function makeUnit(
 ): void {
   const { engine, observer } = context;
   const parameters = freeParameters(module);
+  if (placement !== IGNORED) requireSameParts(parameters, context.group, 'fullyShard');
   if (placement.shardGroup !== null) for (const parameter of parameters) requireShardable(parameter);
   if (parameters.length > 0)
     requireSelfContained(module, placement === IGNORED ? 'ignoredModules' : 'fullyShard');

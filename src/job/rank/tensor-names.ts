@@ -1,0 +1,23 @@
+/*
+ * The names of tensor parallelism that do not depend on the rank. They need a separate module, because src/rank.ts exports the
+ * same ones.
+ */
+
+export {
+  copyToTensorParallelRegion,
+  gatherFromSequenceParallelRegion,
+  gatherFromTensorParallelRegion,
+  reduceFromTensorParallelRegion,
+  reduceScatterToSequenceParallelRegion,
+  scatterToSequenceParallelRegion,
+  scatterToTensorParallelRegion,
+} from '../../parallel/tensor/mappings';
+export {
+  ColwiseParallel,
+  HeadsParallel,
+  Replicate,
+  RowwiseParallel,
+  SequenceParallel,
+  Shard,
+} from '../../parallel/tensor/styles';
+export { vocabParallelCrossEntropy } from '../../parallel/tensor/vocab-parallel-cross-entropy';

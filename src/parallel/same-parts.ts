@@ -1,0 +1,18 @@
+import { ConfigError } from '../core/errors';
+import type { ProcessGroup } from '../dist/types';
+import type { Parameter } from '../nn/parameter';
+
+/**
+ * Throws: CONFIG if a group would reduce or shard parameters of which its ranks have different parts. `what` is the caller's name.
+ */
+export function requireSameParts(parameters: readonly Parameter[], group: ProcessGroup, what: string): void {
+  const wrong = parameters.find(({ split }) => {
+    const others = split?.over.group.ranks.filter((rank) => group.ranks.includes(rank)) ?? [];
+    return others.length > 1;
+  });
+  if (wrong === undefined) return;
+  throw new ConfigError(
+    `${what}: ranks ${group.ranks.join(', ')} have different parts of ${wrong.name}, which is split over tensor-parallel ranks ` +
+      `${wrong.split?.over.group.ranks.join(', ')}; give the ranks with other batches: { mesh: parallel.mesh.slice('dp') }`,
+  );
+}

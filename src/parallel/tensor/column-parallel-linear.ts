@@ -1,0 +1,123 @@
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { affine, Linear, type LinearOptions } from '../../nn/linear';
+import type { Parameter } from '../../nn/parameter';
+import { copyToTensorParallelRegion, gatherFromTensorParallelRegion } from './mappings';
+import { entered } from './shared-input';
+import { evenCut, headCut, splitParameter, type Ties } from './split-parameter';
+import { type GroupOptions, groupOf, sharersOf, warnOfPadding } from './tensor-context';
+
+/** How a `ColumnParallelLinear` takes its input and returns its output. */
+export interface ColumnOptions extends GroupOptions {
+  /** Whether each rank gets the outputs of all ranks. Default false. */
+  readonly gatherOutput?: boolean | undefined;
+  /** Whether the input is this rank's part of the sequence. Default false: every rank has the whole input. */
+  readonly sequenceParallel?: boolean | undefined;
+  /** The number of heads of the outputs; the cut is then between heads. Default: outputs are independent. */
+  readonly heads?: number | undefined;
+  /** How many tensors of equal size are fused in the outputs, each of which is cut: 3 for queries, keys and values. Default 1. */
+  readonly parts?: number | undefined;
+}
+
+/** `isEntered`: whether the caller applies f of [Note: f and g] to the input. */
+type EnteredOptions = ColumnOptions & { readonly isEntered?: boolean };
+
+/** The state of a layer that is split by columns. */
+interface ColumnState {
+  readonly group: ProcessGroup;
+  readonly options: EnteredOptions;
+  /** The number of outputs of all ranks, without padding. */
+  readonly outputs: number;
+  /** The ranks that have the same outputs as this rank, if there are others. */
+  readonly sharers: ProcessGroup | null;
+}
+
+/**
+ * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron's columns, because
+ * it multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce: each output depends on
+ * one rank. Backward all-reduces the gradient of x ([Note: f and g]). Initial values are those of `nn.Linear` with the same
+ * seed and name. If the ranks do not divide the outputs, the last parts are padded with zeros.
+ * Shapes: x […, inputs] → […, outputs / ranks], or […, outputs] with gatherOutput.
+ * Source: megatron.core.tensor_parallel.ColumnParallelLinear. Throws: CONFIG for heads that cannot be cut.
+ */
+export class ColumnParallelLinear<HasBias extends boolean = true> extends Linear<HasBias> {
+  declare readonly columns: ColumnState;
+
+  constructor(
+    inputs: number,
+    outputs: number,
+    options: ColumnOptions & LinearOptions<HasBias> = {},
+    warn: Warn = () => undefined,
+  ) {
+    const { bias, init, ...own } = options;
+    super(inputs, outputs, {
+      ...(bias === undefined ? {} : { bias }),
+      ...(init === undefined ? {} : { init }),
+    });
+    requireKnownOptions('ColumnParallelLinear(inputs, outputs, { … })', own, COLUMN_OPTIONS);
+    splitColumns(this, own, warn);
+  }
+
+  override forward(x: tf.Tensor): tf.Tensor {
+    const { group, options, outputs, sharers } = this.columns;
+    const { sequenceParallel: isSequence = false, isEntered = false, gatherOutput = false } = options;
+    const input = isEntered ? x : entered(x, { group, isSequence }, this.path);
+    // Ranks with the same heads have the same weight, and the gradient of each is the sum.
+    const shared = (parameter: Parameter): tf.Tensor =>
+      sharers === null ? parameter.tensor : copyToTensorParallelRegion(parameter.tensor, sharers, this.path);
+    const y = affine(input, shared(this.weight), this.bias === null ? undefined : shared(this.bias));
+    if (!gatherOutput) return y;
+    const whole = gatherFromTensorParallelRegion(y, group, this.path);
+    const padded = whole.shape.at(-1) ?? 0;
+    if (padded === outputs) return whole;
+    return tf.slice(
+      whole,
+      whole.shape.map(() => 0),
+      [...whole.shape.slice(0, -1), outputs],
+    );
+  }
+}
+
+const COLUMN_OPTIONS = ['group', 'gatherOutput', 'sequenceParallel', 'heads', 'parts'] as const;
+
+/** Makes a `Linear` a `ColumnParallelLinear`, in place. */
+export function toColumnParallel(
+  linear: Linear<boolean>,
+  options: EnteredOptions,
+  warn: Warn,
+  ties: Ties,
+): void {
+  splitColumns(linear, options, warn, ties);
+  // A new object would have to replace the old one in fields and containers.
+  Object.setPrototypeOf(linear, ColumnParallelLinear.prototype);
+}
+
+function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Warn, ties?: Ties): void {
+  const group = groupOf('ColumnParallelLinear', options);
+  const layer = linear.path === '' ? 'ColumnParallelLinear' : linear.path;
+  const [outputs = 0] = linear.weight.shape;
+  const { heads, parts = 1, gatherOutput = false } = options;
+  const between = { ranks: group.size, rank: group.rank };
+  const cut =
+    heads === undefined && parts === 1
+      ? evenCut(outputs, between)
+      : headCut(outputs, { heads: heads ?? outputs / parts, parts, layer }, between);
+  if (gatherOutput && (parts > 1 || cut.copies > 1))
+    throw new ConfigError(
+      `${layer}: gatherOutput cannot restore the order of fused outputs or of heads that ranks share; leave it out`,
+    );
+  if (cut.copies === 1) warnOfPadding(warn, layer, { what: 'outputs', length: outputs, ranks: group.size });
+  const over = { group, copies: cut.copies };
+  for (const [name, { shape: wholeShape }] of linear.ownParameters)
+    splitParameter(
+      linear,
+      name,
+      { split: { over, wholeShape, dim: 0, ranges: cut.ranges }, length: cut.length },
+      ties,
+    );
+  const columns: ColumnState = { group, options, outputs, sharers: sharersOf(group, cut) };
+  Object.assign(linear, { columns });
+}

@@ -1,0 +1,187 @@
+import { isSoleOwner } from '../../autograd/tape';
+import { currentEngine } from '../../backend/current-engine';
+import type { Engine } from '../../backend/engine';
+import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import type { CollectiveOptions, PieceList, ProcessGroup } from '../../dist/types';
+
+/*
+ * [Note: f and g] Ranks that hold parts of the same matrices exchange activations at two kinds of places. Before a matrix
+ * that is split by columns, each rank has the whole x; forward sends nothing, but each rank computes only a part of the sum
+ * that is the gradient of x, so backward reduces it (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
+ * each rank has a part of the sum that is y, so forward reduces it; backward sends nothing (g,
+ * `reduceFromTensorParallelRegion`). With sequence parallelism each rank has a part of the sequence outside of the two
+ * matrices; then f is an all-gather (backward: reduce-scatter), and g is a reduce-scatter (backward: all-gather), which
+ * together receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022,
+ * section 4.2; megatron.core.tensor_parallel.mappings.
+ */
+
+/** The dim of the sequence in activations [B, T, d]. */
+const SEQUENCE = 1;
+
+/** f: returns x; backward all-reduces its gradient. `module` is the name in ledgers. */
+export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => tf.clone(x),
+    (dy) => allReduced(dy, group, module),
+  );
+}
+
+/** g: returns the sum of all ranks' x; backward returns the gradient as it is. */
+export function reduceFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => allReduced(x, group, module, 'forward'),
+    (dy) => tf.clone(dy),
+  );
+}
+
+/**
+ * Returns this rank's part of the last dim; backward all-gathers the gradient. Throws: SHAPE if the ranks do not divide the dim.
+ */
+export function scatterToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return scattered(x, group, x.rank - 1, module);
+}
+
+/** Concatenates all ranks' x along the last dim; backward returns this rank's part of the gradient. */
+export function gatherFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => gathered(x, group, x.rank - 1, module),
+    (dy) => ownPart(dy, group, x.rank - 1),
+  );
+}
+
+/** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. */
+export function gatherFromSequenceParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => gathered(x, group, SEQUENCE, module),
+    (dy) => reduceScattered(dy, group, module),
+  );
+}
+
+/**
+ * Returns this rank's part of the sequence of the sum of all ranks' x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE
+ * if the ranks do not divide the sequence.
+ */
+export function reduceScatterToSequenceParallelRegion(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module = '',
+): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => reduceScattered(x, group, module),
+    (dy) => gathered(dy, group, SEQUENCE, module),
+  );
+}
+
+/** Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE as above. */
+export function scatterToSequenceParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+  return scattered(x, group, SEQUENCE, module);
+}
+
+function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module: string): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => ownPart(x, group, dim),
+    (dy) => gathered(dy, group, dim, module),
+  );
+}
+
+/** Makes a differentiable operation of two functions; a group of one rank needs none. */
+function mapped(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  forward: () => tf.Tensor,
+  backward: (dy: tf.Tensor) => tf.Tensor,
+): tf.Tensor {
+  if (group.size === 1) return x;
+  return tf.customGrad(() => ({ value: forward(), gradFunc: (dy: tf.Tensor) => backward(dy) }))(x);
+}
+
+/** Returns the sum in a new buffer; a gradient that no other tensor shares is reduced in its own buffer. */
+function allReduced(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module: string,
+  pass: 'forward' | 'backward' = 'backward',
+): tf.Tensor {
+  const engine = requireEngine();
+  const isOwn = pass === 'backward' && isSoleOwner(x);
+  const sum = isOwn ? x : like(engine, x.shape);
+  if (!isOwn) engine.copyInto(sum, 0, x);
+  group.allReduce(sum, 'sum', optionsOf(engine, module)).wait();
+  return sum;
+}
+
+function gathered(x: tf.Tensor, group: ProcessGroup, dim: number, module: string): tf.Tensor {
+  const engine = requireEngine();
+  const own = x.shape[dim] ?? 1;
+  const whole = like(engine, x.shape.with(dim, own * group.size));
+  const parts = group.ranks.map((_, rank) => blockOf(whole, dim, rank * own, own));
+  group.allGatherPieces(blockOf(x, dim, 0, own), parts, optionsOf(engine, module)).wait();
+  return whole;
+}
+
+function reduceScattered(x: tf.Tensor, group: ProcessGroup, module: string): tf.Tensor {
+  const engine = requireEngine();
+  const own = partOf(x, group, SEQUENCE);
+  const sum = like(engine, x.shape.with(SEQUENCE, own));
+  const parts = group.ranks.map((_, rank) => blockOf(x, SEQUENCE, rank * own, own));
+  group.reduceScatterPieces(parts, blockOf(sum, SEQUENCE, 0, own), 'sum', optionsOf(engine, module)).wait();
+  return sum;
+}
+
+function ownPart(x: tf.Tensor, group: ProcessGroup, dim: number): tf.Tensor {
+  const own = partOf(x, group, dim);
+  const begin = x.shape.map((_, axis) => (axis === dim ? group.rank * own : 0));
+  return tf.slice(x, begin, x.shape.with(dim, own));
+}
+
+/** Returns the elements [begin, begin + length) along a dim, as pieces. */
+function blockOf(tensor: tf.Tensor, dim: number, begin: number, length: number): PieceList {
+  const { shape } = tensor;
+  const product = (extents: readonly number[]): number => extents.reduce((all, extent) => all * extent, 1);
+  const inner = product(shape.slice(dim + 1));
+  const row = (shape[dim] ?? 1) * inner;
+  return Array.from({ length: product(shape.slice(0, dim)) }, (_, i) => {
+    return { tensor, offset: i * row + begin * inner, length: length * inner };
+  });
+}
+
+/** Returns the length of one rank's part of a dim. */
+function partOf({ shape }: tf.Tensor, group: ProcessGroup, dim: number): number {
+  const length = shape[dim] ?? 0;
+  if (length % group.size === 0) return length / group.size;
+  const what = dim === SEQUENCE && shape.length === 3 ? 'the sequence' : `dim ${dim}`;
+  throw new ShardlabError(
+    'SHAPE',
+    `tensor parallelism: ${group.size} ranks do not divide ${what} of [${shape}] (length ${length}); ` +
+      `give a multiple of ${group.size}, or another number of ranks`,
+    { details: { shape, dim, ranks: group.size } },
+  );
+}
+
+function like(engine: Engine, shape: readonly number[]): tf.Tensor {
+  return engine.allocate(shape, 'float32', engine.currentTag);
+}
+
+/** Activations of a unit with 16-bit parameters are sent with 16 bits. */
+function optionsOf(engine: Engine, module: string): CollectiveOptions {
+  return { cause: 'activation', module, wireDType: engine.currentTag.declared ?? 'float32' };
+}
+
+function requireEngine(): Engine {
+  const engine = currentEngine();
+  if (engine !== null) return engine;
+  throw new ShardlabError('ENGINE', 'tensor parallelism runs in a rank; launch a job and use a %%ranks cell');
+}

@@ -1,0 +1,138 @@
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import { GPT, type LogitsReader } from '../../nn/models/gpt';
+import { Llama } from '../../nn/models/llama';
+import type { Module } from '../../nn/module';
+import { toColumnParallel } from './column-parallel-linear';
+import {
+  copyToTensorParallelRegion,
+  gatherFromSequenceParallelRegion,
+  gatherFromTensorParallelRegion,
+  scatterToSequenceParallelRegion,
+} from './mappings';
+import { apply, stylesOf } from './parallelize-module';
+import {
+  ColwiseParallel,
+  HeadsParallel,
+  type ParallelStyle,
+  RowwiseParallel,
+  requireHeads,
+  SequenceParallel,
+  Shard,
+} from './styles';
+import type { TensorContext } from './tensor-context';
+import { vocabParallelCrossEntropy } from './vocab-parallel-cross-entropy';
+
+/** Options of `parallelizeTensors`. */
+export interface TensorOptions {
+  /**
+   * Whether norms and residuals run on a part of the sequence on each rank, whose length the ranks then divide. Default false.
+   * Source: Korthikanti et al. 2022.
+   */
+  readonly sequenceParallel?: boolean | undefined;
+}
+
+/**
+ * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns it: attention is cut by heads,
+ * feed-forward layers by features, embedding and head by the vocabulary. Ranks share keys' and values' heads if there are fewer of
+ * them than ranks. The model computes the same losses, and its logits are whole on every rank. Call it before DDP and fullyShard.
+ * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, and a sharded model.
+ */
+export function parallelizeTensors<M extends Module>(
+  model: M,
+  context: TensorContext,
+  { sequenceParallel = false }: TensorOptions = {},
+): M {
+  if (model instanceof GPT) parallelizeGpt(model, context, sequenceParallel);
+  else if (model instanceof Llama) parallelizeLlama(model, context, sequenceParallel);
+  else
+    throw new ConfigError(
+      `parallelizeTensors: there is no plan for a ${model.constructor.name}, only for nn.gpt and nn.llama; name its layers: ` +
+        "parallelizeModule(model, mesh, { 'blocks.*.fc1': ColwiseParallel(), 'blocks.*.fc2': RowwiseParallel() })",
+    );
+  return model;
+}
+
+function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean): void {
+  const { heads } = model.shape;
+  requireHeads('blocks.*.attention', heads, context.group.size);
+  const { enter, leave, norm } = stylesFor(isSequence);
+  const styles = stylesOf(model, {
+    wte: RowwiseParallel(),
+    'blocks.*.qkv': ColwiseParallel({ ...enter, heads, parts: 3 }),
+    'blocks.*.attention': HeadsParallel(),
+    'blocks.*.proj': RowwiseParallel(leave),
+    'blocks.*.fc1': ColwiseParallel(enter),
+    'blocks.*.fc2': RowwiseParallel(leave),
+    ...norm('blocks.*.ln1', 'blocks.*.ln2', 'ln_f'),
+    ...headStyle(model),
+  });
+  apply(model, styles, context);
+  // Positions are added to the whole sequence.
+  if (isSequence) scatterInput(model.blocks.at(0), context);
+  enterHead(model, model.ln_f, context, isSequence);
+}
+
+function parallelizeLlama(model: Llama, context: TensorContext, isSequence: boolean): void {
+  const { heads, kvHeads = heads } = model.shape;
+  requireHeads('model.layers.*.self_attn', heads, context.group.size);
+  const { enter, leave, norm } = stylesFor(isSequence);
+  const keys = ColwiseParallel({ ...enter, heads: kvHeads });
+  const styles = stylesOf(model, {
+    'model.embed_tokens': RowwiseParallel(leave),
+    'model.layers.*.self_attn.q_proj': ColwiseParallel({ ...enter, heads }),
+    'model.layers.*.self_attn.k_proj': keys,
+    'model.layers.*.self_attn.v_proj': keys,
+    'model.layers.*.self_attn.o_proj': RowwiseParallel(leave),
+    'model.layers.*.mlp.gate_proj': ColwiseParallel(enter),
+    'model.layers.*.mlp.up_proj': ColwiseParallel(enter),
+    'model.layers.*.mlp.down_proj': RowwiseParallel(leave),
+    ...norm('model.layers.*.input_layernorm', 'model.layers.*.post_attention_layernorm', 'model.norm'),
+    ...headStyle(model),
+  });
+  apply(model, styles, context);
+  enterHead(model, model.model.norm, context, isSequence);
+}
+
+/** Returns the layouts at which activations enter and leave split matrices, and the styles of norms. */
+function stylesFor(isSequence: boolean) {
+  return {
+    enter: isSequence ? { inputLayouts: Shard(1) } : {},
+    leave: isSequence ? { outputLayouts: Shard(1) } : {},
+    norm: (...names: readonly string[]): Record<string, ParallelStyle> =>
+      Object.fromEntries(isSequence ? names.map((name) => [name, SequenceParallel()]) : []),
+  };
+}
+
+/** The head gets rows of tokens from `enterHead`, without the dim of the sequence. */
+function headStyle({ lm_head }: GPT | Llama): Record<string, ParallelStyle> {
+  if (lm_head === null) return {};
+  const style: ParallelStyle = {
+    name: 'ColwiseParallel',
+    apply: (_head, { group, warn }, ties) =>
+      toColumnParallel(lm_head, { group, isEntered: true }, warn, ties),
+  };
+  return { lm_head: style };
+}
+
+function scatterInput(block: Module | undefined, { group }: TensorContext): void {
+  block?.wrap(([x, ...others], next) =>
+    next(scatterToSequenceParallelRegion(x as tf.Tensor, group, block.path), ...others),
+  );
+}
+
+/** Applies f of [Note: f and g] after the last norm, and reads logits by parts of the vocabulary. */
+function enterHead(model: GPT | Llama, norm: Module, { group }: TensorContext, isSequence: boolean): void {
+  const enter = isSequence ? gatherFromSequenceParallelRegion : copyToTensorParallelRegion;
+  norm.wrap((inputs, next) => enter(next(...inputs) as tf.Tensor, group, norm.path));
+  const classes = model.shape.vocab;
+  const module = model.lm_head?.path ?? 'lm_head';
+  const vocabulary: LogitsReader = {
+    loss: (logits, targets) => vocabParallelCrossEntropy(logits, targets, { group, classes, module }),
+    whole(logits) {
+      const all = gatherFromTensorParallelRegion(logits, group, module);
+      return all.shape[1] === classes ? all : tf.slice(all, [0, 0], [-1, classes]);
+    },
+  };
+  model.vocabulary = vocabulary;
+}

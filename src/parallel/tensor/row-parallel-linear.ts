@@ -1,0 +1,104 @@
+import { requireKnownOptions } from '../../config/option-names';
+import * as tf from '../../core/tf';
+import type { Warn } from '../../core/warn';
+import type { ProcessGroup } from '../../dist/types';
+import { affine, Linear, type LinearOptions } from '../../nn/linear';
+import {
+  copyToTensorParallelRegion,
+  reduceFromTensorParallelRegion,
+  reduceScatterToSequenceParallelRegion,
+  scatterToTensorParallelRegion,
+} from './mappings';
+import { type Cut, evenCut, splitParameter, type Ties } from './split-parameter';
+import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
+
+/** How a `RowParallelLinear` takes its input and returns its output. */
+export interface RowOptions extends GroupOptions {
+  /** Whether the input is already this rank's part of the features. Default true; false: the layer takes its part of a whole input. */
+  readonly inputIsParallel?: boolean | undefined;
+  /** Whether the output is this rank's part of the sequence. Default false: every rank gets the whole output. */
+  readonly sequenceParallel?: boolean | undefined;
+}
+
+/** The state of a layer that is split by rows. */
+interface RowState {
+  readonly group: ProcessGroup;
+  readonly options: RowOptions;
+  readonly inputs: number;
+  readonly cut: Cut;
+}
+
+/**
+ * Returns y = x Wᵀ + b, where each rank has a part of the inputs: columns of `weight` [outputs, inputs] (Megatron's rows). Forward
+ * reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]). Initial
+ * values are those of `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts are padded
+ * with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
+ */
+export class RowParallelLinear<HasBias extends boolean = true> extends Linear<HasBias> {
+  declare readonly rows: RowState;
+
+  constructor(
+    inputs: number,
+    outputs: number,
+    options: RowOptions & LinearOptions<HasBias> = {},
+    warn: Warn = () => undefined,
+  ) {
+    const { bias, init, ...own } = options;
+    super(inputs, outputs, {
+      ...(bias === undefined ? {} : { bias }),
+      ...(init === undefined ? {} : { init }),
+    });
+    requireKnownOptions('RowParallelLinear(inputs, outputs, { … })', own, ROW_OPTIONS);
+    splitRows(this, own, warn);
+  }
+
+  override forward(x: tf.Tensor): tf.Tensor {
+    const { group, options, cut } = this.rows;
+    const { inputIsParallel = true, sequenceParallel = false } = options;
+    const own = unpadded(inputIsParallel ? x : ownFeatures(x, this.rows, this.path), cut);
+    const y = affine(own, this.weight.tensor);
+    const reduce = sequenceParallel ? reduceScatterToSequenceParallelRegion : reduceFromTensorParallelRegion;
+    const sum = reduce(y, group, this.path);
+    if (this.bias === null) return sum;
+    const { tensor } = this.bias;
+    // Each rank adds the bias to its part of the sequence, so the gradient is the sum over ranks.
+    return tf.add(sum, sequenceParallel ? copyToTensorParallelRegion(tensor, group, this.path) : tensor);
+  }
+}
+
+/** Returns this rank's part of the features, with padding. */
+function ownFeatures(x: tf.Tensor, { group, inputs, cut }: RowState, module: string): tf.Tensor {
+  const missing = cut.length * group.size - inputs;
+  const padding = x.shape.map((_, dim): [number, number] => [0, dim === x.rank - 1 ? missing : 0]);
+  return scatterToTensorParallelRegion(missing === 0 ? x : tf.pad(x, padding), group, module);
+}
+
+/** Sets features of the padding to 0, whatever an activation made of them, so that their weights have no gradient. */
+function unpadded(x: tf.Tensor, { length, ranges }: Cut): tf.Tensor {
+  const numOwn = ranges.reduce((sum, { begin, end }) => sum + end - begin, 0);
+  if (numOwn === length) return x;
+  return tf.mul(x, tf.tensor1d(Float32Array.from({ length }, (_, i) => Number(i < numOwn))));
+}
+
+const ROW_OPTIONS = ['group', 'inputIsParallel', 'sequenceParallel'] as const;
+
+/** Makes a `Linear` a `RowParallelLinear`, in place. */
+export function toRowParallel(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties: Ties): void {
+  splitRows(linear, options, warn, ties);
+  // A new object would have to replace the old one in fields and containers.
+  Object.setPrototypeOf(linear, RowParallelLinear.prototype);
+}
+
+function splitRows(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties?: Ties): void {
+  const group = groupOf('RowParallelLinear', options);
+  const layer = linear.path === '' ? 'RowParallelLinear' : linear.path;
+  const { shape: wholeShape } = linear.weight;
+  const inputs = wholeShape[1] ?? 0;
+  const cut = evenCut(inputs, { ranks: group.size, rank: group.rank });
+  warnOfPadding(warn, layer, { what: 'inputs', length: inputs, ranks: group.size });
+  const over = { group, copies: 1 };
+  const split = { over, wholeShape, dim: 1, ranges: cut.ranges };
+  splitParameter(linear, 'weight', { split, length: cut.length }, ties);
+  const rows: RowState = { group, options, inputs, cut };
+  Object.assign(linear, { rows });
+}

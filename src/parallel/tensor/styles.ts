@@ -1,0 +1,167 @@
+import { currentDraws } from '../../backend/current-engine';
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import { CausalSelfAttention } from '../../nn/attention';
+import { Embedding } from '../../nn/embedding';
+import { Dropout } from '../../nn/layers/dropout';
+import { Linear } from '../../nn/linear';
+import type { Module } from '../../nn/module';
+import { LayerNorm, RMSNorm } from '../../nn/norms';
+import { toColumnParallel } from './column-parallel-linear';
+import { toRowParallel } from './row-parallel-linear';
+import { toSequenceParallel } from './sequence-parallel-norms';
+import type { Ties } from './split-parameter';
+import type { TensorContext } from './tensor-context';
+import { toVocabParallel } from './vocab-parallel-embedding';
+
+/** Where the values of an activation are. Source: torch.distributed.tensor.placement_types. */
+export type Placement = { readonly kind: 'replicate' } | { readonly kind: 'shard'; readonly dim: number };
+
+/** Every rank has the whole tensor. */
+export const Replicate = (): Placement => ({ kind: 'replicate' });
+
+/** Each rank has a part of a dim; -1 is the last. */
+export const Shard = (dim: number): Placement => ({ kind: 'shard', dim });
+
+/** How `parallelizeModule` makes a module tensor-parallel, in place. Source: torch's ParallelStyle. */
+export interface ParallelStyle {
+  readonly name: string;
+  apply(module: Module, context: TensorContext, ties: Ties): void;
+}
+
+/** Where a layer's input comes from and its output goes to. */
+export interface Layouts {
+  readonly inputLayouts?: Placement | undefined;
+  readonly outputLayouts?: Placement | undefined;
+}
+
+/** Options of `ColwiseParallel`: layouts, and heads that are never divided. */
+export interface ColwiseOptions extends Layouts {
+  /** The number of heads of the outputs. Default: outputs are independent. */
+  readonly heads?: number | undefined;
+  /** How many tensors are fused in the outputs: 3 for queries, keys and values. Default 1. */
+  readonly parts?: number | undefined;
+}
+
+const LAYOUTS = ['inputLayouts', 'outputLayouts'] as const;
+
+/**
+ * Gives each rank a part of a Linear's outputs (`ColumnParallelLinear`). Input: Replicate() (default) or Shard(1), a part of the
+ * sequence. Output: Shard(-1) (default) or Replicate(). Source: torch.distributed.tensor.parallel.ColwiseParallel.
+ * Throws: CONFIG for other layouts, and where it is applied for other modules.
+ */
+export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
+  requireKnownOptions('ColwiseParallel({ … })', options, [...LAYOUTS, 'heads', 'parts']);
+  const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = options;
+  const sequenceParallel =
+    choice('ColwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(1)]) === 1;
+  const gatherOutput =
+    choice('ColwiseParallel: outputLayouts', outputLayouts, [Shard(-1), Replicate()]) === 1;
+  return {
+    name: 'ColwiseParallel',
+    apply(module, { group, warn }, ties) {
+      if (module.constructor !== Linear) throw unfit('ColwiseParallel', module, 'nn.Linear');
+      const linear = module as Linear<boolean>; // as just checked
+      toColumnParallel(linear, { group, sequenceParallel, gatherOutput, heads, parts }, warn, ties);
+    },
+  };
+}
+
+/**
+ * Gives each rank a part of a Linear's inputs (`RowParallelLinear`), or of an Embedding's rows (`VocabParallelEmbedding`). Input:
+ * Shard(-1) (default for a Linear) or Replicate(). Output: Replicate() (default) or Shard(1), a part of the sequence.
+ * Source: torch.distributed.tensor.parallel.RowwiseParallel. Throws: CONFIG for other layouts, and where it is applied for
+ * other modules.
+ */
+export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
+  requireKnownOptions('RowwiseParallel({ … })', options, LAYOUTS);
+  const { inputLayouts = Shard(-1), outputLayouts = Replicate() } = options;
+  const inputIsParallel =
+    choice('RowwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(-1)]) === 1;
+  const sequenceParallel =
+    choice('RowwiseParallel: outputLayouts', outputLayouts, [Replicate(), Shard(1)]) === 1;
+  return {
+    name: 'RowwiseParallel',
+    apply(module, { group, warn }, ties) {
+      if (module.constructor === Embedding) {
+        toVocabParallel(module as Embedding, { group, sequenceParallel }, warn, ties);
+        return;
+      }
+      if (module.constructor !== Linear) throw unfit('RowwiseParallel', module, 'nn.Linear or nn.Embedding');
+      const linear = module as Linear<boolean>; // as just checked
+      toRowParallel(linear, { group, inputIsParallel, sequenceParallel }, warn, ties);
+    },
+  };
+}
+
+/**
+ * Lets a norm or a dropout run on this rank's part of the sequence (dim 1): the gradients of a norm's parameters are summed over
+ * ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
+ * Throws: CONFIG where it is applied for other modules.
+ */
+export function SequenceParallel(): ParallelStyle {
+  return {
+    name: 'SequenceParallel',
+    apply(module, { group }) {
+      if (module.constructor === LayerNorm || module.constructor === RMSNorm)
+        toSequenceParallel(module as LayerNorm<boolean> | RMSNorm, group); // as just checked
+      else if (module instanceof Dropout) drawAs(module, group.ranks[group.rank] ?? 0);
+      else throw unfit('SequenceParallel', module, 'nn.LayerNorm, nn.RMSNorm or nn.Dropout');
+    },
+  };
+}
+
+/** Gives each rank a part of the heads of an `nn.CausalSelfAttention`. Throws: CONFIG, where it is applied, for heads that the ranks do not divide. */
+export function HeadsParallel(): ParallelStyle {
+  return {
+    name: 'HeadsParallel',
+    apply(module, { group }) {
+      if (!(module instanceof CausalSelfAttention))
+        throw unfit('HeadsParallel', module, 'nn.CausalSelfAttention');
+      requireHeads(module.path, module.heads, group.size);
+      module.heads /= group.size;
+    },
+  };
+}
+
+/** Throws: CONFIG unless the ranks divide the heads of queries. */
+export function requireHeads(layer: string, heads: number, ranks: number): void {
+  if (heads % ranks === 0) return;
+  throw new ConfigError(
+    `tensor parallelism: the attention "${layer}" cannot be cut into ${ranks} parts: it has ${heads} heads, and a head is never ` +
+      `divided, because its softmax needs all of its values; choose a number of ranks that divides ${heads}`,
+    { layer, heads, ranks },
+  );
+}
+
+/** Lets the random layers of a module draw as a rank with this index. */
+export function drawAs(module: Module, rank: number): void {
+  module.wrap((inputs, next) => {
+    const draws = currentDraws();
+    const before = draws.rank;
+    draws.rank = rank;
+    try {
+      return next(...inputs);
+    } finally {
+      draws.rank = before;
+    }
+  });
+}
+
+/** Returns the index of a layout among the two that are possible. */
+function choice(what: string, layout: Placement, choices: readonly [Placement, Placement]): number {
+  const textOf = (placement: Placement): string =>
+    placement.kind === 'shard' ? `Shard(${placement.dim})` : 'Replicate()';
+  const index = choices.findIndex((possible) => textOf(possible) === textOf(layout));
+  if (index >= 0) return index;
+  throw new ConfigError(`${what} is ${textOf(layout)}, but must be ${choices.map(textOf).join(' or ')}`);
+}
+
+function unfit(style: string, module: Module, wanted: string): ConfigError {
+  const type = module.constructor.name;
+  const reason = module.ownParameters.has('in_proj_weight')
+    ? 'its forward reads the whole fused weight of queries, keys and values, so it cannot be cut; write the attention with an nn.Linear ' +
+      'for each of them'
+    : `${style} takes ${wanted}; name such a module inside of it`;
+  return new ConfigError(`${style} of "${module.path}", a ${type}: ${reason}`);
+}

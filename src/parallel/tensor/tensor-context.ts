@@ -1,0 +1,51 @@
+import { ConfigError } from '../../core/errors';
+import type { Warn } from '../../core/warn';
+import { currentWorld } from '../../dist/current-world';
+import type { ProcessGroup } from '../../dist/types';
+import type { SplitOver } from '../../nn/tensor-split';
+
+/** The objects that tensor-parallel modules need from their rank. */
+export interface TensorContext {
+  /** The ranks over which matrices are split. */
+  readonly group: ProcessGroup;
+  readonly warn: Warn;
+}
+
+/** Options that all tensor-parallel layers have. */
+export interface GroupOptions {
+  /** The ranks over which the layer's matrix is split, such as `parallel.tp`. Default: all ranks. */
+  readonly group?: ProcessGroup | undefined;
+}
+
+/** Returns the group that was given, or all ranks. Throws: CONFIG outside of a rank. */
+export function groupOf(layer: string, { group }: GroupOptions): ProcessGroup {
+  const found = group ?? currentWorld();
+  if (found !== null) return found;
+  throw new ConfigError(`${layer}: give the ranks over which the layer is split, as { group: parallel.tp }`);
+}
+
+/** Returns the ranks that hold the same part as this rank: `copies` neighbours. All ranks of the group must call it. */
+export function sharersOf(group: ProcessGroup, { copies }: Pick<SplitOver, 'copies'>): ProcessGroup | null {
+  let own: ProcessGroup | null = null;
+  for (let first = 0; copies > 1 && first < group.size; first += copies) {
+    const ranks = Array.from({ length: copies }, (_, i) => first + i);
+    own =
+      group.subgroup(ranks, `${group.name} heads[${ranks.map((rank) => group.ranks[rank]).join(',')}]`) ??
+      own;
+  }
+  return own;
+}
+
+/** Warns that a size was padded. */
+export function warnOfPadding(
+  warn: Warn,
+  layer: string,
+  { what, length, ranks }: { readonly what: string; readonly length: number; readonly ranks: number },
+): void {
+  const padded = Math.ceil(length / ranks) * ranks;
+  if (padded === length) return;
+  warn(
+    `tensor parallelism: ${ranks} ranks do not divide the ${length} ${what} of ${layer}, so they are padded to ${padded}; padding is ` +
+      'zero, gets no gradient and changes no result, but takes memory and time',
+  );
+}

@@ -1,0 +1,98 @@
+import { ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
+import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
+import { type GroupOptions, groupOf } from './tensor-context';
+
+/** Options of `vocabParallelCrossEntropy`. */
+export interface VocabParallelLossOptions extends GroupOptions {
+  /** The number of classes of all ranks, without padding. Default: the ranks' columns, which then have no padding. */
+  readonly classes?: number | undefined;
+  /** The name in ledgers. Default ''. */
+  readonly module?: string | undefined;
+}
+
+/** The logit of a class that is padding: its probability is 0. */
+const NEVER = -1e30;
+
+/**
+ * Returns the mean of -log softmax(logits)[target] over all rows, where each rank has the logits of a part of the classes. The
+ * logits are not gathered: two all-reduces combine the rows' maxima, then their sums of exponentials and target logits, which are
+ * 3 numbers per row; backward communicates nothing. Shapes: logits […, classes / ranks], targets int32 with one entry per row.
+ * Source: megatron.core.tensor_parallel.vocab_parallel_cross_entropy. Throws: SHAPE when the shapes do not match or a target
+ * is not a class.
+ */
+export function vocabParallelCrossEntropy(
+  logits: tf.Tensor,
+  targets: tf.Tensor,
+  options: VocabParallelLossOptions = {},
+): tf.Tensor {
+  const group = groupOf('vocabParallelCrossEntropy', options);
+  const width = logits.shape.at(-1) ?? 1;
+  const { classes = width * group.size, module = '' } = options;
+  const own = ownRowsOf(classes, group);
+  const numRows = logits.size / width;
+  requireFit(logits, targets, { own, numRows, classes });
+  requireRows(targets, classes, 'vocabParallelCrossEntropy');
+  const rows = tf.reshape(logits, [numRows, width]);
+  const labels = tf.reshape(targets, [numRows]);
+  const sent = { cause: 'activation', module } as const;
+  return tf.customGrad((_logits, save) => {
+    const { local, isOwn } = readRows(labels, own);
+    const { powers, sums, loss } = forward(rows, { group, own, local, isOwn, sent });
+    // tfjs passes a function after the inputs; its types say that it is a tensor.
+    (save as unknown as (tensors: tf.Tensor[]) => void)([powers, sums, local, isOwn]);
+    return { value: loss, gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => gradient(dy, saved) };
+  })(rows);
+}
+
+/** What a rank computes with its part of the classes. */
+interface RowParts {
+  readonly group: ProcessGroup;
+  readonly own: OwnRows;
+  readonly local: tf.Tensor;
+  readonly isOwn: tf.Tensor;
+  readonly sent: CollectiveOptions;
+}
+
+function forward(rows: tf.Tensor, { group, own, local, isOwn, sent }: RowParts) {
+  const [numRows = 0, width = 0] = rows.shape;
+  const seen = own.count === width ? rows : tf.add(rows, paddingOf(own));
+  const maxima = tf.max(seen, 1, true);
+  if (group.size > 1) group.allReduce(maxima, 'max', sent).wait();
+  const shifted = tf.sub(seen, maxima);
+  const powers = tf.exp(shifted);
+  const first = tf.range(0, numRows * width, width, 'int32');
+  const chosen = tf.mul(tf.gather(tf.reshape(shifted, [-1]), tf.add(first, local).toInt()), isOwn);
+  const both = tf.stack([tf.sum(powers, 1), chosen]);
+  if (group.size > 1) group.allReduce(both, 'sum', sent).wait();
+  const [sums, logits] = tf.unstack(both) as [tf.Tensor, tf.Tensor]; // two were stacked
+  return { powers, sums, loss: tf.mean(tf.sub(tf.log(sums), logits)) };
+}
+
+/** Returns (softmax - one-hot) dy / rows. */
+function gradient(dy: tf.Tensor, saved: readonly tf.Tensor[]): tf.Tensor {
+  const [powers, sums, local, isOwn] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // four are saved
+  const [numRows = 1, width = 1] = powers.shape;
+  const factor = tf.div(dy, numRows);
+  const chosen = tf.mul(tf.oneHot(local, width), tf.mul(tf.expandDims(isOwn, 1), factor));
+  return tf.sub(tf.mul(powers, tf.div(factor, tf.expandDims(sums, 1))), chosen);
+}
+
+/** Returns what is added to a row of logits: NEVER for padding, else 0. */
+function paddingOf({ count, length }: OwnRows): tf.Tensor {
+  return tf.tensor1d(Float32Array.from({ length }, (_, i) => (i < count ? 0 : NEVER)));
+}
+
+function requireFit(
+  logits: tf.Tensor,
+  targets: tf.Tensor,
+  { own, numRows, classes }: { readonly own: OwnRows; readonly numRows: number; readonly classes: number },
+): void {
+  if (logits.shape.at(-1) === own.length && targets.size === numRows && targets.dtype === 'int32') return;
+  throw new ShardlabError(
+    'SHAPE',
+    `vocabParallelCrossEntropy: of ${classes} classes each rank has ${own.length} logits per row and all targets (int32), but logits ` +
+      `are [${logits.shape}] and targets [${targets.shape}] ${targets.dtype}; take logits of a ColumnParallelLinear without gatherOutput`,
+  );
+}

@@ -1,0 +1,155 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { initDeviceMesh } from '../../../src/dist/device-mesh';
+import type { ProcessGroup } from '../../../src/dist/types';
+import { Embedding } from '../../../src/nn/embedding';
+import { MultiheadAttention } from '../../../src/nn/layers/multihead-attention';
+import { Linear } from '../../../src/nn/linear';
+import { gpt, moe } from '../../../src/nn/models/gpt';
+import { llama } from '../../../src/nn/models/llama';
+import { Module } from '../../../src/nn/module';
+import { requireSameParts } from '../../../src/parallel/same-parts';
+import {
+  groupOfMesh,
+  type ParallelPlan,
+  parallelizeModule,
+} from '../../../src/parallel/tensor/parallelize-module';
+import { parallelizeTensors } from '../../../src/parallel/tensor/parallelize-tensors';
+import {
+  ColwiseParallel,
+  RowwiseParallel,
+  SequenceParallel,
+  Shard,
+} from '../../../src/parallel/tensor/styles';
+import { standIn } from '../../dist/group-stand-in';
+
+const GPT = { layers: 2, dim: 24, heads: 6, vocab: 61, seq: 8 };
+
+function groupOf(ranks: number, rank = 0): ProcessGroup {
+  return standIn(
+    Array.from({ length: ranks }, (_, i) => i),
+    rank,
+  );
+}
+
+class Net extends Module {
+  readonly embed = new Embedding(10, 8);
+  readonly attn = new MultiheadAttention(8, 2);
+  readonly up = new Linear(8, 13);
+  readonly head = new Linear(8, 10, { bias: false });
+
+  constructor(isTied: boolean) {
+    super();
+    if (isTied) this.head.weight = this.embed.weight;
+  }
+
+  forward(): never {
+    throw new Error('this model only has parts');
+  }
+}
+
+const apply = (plan: ParallelPlan, isTied = false, warnings: string[] = []): Net =>
+  parallelizeModule(new Net(isTied), plan, { group: groupOf(2), warn: (text) => void warnings.push(text) });
+
+test('an attention whose heads the ranks do not divide is refused with the reason', () => {
+  const context = { group: groupOf(4), warn: () => undefined };
+  assert.throws(() => parallelizeTensors(gpt(GPT), context), {
+    code: 'CONFIG',
+    message:
+      /"blocks\.\*\.attention" cannot be cut into 4 parts: it has 6 heads, and a head is never divided/,
+  });
+  const model = llama({ layers: 1, dim: 24, heads: 12, kvHeads: 3, vocab: 61, seq: 8 });
+  assert.throws(() => parallelizeTensors(model, { ...context, group: groupOf(2) }), {
+    code: 'CONFIG',
+    message: /k_proj" cannot be cut into 2 parts.* are 3 heads.* neither a multiple nor a divisor of 2/,
+  });
+});
+
+test('a model without a ready plan is refused, and the error shows a plan by names', () => {
+  const model = moe({ ...GPT, experts: 2 });
+  assert.throws(() => parallelizeTensors(model, { group: groupOf(2), warn: () => undefined }), {
+    code: 'CONFIG',
+    message: /no plan for a MoeGPT.*parallelizeModule\(model, mesh, \{ 'blocks\.\*\.fc1'/,
+  });
+});
+
+test('a plan that does not fit the modules is refused', () => {
+  const cases: readonly [ParallelPlan, RegExp][] = [
+    [{ upp: ColwiseParallel() }, /no module of the model is named "upp"; did you mean "up"\?/],
+    [{ up: SequenceParallel() }, /SequenceParallel of "up", a Linear: .*nn\.LayerNorm/],
+    [{ attn: ColwiseParallel() }, /MultiheadAttention: its forward reads the whole fused weight/],
+    [{ up: ColwiseParallel(), '*': RowwiseParallel() }, /names "up" twice, for ColwiseParallel and Rowwise/],
+    [{ up: 'colwise' as unknown as ReturnType<typeof ColwiseParallel> }, /give a style, as \{/],
+  ];
+  for (const [plan, message] of cases) assert.throws(() => apply(plan), { code: 'CONFIG', message });
+  assert.throws(() => ColwiseParallel({ inputLayouts: Shard(0) }), {
+    code: 'CONFIG',
+    message: /inputLayouts is Shard\(0\), but must be Replicate\(\) or Shard\(1\)/,
+  });
+});
+
+test('modules that share a matrix are cut together, and alike', () => {
+  const both = apply({ embed: RowwiseParallel(), head: ColwiseParallel() }, true);
+  assert.equal(both.head.weight, both.embed.weight);
+  assert.deepEqual(both.head.weight.shape, [5, 8]);
+  assert.throws(() => apply({ embed: RowwiseParallel() }, true), {
+    code: 'CONFIG',
+    message: /"head" also reads embed\.weight, of which each rank would have only a part/,
+  });
+  assert.throws(() => apply({ embed: RowwiseParallel(), head: RowwiseParallel() }, true), {
+    code: 'CONFIG',
+    message: /share embed\.weight, but the plan cuts it along different dims/,
+  });
+});
+
+test('a size that the ranks do not divide is padded with zeros, with one warning', () => {
+  const warnings: string[] = [];
+  const { up } = apply({ up: ColwiseParallel() }, false, warnings);
+  assert.deepEqual(up.weight.shape, [7, 8]);
+  assert.equal(warnings.length, 1);
+  assert.match(warnings[0] ?? '', /2 ranks do not divide the 13 outputs of up, so they are padded to 14/);
+});
+
+test('a rank has the values that the whole matrices have at its places', () => {
+  const whole = gpt({ ...GPT, seed: 3 });
+  const part = gpt({ ...GPT, seed: 3 });
+  parallelizeTensors(part, { group: groupOf(3, 1), warn: () => undefined });
+  const valuesOf = (model: Module, name: string): Float32Array => {
+    const parameter = model.namedParameters().get(name);
+    const values = new Float32Array(parameter?.size ?? 0);
+    parameter?.source?.fill(0, values);
+    return values;
+  };
+  const rows = (values: Float32Array, begin: number, end: number): number[] => [
+    ...values.subarray(begin * 24, end * 24),
+  ];
+  const qkv = valuesOf(whole, 'blocks.1.qkv.weight');
+  // The second third of the queries' heads, then of the keys', then of the values'.
+  const heads = [8, 32, 56].flatMap((begin) => rows(qkv, begin, begin + 8));
+  assert.deepEqual([...valuesOf(part, 'blocks.1.qkv.weight')], heads);
+  const proj = valuesOf(whole, 'blocks.1.proj.weight');
+  const columns = Array.from({ length: 24 }, (_, row) => [...proj.subarray(row * 24 + 8, row * 24 + 16)]);
+  assert.deepEqual([...valuesOf(part, 'blocks.1.proj.weight')], columns.flat());
+  assert.deepEqual([...valuesOf(part, 'wte.weight')], rows(valuesOf(whole, 'wte.weight'), 21, 42));
+  // A range is filled as well as the whole.
+  const middle = new Float32Array(30);
+  part.namedParameters().get('blocks.1.qkv.weight')?.source?.fill(180, middle);
+  assert.deepEqual([...middle], heads.slice(180, 210));
+});
+
+test('a model is split once, and no strategy reduces over ranks with other parts', () => {
+  const context = { group: groupOf(2), warn: () => undefined };
+  const model = parallelizeTensors(gpt(GPT), context);
+  assert.throws(() => parallelizeTensors(model, context), { code: 'CONFIG', message: /already split over/ });
+  assert.throws(() => requireSameParts(model.parameters(), groupOf(4), 'fullyShard'), {
+    code: 'CONFIG',
+    message: /fullyShard: ranks 0, 1, 2, 3 have different parts of .*mesh: parallel\.mesh\.slice\('dp'\)/,
+  });
+  requireSameParts(model.parameters(), standIn([0, 2], 0), 'fullyShard');
+});
+
+test('a mesh of several axes is refused, and the error says how to take one', () => {
+  const mesh = initDeviceMesh(groupOf(4), [2, 2], ['dp', 'tp']);
+  assert.throws(() => groupOfMesh('parallelizeModule', mesh), { code: 'CONFIG', message: /slice\('tp'\)/ });
+  assert.deepEqual(groupOfMesh('parallelizeModule', mesh.slice('tp')).ranks, [0, 1]);
+});
