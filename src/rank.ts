@@ -12,6 +12,7 @@ export type { Dist } from './dist/facade';
 export type { ModelParallel, ModelParallelSizes } from './dist/model-parallel';
 export type { CollectiveOptions, ProcessGroup, ReduceOp, Work } from './dist/types';
 export { StateDictType } from './job/rank/checkpoints';
+export * from './job/rank/context-names';
 export type { RankFsdpWrapper } from './job/rank/fsdp';
 export * from './job/rank/fsdp-names';
 /** Modules, parameters, layers and models, by PyTorch's names. */
@@ -20,6 +21,7 @@ export type { RankScope } from './job/rank/scope';
 export * from './job/rank/tensor-names';
 export type { AdamW, AdamWOptions } from './optim/adamw';
 export type { Optimizer } from './optim/optimizer';
+export type { ContextParallel, ContextParallelOptions } from './parallel/context/context-parallel';
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
 export type { FsdpOptions, FullyShardArguments } from './parallel/fsdp1/fsdp-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';

@@ -17,6 +17,7 @@ import type { BatchNormWarning } from './batch-norm-warning';
 import { callableClass } from './callable-class';
 import { type CellSteps, numberOf } from './cell-steps';
 import { type RankCheckpoints, rankCheckpoints } from './checkpoints';
+import * as contextNames from './context-names';
 import type { DataLoader, LoaderData, LoaderOptions } from './data-loader';
 import { describeModel } from './describe-model';
 import { type RankFsdp, rankFsdp } from './fsdp';
@@ -46,11 +47,14 @@ export interface RankParts {
 /** The names in the scope of a rank's code. src/rank.ts exports the same names. */
 export interface RankScope
   extends RankBasics,
+    RankContext,
     RankFsdp,
     RankTensor,
     RankSchedules,
     RankCheckpoints,
     RankData {}
+
+type RankContext = Readonly<typeof contextNames>;
 
 /** Binds the library to this rank's engine, group and observer. */
 export function createRankScope(parts: RankParts): RankScope {
@@ -61,6 +65,7 @@ export function createRankScope(parts: RankParts): RankScope {
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
   return {
     ...rankBasics(parts, mesh),
+    ...contextNames,
     ...rankFsdp(parts, mesh),
     ...rankTensor(warn),
     ...rankSchedules(engine, group, parts.steps),

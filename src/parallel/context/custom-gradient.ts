@@ -20,7 +20,11 @@ export function withGradients(
   })(...inputs);
 }
 
-/** Cause and module under which ledgers count an exchange of activations; the default module is the one that runs. */
+/**
+ * The options of an exchange of activations. The default module is the one that runs. Activations of a unit with 16-bit
+ * parameters are sent with 16 bits.
+ */
 export function exchangeOptions(module: string | undefined): CollectiveOptions & { readonly module: string } {
-  return { cause: 'activation', module: module ?? currentEngine()?.currentTag.module ?? '' };
+  const { module: running = '', declared = 'float32' } = currentEngine()?.currentTag ?? {};
+  return { cause: 'activation', module: module ?? running, wireDType: declared };
 }

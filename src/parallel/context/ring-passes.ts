@@ -66,8 +66,9 @@ interface Travelling {
   readonly passing: Passing;
 }
 
-function sentOn(ring: Ring, sent: Part): Travelling {
-  return { sent, passing: passOn(sent, ring.group, ring.exchange) };
+/** Sends sums of gradients with 32 bits, because every rank would round a sum of 16 bits again. */
+function sentOn({ group, exchange }: Ring, sent: Part): Travelling {
+  return { sent, passing: passOn(sent, group, { ...exchange, wireDType: 'float32' }) };
 }
 
 /** Adds this rank's share to the gradients that arrive, if there are any; disposes both. */

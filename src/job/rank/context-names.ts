@@ -1,0 +1,23 @@
+/*
+ * The names of context parallelism. They need a separate module, because src/rank.ts exports the same ones.
+ */
+
+import type { ProcessGroup } from '../../dist/types';
+import { ContextParallel, type ContextParallelOptions } from '../../parallel/context/context-parallel';
+
+export { applyContextParallel } from '../../parallel/context/apply-context-parallel';
+export { ringAttention } from '../../parallel/context/ring-attention';
+export { ulyssesAttention } from '../../parallel/context/ulysses-attention';
+
+/**
+ * Divides sequences over the ranks of a group, for a model of your own: `cut` returns this rank's part of a sequence,
+ * `positions` its positions, `attention` attends to the positions of all ranks, `mean` and `gather` combine results. All
+ * ranks must call it with the same options. Throws: CONFIG.
+ * @example
+ * const context = contextParallel(parallel.cp, { kind: 'ring' });
+ * const own = context.cut(x); // [B, T, d] → [B, T / ranks, d]
+ * const mixed = context.attention(q, k, v, { causal: true });
+ */
+export function contextParallel(group: ProcessGroup, options?: ContextParallelOptions): ContextParallel {
+  return new ContextParallel(group, options);
+}
