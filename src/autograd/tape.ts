@@ -37,26 +37,41 @@ export function ownResults<T>(tape: Recording, results: T): T {
   );
 }
 
+/** Chooses gradients that backward leaves for later. */
+export interface Deferral {
+  /**
+   * Returns the names of an operation's inputs whose gradients are left out. If there are any, the operation's saved tensors
+   * belong to the deferral from then on.
+   */
+  take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string>;
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
 /**
  * Runs backward on a tape from the gradients `seeds`, and takes ownership of them. Each operation's saved tensors, and the
  * gradients of its outputs, are freed as soon as its own backward has run. Returns the gradients of the tape's leaves and
- * captures. Throws: ENGINE if an operation has no gradient.
+ * captures, except those that `deferral` leaves for later. Throws: ENGINE if an operation has no gradient.
  */
-export function backward(engine: Engine, tape: Recording, seeds: Gradients): Gradients {
+export function backward(engine: Engine, tape: Recording, seeds: Gradients, deferral?: Deferral): Gradients {
   const gradients = seeds;
   tape.inFlight = gradients;
   try {
     // An operation is on the tape until its backward has run, so an interrupted operation is released with the tape.
     for (let node = tape.at(-1); node !== undefined; node = tape.at(-1)) {
       const dys = node.outputs.map((output) => gradients.get(output.id) ?? null);
+      const later = deferral?.take(tape, node, dys) ?? NONE;
       try {
-        if (isFusedKernel(node.kernelName)) offer(dys, node.saved);
+        if (later.size === 0 && isFusedKernel(node.kernelName)) offer(dys, node.saved);
         if (dys.some((dy) => dy !== null)) {
-          if (node.resume === undefined) differentiate(engine, tape, node, dys, gradients);
-          else node.resume(dys, gradients);
+          if (node.resume === undefined) {
+            const names = namesOf(tape, node).filter((name) => !later.has(name));
+            // A unit has gradients of parameters even if no input needs one.
+            if (later.size === 0 || names.length > 0) differentiate(engine, node, names, dys, gradients);
+          } else node.resume(dys, gradients);
         }
       } finally {
-        for (const tensor of node.saved ?? []) tensor.dispose();
+        if (later.size === 0) for (const tensor of node.saved ?? []) tensor.dispose();
         node.release?.();
         for (const dy of dys) dy?.dispose();
         for (const output of node.outputs) gradients.delete(output.id);
@@ -76,10 +91,16 @@ function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] =
   for (const tensor of [...dys, ...saved]) if (tensor !== null) markConsumable(tensor);
 }
 
-function differentiate(
+/** Returns the names of an operation's inputs that need a gradient. */
+function namesOf(tape: Recording, { inputs }: RecordedNode): string[] {
+  return Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
+}
+
+/** Adds the gradients of an operation's inputs `names` to `gradients`. Throws: ENGINE if the operation has no gradient. */
+export function differentiate(
   engine: Engine,
-  tape: Recording,
   node: RecordedNode,
+  names: readonly string[],
   dys: readonly (tf.Tensor | null)[],
   gradients: Gradients,
 ): void {
@@ -90,7 +111,6 @@ function differentiate(
       `The operation ${node.kernelName} has no gradient in tfjs; use other operations, or tf.customGrad.`,
     );
   }
-  const names = Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
   const results = tf.tidy(() => {
     // tfjs replaces null by zeros; its types do not say so. If the gradient function does not read these gradients, the
     // outputs are passed in their place, so that no zeros are made.

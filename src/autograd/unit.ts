@@ -72,38 +72,57 @@ export function gradients(
   trained?: (parts: TrainedParts) => void,
 ): Pass {
   requireFunction(root);
-  beginPass();
-  const tape = new Recording(engine, null, new Map(), null);
-  const release = (): void => tape.release();
-  const forget = engine.onRecover(release);
-  const drop = (): void => {
-    forget();
-    release();
-  };
-  const loss = orElse(drop, () =>
-    scalar(record(tape, () => ownResults(tape, oneTensor(root(), 'The loss')))),
-  );
-  let isDone = false;
+  const lossOf = (): tf.Tensor => scalar(oneTensor(root(), 'The loss'));
+  const { tape, result: loss, finish, drop } = recordPass(engine, null, lossOf);
   return {
     loss,
     backward(seed = 1): void {
-      if (isDone) throw ranBefore();
-      isDone = true;
-      if (!tape.flows(loss)) {
-        drop();
-        throw dependsOnNothing();
-      }
-      const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
-      orElse(drop, () => {
+      finish(() => {
+        if (!tape.flows(loss)) throw dependsOnNothing();
+        const seeds: Gradients = new Map([[loss.id, untracked(() => tf.fill(loss.shape, seed))]]);
         handOut(engine, tape, backward(engine, tape, seeds));
       });
-      forget();
       trained?.(trainedParts(tape));
     },
-    dispose() {
+    dispose: drop,
+  };
+}
+
+/** A recorded forward, and what ends its recording. */
+export interface RecordedPass {
+  readonly tape: Recording;
+  /** The result of forward; the caller owns the tensor. */
+  readonly result: tf.Tensor;
+  /** Runs the backward, and releases the recording if it fails. Throws: CONFIG on a second call, and after `drop`. */
+  finish(work: () => void): void;
+  /** Releases the tensors that forward saved, without backward. */
+  drop(): void;
+}
+
+/** Records a pass's forward; `input`, if given, gets a gradient. */
+export function recordPass(engine: Engine, input: tf.Tensor | null, root: () => tf.Tensor): RecordedPass {
+  beginPass();
+  const tape = new Recording(engine, null, new Map(), null);
+  if (input !== null) tape.addLeaf(input);
+  const release = (): void => tape.release();
+  const forget = engine.onRecover(release);
+  let isDone = false;
+  const drop = (): void => {
+    isDone = true;
+    forget();
+    release();
+  };
+  const result = orElse(drop, () => record(tape, () => ownResults(tape, root())));
+  return {
+    tape,
+    result,
+    finish(work) {
+      if (isDone) throw ranBefore();
       isDone = true;
-      drop();
+      orElse(drop, work);
+      forget();
     },
+    drop,
   };
 }
 

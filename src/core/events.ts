@@ -116,6 +116,17 @@ export interface CollectiveEvent {
 
 export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimizer' | 'data' | 'step';
 
+/** The work of a pipeline's stage on one microbatch. */
+export interface PipelineWork {
+  /** Zero-bubble schedules divide backward into the gradients of the input and those of the parameters. */
+  readonly half?: 'input' | 'weight' | undefined;
+  /** The stage's index in the pipeline; with virtual stages, a rank has several. */
+  readonly stage: number;
+  readonly microbatch: number;
+  /** CPU time of the main thread; omitted if it cannot be read. */
+  readonly cpu?: Seconds | undefined;
+}
+
 /** A span of the main thread's work. */
 export interface SpanEvent {
   readonly kind: 'span';
@@ -123,6 +134,8 @@ export interface SpanEvent {
   readonly module: string;
   readonly start: Seconds;
   readonly end: Seconds;
+  /** Only for an action of a pipeline's schedule. */
+  readonly pipeline?: PipelineWork | undefined;
 }
 
 /** The number of a buffer, unique within its process. */

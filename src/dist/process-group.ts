@@ -228,6 +228,7 @@ export class Group implements ProcessGroup {
       signature,
       cause: options.cause ?? 'user',
       module: options.module ?? '',
+      detail: options.detail,
       site: this.#context.callSite(),
     };
   }

@@ -33,8 +33,13 @@ export interface CollectiveOptions {
   /** Cause and module in ledgers and messages. Default: cause 'user', module ''. */
   readonly cause?: CommCause;
   readonly module?: string;
-  /** An int32 that ranks compare together with the fingerprint, at no extra cost. Default 0. */
+  /**
+   * An int32 that ranks compare together with the fingerprint, at no extra cost; if a send and its recv differ in it, that is a
+   * mismatch. Default 0.
+   */
   readonly note?: number;
+  /** What the call carries, in hang reports and errors: 'the output of microbatch 2 from stage 0'. Default: nothing. */
+  readonly detail?: string;
 }
 
 /**

@@ -91,6 +91,14 @@ const span = z.object({
   module: z.string(),
   start: seconds,
   end: seconds,
+  pipeline: z
+    .object({
+      half: z.enum(['input', 'weight']).optional(),
+      stage: z.int().nonnegative(),
+      microbatch: z.int().nonnegative(),
+      cpu: seconds.optional(),
+    })
+    .optional(),
 });
 
 /** The schema of a step's record, one line of an event file. */

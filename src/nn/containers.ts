@@ -5,6 +5,7 @@ import { Module } from './module';
 /** A list of modules, which are named '0', '1', …; the list has no forward. Source: torch.nn.ModuleList. */
 export class ModuleList<M extends Module = Module> extends Module implements Iterable<M> {
   readonly #items: M[] = [];
+  readonly #names: string[] = [];
 
   constructor(items: Iterable<M> = []) {
     super();
@@ -22,7 +23,13 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
 
   /** Adds a module at the end; returns the list. */
   append(item: M): this {
-    this.#items.push(this.addChild(String(this.#items.length), item));
+    return this.take(String(this.#items.length), item);
+  }
+
+  /** Adds a module at the end, under a name; returns the list. */
+  protected take(name: string, item: M): this {
+    this.#items.push(this.addChild(name, item));
+    this.#names.push(name);
     return this;
   }
 
@@ -37,7 +44,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
       );
     }
     this.#items[index] = item;
-    this.replaceChild(String(index), item);
+    this.replaceChild(this.#names[index] ?? String(index), item);
   }
 
   [Symbol.iterator](): Iterator<M> {
@@ -46,6 +53,14 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
 
   forward(): tf.Tensor {
     throw notCalled('ModuleList');
+  }
+}
+
+/** Some modules of a list, under the names that they have in the whole list: the layers of a pipeline's stage. */
+export class ModuleListPart<M extends Module = Module> extends ModuleList<M> {
+  /** Adds a module at the end, under its name in the whole list. */
+  put(name: string, item: M): void {
+    this.take(name, item);
   }
 }
 
@@ -105,6 +120,11 @@ export class Sequential extends Module {
     steps.forEach((step, i) => {
       if (step instanceof Module) this.addChild(String(i), step);
     });
+  }
+
+  /** The modules and functions, in order. */
+  get steps(): readonly Step[] {
+    return this.#steps;
   }
 
   forward(x: tf.Tensor): tf.Tensor {

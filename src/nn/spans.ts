@@ -1,7 +1,7 @@
 import type { Engine } from '../backend/engine';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
-import { isOnHost, type Span } from './parameter';
+import { isOnHost, type Parameter, type Span } from './parameter';
 
 // These functions work for elements on the device and on the host.
 
@@ -49,4 +49,25 @@ export function sumOfSquares(engine: Engine, span: Span, length: number): number
   return isOnHost(span)
     ? engine.host.sumOfSquares(span.host, span.offset, length)
     : engine.sumOfSquares(span.tensor, span.offset, length);
+}
+
+/** Consecutive elements on the device or on the host. */
+export interface SpanOf {
+  readonly span: Span;
+  readonly length: number;
+}
+
+/** Returns where the gradient of this rank's elements of a parameter is; an empty list if there is none. */
+export function gradSpansOf(parameter: Parameter): SpanOf[] {
+  const { state } = parameter;
+  const slices = state.slices.filter((slice) => slice.parameter === parameter);
+  return slices.flatMap(({ offset, length }) =>
+    state.segments().flatMap((segment) => {
+      const from = Math.max(offset, segment.offset);
+      const to = Math.min(offset + length, segment.offset + segment.length);
+      if (segment.grad === null || from >= to) return [];
+      const span = { ...segment.grad, offset: segment.grad.offset + from - segment.offset };
+      return [{ span, length: to - from }];
+    }),
+  );
 }

@@ -2,8 +2,8 @@ import type { Engine } from '../backend/engine';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import type { StateBuffer } from '../nn/parameter';
-import { scaleElements, sumOfSquares } from '../nn/spans';
+import type { Parameter, StateBuffer } from '../nn/parameter';
+import { gradSpansOf, scaleElements, sumOfSquares } from '../nn/spans';
 import type { HasStates } from './optimizer';
 import { cutByKind } from './segment-cuts';
 
@@ -21,8 +21,8 @@ const EPS = 1e-6;
 /**
  * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group
  * adds up the sums of shards, and one more those of matrices that are split over tensor-parallel ranks. Whole gradients are equal on
- * every rank and count once. Gradients of ignored modules differ
- * between ranks and do not count. This does not change gradients: pass `scale` to the optimizer's step.
+ * every rank and count once. Gradients of ignored modules differ between ranks and do not count. If other ranks hold other parts of
+ * the model, their sums are added. This does not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
@@ -33,7 +33,10 @@ export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number |
   }
   const sums = new SumsByRanks();
   for (const state of model.states().filter(({ isLocal }) => !isLocal)) addSquares(engine, state, sums);
-  const norm = Math.sqrt(sums.total(engine));
+  const { group: parts = null, countedElsewhere = [] } = model.otherParts ?? {};
+  for (const parameter of countedElsewhere) subtractSquares(engine, parameter, sums);
+  const own = sums.total(engine);
+  const norm = Math.sqrt(parts === null ? own : reduceNumber(engine, parts, own, 'sum'));
   return { norm, scale: maxNorm === null ? 1 : Math.min(1, maxNorm / (norm + EPS)) };
 }
 
@@ -74,6 +77,14 @@ function addSquares(engine: Engine, state: StateBuffer, sums: SumsByRanks): void
       sums.add(kind?.group ?? null, shardGroup, sum);
     }
   }
+}
+
+/** Takes out the squares of a parameter's gradients, which `addSquares` has added. */
+function subtractSquares(engine: Engine, parameter: Parameter, sums: SumsByRanks): void {
+  const { split, state } = parameter;
+  const { group = null, copies = 1 } = split?.over ?? {};
+  for (const { span, length } of gradSpansOf(parameter))
+    sums.add(group, state.shardGroup, -sumOfSquares(engine, span, length) / copies);
 }
 
 /**

@@ -1,10 +1,20 @@
 import { ConfigError } from '../core/errors';
-import type { StateBuffer } from '../nn/parameter';
+import type { ProcessGroup } from '../dist/types';
+import type { Parameter, StateBuffer } from '../nn/parameter';
 import type { ParamGroup } from './update-rule';
 
 /** An object that has state buffers, such as a module. */
 export interface HasStates {
   states(): StateBuffer[];
+  /** The ranks that hold other parameters of the same model, if there are any: the stages of a pipeline. */
+  readonly otherParts?: OtherParts | undefined;
+}
+
+/** The ranks over which a model's parameters are divided by name; the norm of all gradients is summed over them. */
+export interface OtherParts {
+  readonly group: ProcessGroup;
+  /** Parameters of this rank that another rank of the group also has and counts. */
+  readonly countedElsewhere: readonly Parameter[];
 }
 
 /** Updates state buffers from their gradients. */

@@ -45,8 +45,8 @@ export function runAsUnit(run: UnitRun): void {
   });
 }
 
-/** Tags buffers of each module's forward with the module's name and its unit's dtype. */
-function tagModules(engine: Engine, root: Module, declared: HalfDType | undefined): void {
+/** Tags buffers of each module's forward with the module's name and its unit's dtype, unless an earlier call did so. */
+export function tagModules(engine: Engine, root: Module, declared?: HalfDType): void {
   for (const module of root.modules()) {
     module.wrapOnce(TAGGED, (inputs, next) =>
       engine.tagged({ cause: 'temp', module: module.path, declared }, () => next(...inputs)),

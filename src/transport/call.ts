@@ -53,6 +53,8 @@ export interface CallHeader {
   readonly signature: number;
   readonly cause: CommCause;
   readonly module: string;
+  /** What the call carries, for messages. */
+  readonly detail?: string | undefined;
   readonly site: CallSite;
 }
 

@@ -52,7 +52,7 @@ function foldSides(sides: readonly CallSide[]): string[] {
 }
 
 function describeSide(side: CallSide): string {
-  const { op, number, count, dtype, wireDType, reduction, peer, module, site } = side;
+  const { op, number, count, dtype, wireDType, reduction, peer, module, site, detail } = side;
   const name = op === 'exchange' ? 'allGather' : op;
   const data = name === 'barrier' || name === 'subgroup' ? '' : ` of ${count} ${dtype}`;
   const details = [
@@ -62,6 +62,7 @@ function describeSide(side: CallSide): string {
     peer < 0 ? undefined : `${op === 'broadcast' ? 'source' : 'peer'} ${peer}`,
     `number ${number}`,
     module === '' ? undefined : `module ${module}`,
+    detail === '' ? undefined : detail,
   ].filter((word) => word !== undefined);
   return `${name}${data} (${details.join(', ')})${site === '' ? '' : ` at ${site}`}`;
 }

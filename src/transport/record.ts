@@ -55,6 +55,7 @@ export interface CallSide
   readonly dtype: string;
   readonly wireDType: string;
   readonly site: string;
+  readonly detail: string;
 }
 
 /** A record at an address of shared memory. */
@@ -89,8 +90,9 @@ export class CallRecord {
     words[WORD.value] = header.value;
     words[WORD.cell] = header.site.cell ?? -1;
     words[WORD.line] = header.site.line ?? -1;
-    const { module, site } = header;
-    words[WORD.text] = module === '' && site.text === '' ? 0 : this.#text.write(`${module}\n${site.text}`);
+    const { module, site, detail = '' } = header;
+    const isEmpty = module === '' && site.text === '' && detail === '';
+    words[WORD.text] = isEmpty ? 0 : this.#text.write(`${module}\n${site.text}\n${detail}`);
     if (header.op !== 'allToAll') return;
     this.#lengths.set(lengths.sends);
     this.#lengths.set(lengths.receives, this.#size);
@@ -125,9 +127,9 @@ export class CallRecord {
     return true;
   }
 
-  /** Whether a send and a recv agree in dtype, wire dtype and count. */
+  /** Whether a send and a recv agree in dtype, wire dtype, count and value. */
   fitsPeer(other: CallRecord): boolean {
-    return [WORD.number, WORD.dtype, WORD.wire, WORD.signature].every(
+    return [WORD.number, WORD.dtype, WORD.wire, WORD.signature, WORD.value].every(
       (word) => this.#words[word] === other.#words[word],
     );
   }
@@ -142,7 +144,7 @@ export class CallRecord {
   side(rank: number): CallSide {
     const word = (index: number): number => this.#words[index] ?? 0;
     const present = (value: number): number | undefined => (value < 0 ? undefined : value);
-    const [module = '', site = ''] = this.#text.toString('utf8', 0, word(WORD.text)).split('\n');
+    const [module = '', site = '', detail = ''] = this.#text.toString('utf8', 0, word(WORD.text)).split('\n');
     return {
       rank,
       op: CALL_OPS[word(WORD.op)] ?? 'unknown',
@@ -154,6 +156,7 @@ export class CallRecord {
       peer: word(WORD.peer),
       async: word(WORD.async) === 1,
       module,
+      detail,
       cell: present(word(WORD.cell)),
       line: present(word(WORD.line)),
       site,

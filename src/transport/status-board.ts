@@ -8,6 +8,8 @@ export interface CollectiveStatus
   extends Pick<CallHeader, 'group' | 'op' | 'number' | 'count' | 'peer' | 'cause' | 'module' | 'async'>,
     Pick<CallSite, 'cell' | 'line'> {
   readonly dtype: string;
+  /** What it carries; '' if the caller did not say. */
+  readonly detail: string;
   readonly since: Seconds;
 }
 
@@ -144,7 +146,7 @@ function decode(copy: Buffer): SectionStatus {
   const since = copy.readDoubleLE(TIMES_AT);
   if (word(WORD.inCollective) === 0) return { runningCell, since, collective: undefined };
   const record = new CallRecord(copy.buffer, RECORD_AT, 0);
-  const { op, number, count, dtype, peer, module, cell, line, async } = record.side(0);
+  const { op, number, count, dtype, peer, module, cell, line, async, detail } = record.side(0);
   const collective = {
     op: op === 'unknown' ? 'barrier' : op,
     number,
@@ -155,6 +157,7 @@ function decode(copy: Buffer): SectionStatus {
     cell,
     line,
     async,
+    detail,
     group: copy.toString('utf8', GROUP_AT, GROUP_AT + word(WORD.groupBytes)),
     cause: COMM_CAUSES[word(WORD.cause)] ?? 'user',
     since: copy.readDoubleLE(TIMES_AT + 8),

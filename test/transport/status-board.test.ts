@@ -18,6 +18,7 @@ const header: CallHeader = {
   signature: 0,
   cause: 'grad',
   module: 'blocks.0.qkv',
+  detail: 'the second half',
   site: { cell: 3, line: 12, text: 'In[3]:12' },
 };
 
@@ -44,6 +45,7 @@ test('a board shows idle, then the running cell, then the collective, then the c
     cell: 3,
     line: 12,
     async: false,
+    detail: 'the second half',
   });
   writer.leave();
   assert.equal(readStatus(board).state, 'running');

@@ -14,6 +14,8 @@ export interface WaitingIn {
   /** Number of the collective in its group, from 1. */
   readonly number: number;
   readonly module: string;
+  /** What the collective carries, if its caller said it. */
+  readonly detail?: string | undefined;
   readonly cell: number | undefined;
   readonly line: number | undefined;
 }
@@ -52,9 +54,18 @@ export function situationOf(
 }
 
 function waitingIn(status: CollectiveStatus, rank: number, group: readonly number[]): WaitingIn {
-  const { op, number, module, cell, line, peer } = status;
+  const { op, number, module, detail, cell, line, peer } = status;
   const isPair = op === 'send' || op === 'recv';
   // A size exchange is part of an uneven allGather.
   const ranks = isPair ? [rank, group[peer] ?? peer] : group;
-  return { op: op === 'exchange' ? 'allGather' : op, group: status.group, ranks, number, module, cell, line };
+  return {
+    op: op === 'exchange' ? 'allGather' : op,
+    group: status.group,
+    ranks,
+    number,
+    module,
+    detail,
+    cell,
+    line,
+  };
 }

@@ -110,8 +110,17 @@ function describeRank(situation: Situation | undefined, exit: RankExit | undefin
 }
 
 /** "barrier #41 (cell 8, line 1)"; names the group unless it is the whole world. */
-export function describeCollective({ op, number, group, cell, line, module }: WaitingIn): string {
+export function describeCollective({
+  op,
+  number,
+  group,
+  cell,
+  line,
+  module,
+  detail = '',
+}: WaitingIn): string {
   const places = [
+    detail,
     group === 'world' ? '' : `group ${group}`,
     module === '' ? '' : `module ${module}`,
     cell === undefined ? '' : `cell ${cell}`,

@@ -77,10 +77,18 @@ abstract class LanguageModel<B extends Module> extends Module {
 
   forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens(this.constructor.name, ids, targets);
+    return this.head(applyInTurn(this.blocks, this.embed(ids)), targets);
+  }
+
+  /** Returns the sum of token and position embeddings, which is the blocks' input: ids [B, T] → [B, T, d]. */
+  embed(ids: tf.Tensor): tf.Tensor {
     const ranges = this.positionsOf(ids.shape[1] ?? 0);
     this.#requirePositions(endOf(ranges));
-    const positions = rowsAt(this.wpe.weight.tensor, ranges);
-    const x = applyInTurn(this.blocks, tf.add(this.wte.apply(ids), positions));
+    return tf.add(this.wte.apply(ids), rowsAt(this.wpe.weight.tensor, ranges));
+  }
+
+  /** Returns the logits, or the loss, of the blocks' output: x [B, T, d], as `headOutput`. */
+  head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight, this.vocabulary);
   }
 

@@ -7,7 +7,7 @@ import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
 import { RMSNorm } from '../norms';
 import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
-import { sequenceAngles } from '../rotary';
+import { type Angles, sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { headOutput, requireTokens, WHOLE_VOCABULARY } from './gpt';
 
@@ -43,8 +43,17 @@ export class Llama extends Module {
 
   forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens('Llama', ids, targets);
+    return this.#output(this.model.apply(ids), targets);
+  }
+
+  /** Returns the logits, or the loss, of the layers' output: x [B, T, d], as `headOutput`. */
+  head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
+    return this.#output(this.model.norm.apply(x), targets);
+  }
+
+  #output(normed: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
     const head = this.lm_head ?? this.model.embed_tokens.weight;
-    return headOutput(this.model.apply(ids), targets, head, this.vocabulary);
+    return headOutput(normed, targets, head, this.vocabulary);
   }
 }
 
@@ -67,11 +76,16 @@ export class LlamaModel extends Module {
   }
 
   forward(ids: tf.Tensor): tf.Tensor {
-    const { dim, heads, ropeTheta } = this.#shape;
-    const ranges = this.positionsOf(ids.shape[1] ?? 0);
-    const angles = sequenceAngles(endOf(ranges), dim / heads / 2, ropeTheta);
-    const [cos, sin] = [rowsAt(angles.cos, ranges), rowsAt(angles.sin, ranges)];
+    const { cos, sin } = this.angles(ids.shape[1] ?? 0);
     return this.norm.apply(applyInTurn(this.layers, this.embed_tokens.apply(ids), cos, sin));
+  }
+
+  /** Returns the rotary angles of the positions of a sequence, which every layer takes. */
+  angles(positions: number): Angles {
+    const { dim, heads, ropeTheta } = this.#shape;
+    const ranges = this.positionsOf(positions);
+    const { cos, sin } = sequenceAngles(endOf(ranges), dim / heads / 2, ropeTheta);
+    return { cos: rowsAt(cos, ranges), sin: rowsAt(sin, ranges) };
   }
 }
 

@@ -1,0 +1,192 @@
+import type { Engine } from '../../backend/engine';
+import { untracked } from '../../backend/tfjs-state';
+import * as tf from '../../core/tf';
+import type { CollectiveOptions, ProcessGroup, Work } from '../../dist/types';
+import { settled } from '../settled';
+import type { Action } from './schedules';
+
+/** What stages send to each other. */
+type Content = 'output' | 'gradient';
+
+/** A tensor that passes from one stage to a neighbour. */
+export interface Message {
+  /** 'output': a stage's output, for the next stage; 'gradient': the gradient of that output, from the next stage. */
+  readonly content: Content;
+  /** The stage whose output it is, or whose output's gradient. */
+  readonly stage: number;
+  readonly microbatch: number;
+}
+
+/** The position of this rank in a pipeline, and the actions of all ranks. */
+export interface MailOptions {
+  readonly engine: Engine;
+  /** The ranks of the pipeline. */
+  readonly group: ProcessGroup;
+  readonly numStages: number;
+  readonly actions: readonly (readonly Action[])[];
+  /** The shape of stages' outputs, if values cannot be sent (in a dry run). */
+  readonly shape: () => readonly number[];
+}
+
+/** The most dims of a tensor that stages send. */
+const MOST_DIMS = 7;
+
+/**
+ * Sends and receives the tensors of one step of a pipeline.
+ *
+ * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them, which may
+ * differ from the order in which the receiver needs them (with virtual stages, outputs and gradients share a direction). The
+ * schedule of every rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on
+ * the comm thread and never block, so ranks cannot wait for each other in a circle. Both sides compare which message they
+ * mean, so a microbatch that one stage skips is an error. The first output of each stage is preceded by its shape.
+ */
+export class Mail {
+  readonly #options: MailOptions;
+  /** By sender, the messages that are to come. */
+  readonly #expected: readonly Message[][];
+  readonly #stored = new Map<string, tf.Tensor>();
+  readonly #sent: Work<void>[] = [];
+  /** By stage, the shape of its outputs in this step. */
+  readonly #shapes = new Map<number, readonly number[]>();
+
+  constructor(options: MailOptions) {
+    this.#options = options;
+    const { group, actions } = options;
+    this.#expected = actions.map((own, from) =>
+      own
+        .flatMap((action) => messagesOf(action, from, options))
+        .filter((message) => {
+          return from !== group.rank && this.#receiverOf(message) === group.rank;
+        }),
+    );
+  }
+
+  /** Sends a tensor, which the caller still owns. */
+  send(message: Message, tensor: tf.Tensor): void {
+    const { group } = this.#options;
+    const { content, stage } = message;
+    const to = this.#receiverOf(message);
+    if (to === group.rank) {
+      this.#stored.set(
+        keyOf(message),
+        untracked(() => tf.keep(tf.clone(tensor))),
+      );
+      return;
+    }
+    if (content === 'output' && !this.#shapes.has(stage)) {
+      const header = untracked(() => tf.tensor1d(headerOf(tensor.shape), 'int32'));
+      this.#sent.push(group.send(header, to, { ...optionsOf(message), cause: 'control', async: true }));
+      header.dispose();
+      this.#shapes.set(stage, tensor.shape);
+    }
+    this.#sent.push(group.send(tensor, to, { ...optionsOf(message), async: true }));
+  }
+
+  /** Returns the tensor of a message, which the caller owns; receives it and those before it if it is not there. */
+  take(message: Message): tf.Tensor {
+    const key = keyOf(message);
+    const from = this.#senderOf(message);
+    const expected = this.#expected[from] ?? [];
+    while (!this.#stored.has(key) && expected.length > 0) {
+      const next = expected[0] as Message; // the list is not empty
+      this.#stored.set(keyOf(next), this.#receive(next, from));
+      expected.shift();
+    }
+    const tensor = this.#stored.get(key) as tf.Tensor; // every message of the schedule is expected once
+    this.#stored.delete(key);
+    return tensor;
+  }
+
+  /** The shape of a stage's outputs, of which this rank has received one. */
+  shapeOf(stage: number): number[] {
+    return [...(this.#shapes.get(stage) ?? [])];
+  }
+
+  /** Waits until all messages have been received. */
+  finish(): void {
+    for (const work of this.#sent.splice(0)) work.wait();
+  }
+
+  /** Frees what was received for a step that failed. */
+  abandon(): void {
+    for (const work of this.#sent.splice(0)) if (work.done) settled(work);
+    for (const tensor of this.#stored.values()) tensor.dispose();
+    this.#stored.clear();
+  }
+
+  #receive(message: Message, from: number): tf.Tensor {
+    const { engine, group } = this.#options;
+    const { stage } = message;
+    const shape = this.#shapes.get(stage) ?? this.#receiveShape(message, from);
+    this.#shapes.set(stage, shape);
+    const tensor = untracked(() =>
+      tf.keep(engine.allocate(shape, 'float32', { cause: 'temp', module: boundaryOf(stage), part: 'ring' })),
+    );
+    try {
+      group.recv(tensor, from, optionsOf(message)).wait();
+    } catch (error) {
+      tensor.dispose();
+      throw error;
+    }
+    return tensor;
+  }
+
+  #receiveShape(message: Message, from: number): readonly number[] {
+    const { engine, group, shape } = this.#options;
+    const header = untracked(() => tf.zeros([MOST_DIMS + 1], 'int32'));
+    try {
+      group.recv(header, from, { ...optionsOf(message), cause: 'control' }).wait();
+      if (!engine.hasValues) return shape();
+      const [rank = 0, ...dims] = header.dataSync();
+      return dims.slice(0, rank);
+    } finally {
+      header.dispose();
+    }
+  }
+
+  #receiverOf({ content, stage }: Message): number {
+    const { group } = this.#options;
+    return (content === 'output' ? stage + 1 : stage) % group.size;
+  }
+
+  #senderOf({ content, stage }: Message): number {
+    const { group } = this.#options;
+    return (content === 'output' ? stage : stage + 1) % group.size;
+  }
+}
+
+/** Returns the messages that an action of a rank sends. */
+function messagesOf(
+  { kind, microbatch, chunk }: Action,
+  rank: number,
+  { group, numStages }: MailOptions,
+): Message[] {
+  const stage = chunk * group.size + rank;
+  if (kind === 'forward') return stage + 1 < numStages ? [{ content: 'output', stage, microbatch }] : [];
+  if (kind === 'backwardWeight' || stage === 0) return [];
+  return [{ content: 'gradient', stage: stage - 1, microbatch }];
+}
+
+/** The name of the boundary behind a stage, in ledgers. */
+function boundaryOf(stage: number): string {
+  return `stage ${stage} | ${stage + 1}`;
+}
+
+function optionsOf(message: Message): CollectiveOptions {
+  const { content, stage, microbatch } = message;
+  const from = content === 'output' ? stage : stage + 1;
+  return {
+    cause: 'activation',
+    module: boundaryOf(stage),
+    note: 2 * (microbatch * 4096 + stage) + (content === 'output' ? 1 : 2),
+    detail: `${content === 'output' ? 'the output' : "the input's gradient"} of microbatch ${microbatch} from stage ${from}`,
+  };
+}
+
+function keyOf({ content, stage, microbatch }: Message): string {
+  return `${content} ${stage} ${microbatch}`;
+}
+
+function headerOf(shape: readonly number[]): number[] {
+  return [shape.length, ...shape, ...new Array<number>(MOST_DIMS - shape.length).fill(0)];
+}

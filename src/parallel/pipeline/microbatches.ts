@@ -1,0 +1,35 @@
+import type { Engine } from '../../backend/engine';
+import { untracked } from '../../backend/tfjs-state';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import * as tf from '../../core/tf';
+
+/** Throws: SHAPE unless the rows of `x` can be divided into `count` equal microbatches. */
+export function requireDivisible(x: tf.Tensor, count: number, what: string): void {
+  const [rows] = x.shape;
+  if (rows !== undefined && rows > 0 && rows % count === 0) return;
+  throw new ShardlabError(
+    'SHAPE',
+    `schedule.step: ${what} [${x.shape}] cannot be divided into ${count} equal microbatches, and the mean over unequal ones is not the ` +
+      `mean over the batch; give a multiple of ${count} rows`,
+    { details: { shape: x.shape, numMicrobatches: count } },
+  );
+}
+
+/** Returns a copy of microbatch `index` of `count`; the caller disposes it. */
+export function microbatchOf(engine: Engine, x: tf.Tensor, index: number, count: number): tf.Tensor {
+  const rows = (x.shape[0] ?? 0) / count;
+  return engine.tagged({ cause: 'batch', module: '' }, () =>
+    untracked(() => {
+      const begin = [index * rows, ...x.shape.slice(1).map(() => 0)];
+      return tf.keep(tf.slice(x, begin, [rows, ...x.shape.slice(1)]));
+    }),
+  );
+}
+
+/** Returns the tensor. Throws: CONFIG if the stage needs it and did not get it. */
+export function requireGiven(x: tf.Tensor | undefined, what: string, stage: string): tf.Tensor {
+  if (x !== undefined) return x;
+  throw new ConfigError(
+    `schedule.step: the ${stage} stage needs ${what}; write schedule.step(x, { target }) on all ranks, or at least on this one`,
+  );
+}

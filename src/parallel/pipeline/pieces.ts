@@ -1,0 +1,126 @@
+import { untracked } from '../../backend/tfjs-state';
+import { ConfigError } from '../../core/errors';
+import type * as tf from '../../core/tf';
+import { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
+import { GPT } from '../../nn/models/gpt';
+import { Llama } from '../../nn/models/llama';
+import type { Module } from '../../nn/module';
+import { traceChain } from './trace-chain';
+
+/** A part of a model that is on one stage; a model is its pieces, applied one after another. */
+export interface Piece {
+  /** The name of its first module, at which a stage may begin. */
+  readonly name: string;
+  /** The modules whose parameters the piece reads. */
+  readonly modules: readonly Module[];
+  /** Whether it counts as a layer when layers are divided evenly. */
+  readonly isLayer: boolean;
+  /** Computes the piece; the last one of a language model computes the loss if there are targets. */
+  run(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor;
+}
+
+/** A model as a sequence of pieces. */
+export interface PieceChain {
+  readonly pieces: readonly Piece[];
+  /** Whether the last piece computes the model's own loss from targets. */
+  readonly hasLoss: boolean;
+}
+
+/**
+ * Divides a model into its pieces: a GPT or a Llama into its embedding, its blocks and its head, an `nn.Sequential` into its
+ * steps, and any other module into its children (and the items of its lists), if its forward only applies them one after another.
+ * Throws: CONFIG with the reason if the model cannot be cut.
+ */
+export function piecesOf(model: Module): PieceChain {
+  if (model instanceof GPT) return { pieces: gptPieces(model), hasLoss: true };
+  if (model instanceof Llama) return { pieces: llamaPieces(model), hasLoss: true };
+  requireNoOwnTensors(model);
+  if (model instanceof Sequential) return { pieces: stepPieces(model), hasLoss: false };
+  const parts = partsOf(model);
+  if (parts.length === 0) throw uncut(model, 'it has no modules inside');
+  const chain = untracked(() => traceChain(model, parts));
+  if (typeof chain === 'string') throw uncut(model, chain);
+  const pieces = chain.map((part) => ({
+    name: part.path,
+    modules: [part],
+    isLayer: true,
+    run: (x: tf.Tensor) => part.apply(x) as tf.Tensor, // the stage checks the type of its output
+  }));
+  return { pieces, hasLoss: false };
+}
+
+function gptPieces(model: GPT): Piece[] {
+  const { wte, wpe, ln_f, lm_head } = model;
+  return [
+    { name: wte.path, modules: [wte, wpe], isLayer: false, run: (ids) => model.embed(ids) },
+    ...[...model.blocks].map((block) => layerPiece(block, (x) => block.apply(x))),
+    {
+      name: ln_f.path,
+      modules: [ln_f, lm_head ?? wte],
+      isLayer: false,
+      run: (x, targets) => model.head(x, targets),
+    },
+  ];
+}
+
+function llamaPieces(llama: Llama): Piece[] {
+  const { model, lm_head } = llama;
+  const { embed_tokens, norm } = model;
+  const layers = [...model.layers].map((block) =>
+    layerPiece(block, (x) => {
+      const { cos, sin } = model.angles(x.shape[1] ?? 0);
+      return block.apply(x, cos, sin);
+    }),
+  );
+  return [
+    {
+      name: embed_tokens.path,
+      modules: [embed_tokens],
+      isLayer: false,
+      run: (ids) => embed_tokens.apply(ids),
+    },
+    ...layers,
+    {
+      name: norm.path,
+      modules: [norm, lm_head ?? embed_tokens],
+      isLayer: false,
+      run: (x, targets) => llama.head(x, targets),
+    },
+  ];
+}
+
+function layerPiece(module: Module, run: (x: tf.Tensor) => tf.Tensor): Piece {
+  return { name: module.path, modules: [module], isLayer: true, run };
+}
+
+/** A function between modules belongs to the piece before it, or to the first one. */
+function stepPieces({ steps }: Sequential): Piece[] {
+  const starts = steps.flatMap((step, i) => (typeof step === 'function' && !('path' in step) ? [] : [i]));
+  return starts.map((start, i) => {
+    const own = steps.slice(i === 0 ? 0 : start, starts[i + 1] ?? steps.length);
+    const first = steps[start] as Module; // `starts` has modules only
+    const run = (x: tf.Tensor): tf.Tensor =>
+      own.reduce<tf.Tensor>((y, step) => ('path' in step ? (step.apply(y) as tf.Tensor) : step(y)), x);
+    return layerPiece(first, run);
+  });
+}
+
+/** Returns a module's children; of lists and dictionaries, which have no forward, their items. */
+function partsOf(module: Module): Module[] {
+  return [...module.children.values()].flatMap((child) =>
+    child instanceof ModuleList || child instanceof ModuleDict ? partsOf(child) : [child],
+  );
+}
+
+function requireNoOwnTensors(model: Module): void {
+  const [own] = [...model.namedState().keys()].filter((name) => !name.includes('.'));
+  if (own !== undefined)
+    throw uncut(model, `it has the parameter or buffer "${own}" itself, which no stage would own`);
+}
+
+function uncut(model: Module, reason: string): ConfigError {
+  return new ConfigError(
+    `pipeline: ${model.constructor.name} cannot be cut into stages: ${reason}. Write it as an nn.Sequential, or as modules that forward ` +
+      'applies one after another, or make each stage yourself: new PipelineStage(module, stageIndex, numStages, { group })',
+  );
+}

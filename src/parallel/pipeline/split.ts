@@ -1,0 +1,126 @@
+import { nearest } from '../../config/nearest';
+import { ConfigError } from '../../core/errors';
+import type { Piece } from './pieces';
+
+/**
+ * Where a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest stage has as few parameters
+ * as possible; numbers: layers per stage; names: the modules at which the second and later stages begin, such as ['blocks.2'].
+ */
+export type Split = 'layers' | 'parameters' | readonly number[] | readonly string[];
+
+/**
+ * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, stages from the second on have one
+ * more, because the first also has the embedding. Source: TorchTitan's generate_split_points.
+ * Throws: CONFIG if there are fewer pieces than stages, and for numbers or names that do not fit.
+ */
+export function splitPieces(pieces: readonly Piece[], numStages: number, split: Split): Piece[][] {
+  const starts = startsOf(pieces, numStages, split);
+  return starts.map((start, stage) => pieces.slice(start, starts[stage + 1] ?? pieces.length));
+}
+
+/** Returns the index of each stage's first piece. */
+function startsOf(pieces: readonly Piece[], numStages: number, split: Split): number[] {
+  if (split === 'parameters') return balancedStarts(pieces, numStages);
+  const layers = pieces.flatMap(({ isLayer }, i) => (isLayer ? [i] : []));
+  if (split === 'layers') return startsOfLayers(layers, evenCounts(layers.length, numStages));
+  if (isNumbers(split)) {
+    const total = split.reduce((sum, count) => sum + count, 0);
+    const fits = split.length === numStages && split.every((count) => Number.isInteger(count) && count > 0);
+    if (fits && total === layers.length) return startsOfLayers(layers, split);
+    throw new ConfigError(
+      `pipeline: split [${split}] does not divide ${layers.length} layers into ${numStages} stages; give ${numStages} numbers above 0 ` +
+        `whose sum is ${layers.length}`,
+    );
+  }
+  return namedStarts(pieces, numStages, split as readonly string[]); // not numbers
+}
+
+function isNumbers(split: readonly unknown[]): split is readonly number[] {
+  return split.every((value) => typeof value === 'number');
+}
+
+function evenCounts(numLayers: number, numStages: number): number[] {
+  if (numLayers < numStages) {
+    throw new ConfigError(
+      `pipeline: ${numLayers} layers cannot be divided into ${numStages} stages, because each needs one; use fewer ranks or virtual stages`,
+    );
+  }
+  const least = Math.floor(numLayers / numStages);
+  const extra = numLayers % numStages;
+  return Array.from({ length: numStages }, (_, stage) => least + (stage >= 1 && stage <= extra ? 1 : 0));
+}
+
+/** `layers` are the indices of the layers among the pieces; what is before the first layer is on the first stage. */
+function startsOfLayers(layers: readonly number[], counts: readonly number[]): number[] {
+  let before = 0;
+  return counts.map((count, stage) => {
+    const start = stage === 0 ? 0 : (layers[before] ?? 0);
+    before += count;
+    return start;
+  });
+}
+
+function namedStarts(pieces: readonly Piece[], numStages: number, names: readonly string[]): number[] {
+  const known = pieces.map(({ name }) => name);
+  const starts = names.map((name) => {
+    const index = known.indexOf(name);
+    if (index > 0) return index;
+    const near = nearest(name, known.slice(1));
+    throw new ConfigError(
+      `pipeline: no stage can begin at "${name}"; ${near === undefined ? '' : `did you mean "${near}"? `}Stages begin at ` +
+        `${known.slice(1).join(', ')}`,
+    );
+  });
+  const all = [0, ...starts];
+  const isSorted = all.every((start, i) => i === 0 || start > (all[i - 1] ?? 0));
+  if (isSorted && all.length === numStages) return all;
+  throw new ConfigError(
+    `pipeline: split names ${names.length} beginnings (${names.join(', ')}) for ${numStages} stages; name ${numStages - 1} modules in ` +
+      'the order of forward',
+  );
+}
+
+/** Cuts so that the largest sum of parameters is smallest; among such cuts, early stages are filled first. */
+function balancedStarts(pieces: readonly Piece[], numStages: number): number[] {
+  if (pieces.length < numStages) {
+    throw new ConfigError(
+      `pipeline: the model has ${pieces.length} parts, which cannot be divided into ${numStages} stages`,
+    );
+  }
+  const sizes = pieces.map(sizeOf);
+  for (const limit of [...new Set(contiguousSums(sizes))].sort((a, b) => a - b)) {
+    const starts = filled(sizes, numStages, limit);
+    if (starts !== null) return starts;
+  }
+  return pieces.map((_, i) => i).slice(0, numStages);
+}
+
+function sizeOf({ modules }: Piece): number {
+  const parameters = new Set(modules.flatMap((module) => module.parameters()));
+  return [...parameters].reduce((sum, { size }) => sum + size, 0);
+}
+
+function contiguousSums(sizes: readonly number[]): number[] {
+  return sizes.flatMap((_, from) => {
+    let sum = 0;
+    return sizes.slice(from).map((size) => {
+      sum += size;
+      return sum;
+    });
+  });
+}
+
+/** Fills stages up to a limit, and leaves at least one piece for each later stage; null if some pieces are left over. */
+function filled(sizes: readonly number[], numStages: number, limit: number): number[] | null {
+  const starts: number[] = [];
+  let next = 0;
+  for (let stage = 0; stage < numStages; stage++) {
+    starts.push(next);
+    const last = sizes.length - (numStages - 1 - stage);
+    let sum = 0;
+    const begin = next;
+    while (next < last && (next === begin || sum + (sizes[next] ?? 0) <= limit)) sum += sizes[next++] ?? 0;
+    if (sum > limit) return null;
+  }
+  return next === sizes.length ? starts : null;
+}

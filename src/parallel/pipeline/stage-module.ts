@@ -1,0 +1,87 @@
+import { ShardlabError } from '../../core/errors';
+import type * as tf from '../../core/tf';
+import { ModuleList, ModuleListPart } from '../../nn/containers';
+import { Module } from '../../nn/module';
+import type { Parameter } from '../../nn/parameter';
+import type { Piece } from './pieces';
+
+/** What modules are put into, under their names. */
+interface Container {
+  put(name: string, child: Module): void;
+}
+
+/** A container of a model, with the modules of one stage; names do not change, so initial values do not change either. */
+class Shell extends Module {
+  put(name: string, child: Module): void {
+    this.addChild(name, child);
+  }
+
+  forward(..._inputs: tf.Tensor[]): tf.Tensor {
+    throw new ShardlabError('INTERNAL', `"${this.path}" is a container of a stage and has no forward`);
+  }
+}
+
+/**
+ * The part of a model that runs on one stage of a pipeline. Its parameters have their names, seeds and initial values of the
+ * whole model. Shapes: the first stage takes the model's input, the others the output of the stage before.
+ */
+export class StageModule extends Shell {
+  readonly #pieces: readonly Piece[];
+
+  /** Moves the pieces' modules out of the model, which must not be used afterwards. */
+  constructor(model: Module, pieces: readonly Piece[]) {
+    super();
+    this.#pieces = pieces;
+    this.manualSeed(model.seed);
+    const containers = new Map<string, Module>(model.modules().map((module) => [module.path, module]));
+    const shells = new Map<string, Container>([['', this]]);
+    for (const module of new Set(pieces.flatMap((piece) => piece.modules))) {
+      const names = module.path.split('.');
+      const own = names.pop() ?? '';
+      shellAt(names, shells, containers).put(own, module);
+    }
+    this.#takeOver(model);
+  }
+
+  override forward(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
+    let output = x;
+    for (const piece of this.#pieces) {
+      const input = output;
+      output = piece.run(input, targets);
+      // As in applyInTurn: forward has saved what backward needs.
+      if (output !== input && input !== x) input.dispose();
+    }
+    return output;
+  }
+
+  /** Makes this module the reader of the parameters that the model itself read, such as a tied head's. */
+  #takeOver(model: Module): void {
+    const inside = new Set<object>(this.modules());
+    const readBy = (parameter: Parameter): object[] =>
+      [...parameter.users].filter((user) => !inside.has(user));
+    for (const parameter of this.parameters()) {
+      for (const user of parameter.users) {
+        if (!readBy(parameter).includes(user)) continue;
+        parameter.noLongerUsedBy(user);
+        if (user === model) this.sharesParameter(parameter);
+      }
+    }
+  }
+}
+
+/** Returns the container with this path, and makes it and those around it if they are missing. */
+function shellAt(
+  names: readonly string[],
+  shells: Map<string, Container>,
+  containers: ReadonlyMap<string, Module>,
+): Container {
+  const path = names.join('.');
+  const known = shells.get(path);
+  if (known !== undefined) return known;
+  const original = containers.get(path);
+  const made = original instanceof ModuleList ? new ModuleListPart() : new Shell();
+  if (original !== undefined) made.manualSeed(original.seed);
+  shells.set(path, made);
+  shellAt(names.slice(0, -1), shells, containers).put(names.at(-1) ?? '', made);
+  return made;
+}

@@ -1,0 +1,181 @@
+import { type PartPass, recordPart } from '../../autograd/part-pass';
+import { untracked } from '../../backend/tfjs-state';
+import type { PipelineWork } from '../../core/events';
+import * as tf from '../../core/tf';
+import type { ThreadCpuClock } from '../../core/thread-cpu';
+import { Mail } from './mail';
+import { microbatchOf } from './microbatches';
+import type { LossFn, PipelineContext } from './pipeline-context';
+import type { PipelineStage } from './pipeline-stage';
+import type { Action, ActionKind } from './schedules';
+import { sumSharedGradients } from './shared-gradients';
+
+/** What a step computes with. */
+export interface StepInputs {
+  /** This rank's stages. */
+  readonly stages: readonly PipelineStage[];
+  readonly numMicrobatches: number;
+  readonly x: tf.Tensor | undefined;
+  readonly target: tf.Tensor | undefined;
+  readonly lossFn: LossFn | undefined;
+  readonly actions: readonly (readonly Action[])[];
+  readonly cpu: ThreadCpuClock | undefined;
+}
+
+/** The losses of a step's microbatches on the last stage. */
+export interface StepLosses {
+  readonly tensors: readonly tf.Tensor[];
+  readonly mean: number | null;
+}
+
+/** One step of a schedule on this rank. */
+export class StepRun {
+  readonly #context: PipelineContext;
+  readonly #inputs: StepInputs;
+  readonly #mail: Mail;
+  /** Forwards whose backward has not ended, by chunk and microbatch. */
+  readonly #passes = new Map<string, PartPass>();
+  readonly #losses: tf.Tensor[] = [];
+
+  constructor(context: PipelineContext, inputs: StepInputs) {
+    this.#context = context;
+    this.#inputs = inputs;
+    const [first] = inputs.stages as readonly [PipelineStage]; // a schedule has at least one
+    const { group, numStages, outputShape } = first;
+    const shape = (): readonly number[] => {
+      const [rows = 0, ...rest] = inputs.x?.shape ?? [];
+      return outputShape?.([rows / inputs.numMicrobatches, ...rest]) ?? [];
+    };
+    this.#mail = new Mail({ engine: context.engine, group, numStages, actions: inputs.actions, shape });
+  }
+
+  /** Runs all actions. */
+  finish(): StepLosses {
+    const { engine } = this.#context;
+    const forget = engine.onRecover(() => this.#abandon());
+    try {
+      const { stages, actions: byRank } = this.#inputs;
+      const actions = byRank[stages[0]?.group.rank ?? 0] ?? [];
+      actions.forEach((action, index) => {
+        const stage = stages[action.chunk] as PipelineStage; // actions have the chunks of the stages
+        const isSynced = isLastOfKind(actions, index);
+        this.#run(stage, action, isSynced);
+      });
+      this.#mail.finish();
+      sumSharedGradients(stages.flatMap(({ shared }) => shared));
+    } catch (error) {
+      this.#abandon();
+      throw error;
+    } finally {
+      forget();
+    }
+    const values = engine.hasValues ? this.#losses.map((loss) => loss.dataSync()[0] ?? Number.NaN) : [];
+    const mean = values.length === 0 ? null : values.reduce((sum, value) => sum + value, 0) / values.length;
+    return { tensors: this.#losses, mean };
+  }
+
+  #run(stage: PipelineStage, action: Action, isSynced: boolean): void {
+    const { kind } = action;
+    const work = kind === 'forward' ? this.#forward(stage, action) : this.#backward(stage, action);
+    if (isSynced) work();
+    else stage.accumulate(work);
+  }
+
+  /** Receives the input of a forward; the returned function computes it. */
+  #forward(stage: PipelineStage, action: Action): () => void {
+    const { engine, trained } = this.#context;
+    const { stageIndex, isFirst, isLast } = stage;
+    const { microbatch } = action;
+    const input = isFirst
+      ? this.#part(this.#inputs.x, microbatch)
+      : this.#mail.take({ content: 'output', stage: stageIndex - 1, microbatch });
+    const target = isLast ? this.#part(this.#inputs.target, microbatch) : undefined;
+    return () => {
+      try {
+        const forward = (): tf.Tensor => this.#outputOf(stage, input, target);
+        const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained };
+        const pass = this.#timed(stage, action, () => recordPart(engine, part));
+        this.#passes.set(keyOf(action), pass);
+        const { output } = pass;
+        if (isLast) {
+          this.#losses.push(untracked(() => tf.keep(output)));
+          return;
+        }
+        this.#mail.send({ content: 'output', stage: stageIndex, microbatch }, output);
+        output.dispose();
+      } finally {
+        tf.dispose([input, ...(target === undefined ? [] : [target])]);
+      }
+    };
+  }
+
+  #outputOf(stage: PipelineStage, input: tf.Tensor, target: tf.Tensor | undefined): tf.Tensor {
+    const { lossFn } = this.#inputs;
+    if (target === undefined || lossFn === undefined) return stage.forward(input, target);
+    return lossFn(stage.forward(input, undefined), target);
+  }
+
+  /** Receives the gradient of the output; the returned function computes backward, or a half of it. */
+  #backward(stage: PipelineStage, action: Action): () => void {
+    const { stageIndex, isFirst, isLast } = stage;
+    const { kind, microbatch } = action;
+    const pass = this.#passes.get(keyOf(action)) as PartPass; // its forward is earlier in the schedule
+    if (kind !== 'backwardInput') this.#passes.delete(keyOf(action));
+    if (kind === 'backwardWeight') return () => this.#timed(stage, action, () => pass.backwardWeight());
+    const seed = isLast
+      ? untracked(() => tf.fill(pass.output.shape, 1 / this.#inputs.numMicrobatches))
+      : this.#mail.take({ content: 'gradient', stage: stageIndex, microbatch });
+    return () => {
+      const run = kind === 'backward' ? pass.backward : pass.backwardInput;
+      const found = this.#timed(stage, action, () => run(seed));
+      if (isFirst) return;
+      const gradient = found ?? untracked(() => tf.zeros(this.#mail.shapeOf(stageIndex - 1)));
+      this.#mail.send({ content: 'gradient', stage: stageIndex - 1, microbatch }, gradient);
+      gradient.dispose();
+    };
+  }
+
+  #part(x: tf.Tensor | undefined, microbatch: number): tf.Tensor {
+    const whole = x as tf.Tensor; // the step has checked it
+    return microbatchOf(this.#context.engine, whole, microbatch, this.#inputs.numMicrobatches);
+  }
+
+  /** Runs an action's computation and reports its span. */
+  #timed<T>({ stageIndex }: PipelineStage, { kind, microbatch }: Action, work: () => T): T {
+    const { engine, observer } = this.#context;
+    const { cpu } = this.#inputs;
+    const [start, startCpu] = [engine.clock.now(), cpu?.()];
+    const result = work();
+    const name = kind === 'forward' ? 'forward' : 'backward';
+    const half = HALVES[kind];
+    const spent = cpu === undefined || startCpu === undefined ? undefined : cpu() - startCpu;
+    const pipeline = { half, stage: stageIndex, microbatch, cpu: spent };
+    observer.span({ kind: 'span', name, module: '', start, end: engine.clock.now(), pipeline });
+    return result;
+  }
+
+  #abandon(): void {
+    for (const pass of this.#passes.values()) pass.dispose();
+    this.#passes.clear();
+    this.#mail.abandon();
+    tf.dispose(this.#losses.splice(0));
+  }
+}
+
+/** The half of backward that an action computes. */
+const HALVES: Partial<Record<ActionKind, PipelineWork['half']>> = {
+  backwardInput: 'input',
+  backwardWeight: 'weight',
+};
+
+/** Whether no later action has the same kind and chunk: data-parallel ranks reduce gradients in the last backward. */
+function isLastOfKind(actions: readonly Action[], index: number): boolean {
+  const own = actions[index];
+  return !actions.some(
+    ({ kind, chunk }, other) => other > index && kind === own?.kind && chunk === own.chunk,
+  );
+}
+
+function keyOf({ chunk, microbatch }: Action): string {
+  return `${chunk} ${microbatch}`;
+}
