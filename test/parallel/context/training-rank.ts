@@ -6,11 +6,12 @@ import { type GPT, gpt } from '../../../src/nn/models/gpt';
 import { type Llama, llama } from '../../../src/nn/models/llama';
 import { AdamW } from '../../../src/optim/adamw';
 import { applyContextParallel } from '../../../src/parallel/context/apply-context-parallel';
-import type { ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
+import type { ContextParallel, ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
 import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
 import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
-import { valuesOf } from '../../support/close';
+import { parallelizeTensors } from '../../../src/parallel/tensor/parallelize-tensors';
+import { relativeDistance, valuesOf } from '../../support/close';
 import type { TestRank } from '../../support/rank-process';
 
 /** A training under context parallelism. */
@@ -19,6 +20,8 @@ export interface TrainingCase extends ContextParallelOptions {
   readonly strategy: 'DDP' | 'fullyShard';
   /** Ranks per sequence; the other ranks have other sequences. */
   readonly cp: number;
+  /** Ranks that have parts of the same matrices. Default 1. */
+  readonly tp?: number;
   readonly isRecomputed?: boolean;
 }
 
@@ -32,6 +35,8 @@ export interface Trained {
 export interface TrainingResult extends Trained {
   /** The training in one process on the sequences of all ranks; only on rank 0. */
   readonly alone: Trained | null;
+  /** The relative distance of the gathered logits of a model that has not trained from those of one process. */
+  readonly logits: number;
   readonly leftBytes: number;
 }
 
@@ -42,28 +47,71 @@ const [VOCAB, SEQ, ROWS] = [29, 24, 2];
 export function trainBoth(rank: TestRank<unknown>, one: TrainingCase): TrainingResult {
   const { engine, group } = rank;
   const before = engine.memory.bytes;
-  const parallel = initializeModelParallel(group, { contextParallelSize: one.cp });
+  const { model, parallel, context } = placed(rank, one);
+  const logits = compareLogits(model, build(one.model), context);
+  const { dp } = parallel;
+  const trained = train(rank, model, (step) => batchOf(step, dp.rank, 1));
+  const alone = group.rank === 0 ? train(rank, build(one.model), (step) => batchOf(step, 0, dp.size)) : null;
+  return { ...trained, alone, logits, leftBytes: engine.memory.bytes - before };
+}
+
+const CAUSES = [
+  'activation',
+  'temp',
+  'comm',
+  'grad.full',
+  'grad.shard',
+  'param.full',
+  'param.shard',
+] as const;
+
+/** Returns the peak bytes of a training step by cause; it reads no values, so it also runs on the meta engine. */
+export function peaksOf(rank: TestRank<unknown>, one: TrainingCase): Record<string, number> {
+  const { engine, tally } = rank;
+  const { model, parallel } = placed(rank, one);
+  const { ids, targets } = batchOf(0, parallel.dp.rank, 1);
+  tally.restart();
+  const pass = gradients(engine, () => model.apply(ids, targets));
+  pass.backward();
+  tf.dispose([ids, targets, pass.loss]);
+  const peaks = Object.fromEntries(CAUSES.map((cause) => [cause, tally.peak(cause).bytes]));
+  for (const buffer of model.states()) buffer.dispose();
+  model.dispose();
+  return peaks;
+}
+
+function placed(rank: TestRank<unknown>, one: TrainingCase) {
+  const { kind, order, ulyssesDegree, cp, tp = 1 } = one;
+  const sizes = { contextParallelSize: cp, tensorModelParallelSize: tp };
+  const parallel = initializeModelParallel(rank.group, sizes);
   const model = build(one.model);
-  const { kind, order, ulyssesDegree } = one;
-  applyContextParallel(model, parallel.cp, { kind, order, ulyssesDegree });
+  const ofTensors = { group: parallel.tp, warn: () => undefined };
+  if (tp > 1) parallelizeTensors(model, ofTensors, { sequenceParallel: true });
+  const context = applyContextParallel(model, parallel.cp, { kind, order, ulyssesDegree });
   if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
   const mesh = parallel.mesh.slice('dp', 'cp');
-  const context = { ...rank, group: mesh.group, mesh };
-  if (one.strategy === 'DDP') new DDP(model, context);
+  const shards = { ...rank, group: mesh.group, mesh };
+  if (one.strategy === 'DDP') new DDP(model, shards);
   else {
-    for (const block of model.blocks) fullyShard(block, context);
-    fullyShard(model, context);
+    for (const block of model.blocks) fullyShard(block, shards);
+    fullyShard(model, shards);
   }
-  const numBatches = parallel.dp.size;
-  const trained = train(rank, model, (step) => batchOf(step, parallel.dp.rank, 1));
-  const alone =
-    group.rank === 0 ? train(rank, build(one.model), (step) => batchOf(step, 0, numBatches)) : null;
-  return { ...trained, alone, leftBytes: engine.memory.bytes - before };
+  return { model, parallel, context };
 }
 
 function build(name: TrainingCase['model']): GPT | Llama {
   const shape = { layers: 2, dim: 24, heads: 12, vocab: VOCAB, seq: SEQ, seed: 4 } as const;
   return name === 'gpt' ? gpt(shape) : llama({ ...shape, heads: 12, kvHeads: 2, ffn: 20, qkvBias: true });
+}
+
+function compareLogits(model: GPT | Llama, plain: GPT | Llama, sequences: ContextParallel): number {
+  const distance = tf.tidy(() => {
+    const { ids } = batchOf(0, 0, 1);
+    const found = sequences.gather(model.apply(ids));
+    return relativeDistance(valuesOf(found), valuesOf(plain.apply(ids)));
+  });
+  plain.dispose();
+  return distance;
 }
 
 interface Batch {
