@@ -2,6 +2,7 @@ import { beginPass } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
 import { tfjsState, UNTRACKED, untracked } from '../backend/tfjs-state';
 import { ConfigError, ShardlabError } from '../core/errors';
+import type { MemoryCause } from '../core/events';
 import * as tf from '../core/tf';
 import { type Gradients, Recording } from './recording';
 import { dependsOnNothing, scalar } from './results';
@@ -21,6 +22,9 @@ export interface EagerHooks {
   warn(message: string): void;
 }
 
+/** The causes of tensors that operations of a pass make. */
+const PASSING: ReadonlySet<MemoryCause> = new Set(['activation', 'temp']);
+
 /** There is a warning when modules were called this many times without backward. */
 const MANY_CALLS = 200;
 
@@ -31,12 +35,15 @@ const MANY_CALLS = 200;
  * also for the operations on the module's results. `loss.backward()` closes it and runs backward; the end of the cell
  * closes it without backward, and so does the next call of a module if all results so far are disposed: then no loss can
  * depend on them. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
- * (logits, the loss) are the cell's. A module in evaluation mode opens no recording.
+ * (logits, the loss) are the cell's. Those that exist after the cell or when a later pass begins get the part 'left', so
+ * that ledgers do not show them as activations. A module in evaluation mode opens no recording.
  */
 export class EagerTape {
   readonly #engine: Engine;
   readonly #hooks: EagerHooks;
   #tape: Recording | null = null;
+  /** The cell's own results of recordings that have ended. */
+  #results: tf.Tensor[] = [];
   #forget: () => void = () => undefined;
   #isInModule = false;
   #numCalls = 0;
@@ -91,9 +98,17 @@ export class EagerTape {
   /** Releases an open recording, whose loss then has no backward. */
   close(): void {
     const tape = this.#tape;
-    if (tape === null) return;
-    this.#leave();
-    tape.release();
+    if (tape !== null) {
+      this.#leave();
+      tape.release();
+    }
+    for (const result of this.#results.splice(0)) this.#tagLeft(result);
+  }
+
+  #tagLeft(result: tf.Tensor): void {
+    // The buffer of a view may have another owner, such as a parameter.
+    if (result.isDisposed || !PASSING.has(this.#engine.tagOf(result).cause)) return;
+    this.#engine.retag(result, { cause: 'temp', module: '', part: 'left' });
   }
 
   #countCall(): void {
@@ -126,6 +141,9 @@ export class EagerTape {
 
   /** Ends tfjs's use of the tape; an interrupt has already done so. */
   #leave(): void {
+    for (const { outputs } of this.#tape ?? []) {
+      for (const output of outputs) if (!output.isDisposed) this.#results.push(output);
+    }
     const state = tfjsState();
     // tfjs itself sets null, which its types do not allow.
     if (state.activeTape === this.#tape) Object.assign(state, { activeTape: null, gradientDepth: 0 });

@@ -28,9 +28,15 @@ export interface Tag {
    * values in a unit with this type. If a new tag of a buffer omits `declared`, the buffer's type does not change.
    */
   readonly declared?: HalfDType | undefined;
-  /** For a temporary: 'ring' if one unit passes it to the next. See [Note: pool and ring]. */
-  readonly part?: 'ring' | undefined;
+  readonly part?: TemporaryPart | undefined;
 }
+
+/**
+ * The kinds of temporaries that ledgers show separately. 'ring': one unit passes it to the next ([Note: pool and ring]).
+ * 'left': the result of an earlier pass, which a cell has not disposed ([Note: eager recording]).
+ */
+export const TEMPORARY_PARTS = ['ring', 'left'] as const;
+export type TemporaryPart = (typeof TEMPORARY_PARTS)[number];
 
 /** The causes for which ranks communicate. */
 export const COMM_CAUSES = [

@@ -1,4 +1,5 @@
 import type { MemoryCause } from '../core/events';
+import type { Bytes } from '../core/units';
 import { totalBytes } from '../ledger/memory';
 import type { BytesByCause } from '../ledger/record';
 import { type Quantities, type Quantity, quantity } from './figure';
@@ -21,16 +22,24 @@ const GROUPS: readonly CauseGroup[] = [
   [['batch'], 'the batch', 'a smaller batch would lower it'],
 ];
 
-/** Returns a long and a short wording, as "80% of the peak is activations and temporaries: unchanged by sharding". */
-export function peakFinding(atPeak: BytesByCause, world: number): readonly [string, string] {
-  const total = totalBytes(atPeak);
+/**
+ * Returns a long and a short wording, as "80% of the peak is activations and temporaries: unchanged by sharding". `leftBytes`
+ * are those of temporaries that a cell has not disposed.
+ */
+export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number): readonly [string, string] {
+  const total = totalBytes(held);
   if (total === 0) return ['Nothing was held on the device', 'Nothing was held on the device'];
+  const atPeak = { ...held, temp: held.temp - leftBytes };
   const bytesOf = ([causes]: CauseGroup): number => sumOf(causes, (cause) => atPeak[cause]);
   const largest = GROUPS.reduce((a, b) => (bytesOf(b) > bytesOf(a) ? b : a));
   const [causes, name, measure] = largest;
   // Titles are plain text, without escapes.
-  const percentage = unescaped(percent(bytesOf(largest) / total));
-  const share = `${percentage} of the peak is ${causes === ACTIVATIONS ? activationName(atPeak) : name}`;
+  const shareOf = (bytes: Bytes): string => `${unescaped(percent(bytes / total))} of the peak is`;
+  if (leftBytes > bytesOf(largest)) {
+    const share = `${shareOf(leftBytes)} results of earlier passes`;
+    return [`${share}: tf.tidy would free them`, share];
+  }
+  const share = `${shareOf(bytesOf(largest))} ${causes === ACTIVATIONS ? activationName(atPeak) : name}`;
   return [`${share}: ${causes === STATES && world === 1 ? 'sharding would lower it' : measure}`, share];
 }
 

@@ -1,4 +1,4 @@
-import { memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
+import { leftAtPeak, memoryAtPeak, memoryAtRest, totalBytes } from '../ledger/memory';
 import type { StepRecord } from '../ledger/record';
 import { createFigure, type Figure, titleOf } from './figure';
 import { byteScale, counted, inUnit, type Scaled, short } from './format';
@@ -27,7 +27,13 @@ export function memoryRanks(run: RunView, step?: number): Figure {
   const [first, ...rest] = recordsOfStep(run.records, step);
   const peakOf = (record: typeof first) => {
     const bytes = memoryAtPeak(record);
-    return { rank: record.rank, bytes, total: totalBytes(bytes), rest: totalBytes(memoryAtRest(record)) };
+    return {
+      rank: record.rank,
+      bytes,
+      leftBytes: leftAtPeak(record),
+      total: totalBytes(bytes),
+      rest: totalBytes(memoryAtRest(record)),
+    };
   };
   const peaks: Cases<RankPeak> = [peakOf(first), ...rest.map(peakOf)];
   const { most } = extremes(peaks, ({ total }) => total);
@@ -57,6 +63,7 @@ export function memoryRanks(run: RunView, step?: number): Figure {
 interface RankPeak {
   readonly rank: number;
   readonly bytes: ReturnType<typeof memoryAtPeak>;
+  readonly leftBytes: number;
   readonly total: number;
   readonly rest: number;
 }
@@ -78,7 +85,7 @@ function findingOf(peaks: Cases<RankPeak>, run: RunView, scale: Scaled): string 
     const cause = STACK_ORDER[growth.indexOf(Math.max(...growth))];
     return titleOf(`Rank ${top.rank} needs ${factor} the memory of rank ${low.rank}: ${cause} differs most`);
   }
-  const [finding, shorter] = peakFinding(top.bytes, run.world);
+  const [finding, shorter] = peakFinding(top.bytes, top.leftBytes, run.world);
   if (peaks.length === 1) return titleOf(finding, shorter);
   const same = most === least ? 'exactly the same peak' : 'the same peak within 5%';
   return titleOf(`All ranks have ${same}: ${inUnit(most, scale)}; ${shorter}`, finding, shorter);

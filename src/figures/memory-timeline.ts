@@ -1,6 +1,6 @@
 import type { MemoryCause } from '../core/events';
 import type { Bytes } from '../core/units';
-import { type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
+import { leftAtPeak, type MemoryOverTime, memoryAtPeak, memoryOverTime, totalBytes } from '../ledger/memory';
 import type { BytesByCause, StepRecord } from '../ledger/record';
 import { temporaries } from '../ledger/temporaries';
 import { timeline } from '../ledger/timeline';
@@ -56,7 +56,7 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
     shapes: strip.shapes,
   };
   return createFigure({
-    title: titleOf(...peakFinding(atPeak, run.world)),
+    title: titleOf(...peakFinding(atPeak, leftAtPeak(record), run.world)),
     subtitle: subtitleOf(run, record, others.text),
     ...plot({ ...FRAME, pixels }, [main, ...peakPanels({ atPeak, ring }, causesIn(curve), bytes, pixels)]),
     table: tableOf(record, curve),

@@ -1,5 +1,5 @@
 import { itemBytes } from '../core/dtypes';
-import { MEMORY_CAUSES, type MemoryCause, type Space } from '../core/events';
+import { MEMORY_CAUSES, type MemoryCause, type Space, type TemporaryPart } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 import { type BytesByCause, type MemoryCurve, noBytes, type Owner, type StepRecord } from './record';
 
@@ -37,6 +37,11 @@ export function totalBytes(bytes: BytesByCause): Bytes {
 /** Returns bytes by cause at the moment when the device held the most bytes. */
 export function memoryAtPeak(record: StepRecord, space: Space = 'device'): BytesByCause {
   return byCause(record.memory.owners, record.memory.atPeak, space);
+}
+
+/** Returns the bytes at the step's peak that are results of earlier passes, which a cell has not disposed. */
+export function leftAtPeak({ memory: { owners, atPeak } }: StepRecord): Bytes {
+  return partBytes(owners, atPeak, 'left');
 }
 
 /** Returns bytes by cause at the step's end. */
@@ -110,29 +115,34 @@ export function memoryOverTime(record: StepRecord, space: Space = 'device'): Mem
   const { owners, atStart, curve } = record.memory;
   if (curve === null) return coarse(record, space);
   const held = { ...byCause(owners, atStart, space) };
-  let ring = ringBytes(owners, atStart, space);
+  let ring = partBytes(owners, atStart, 'ring', space);
   const out = emptyCurve();
   addPoint(out, 0, held, ring);
   curve.seconds.forEach((at, i) => {
     const owner = owners[curve.owner[i] ?? -1];
     if (owner?.space !== space) return;
     held[owner.cause] += curve.deltaBytes[i] ?? 0;
-    if (isRing(owner)) ring += curve.deltaBytes[i] ?? 0;
+    if (isPart(owner, 'ring')) ring += curve.deltaBytes[i] ?? 0;
     if (!isFirstHalfOfRetag(curve, i)) addPoint(out, at, held, ring);
   });
   addPoint(out, Math.max(out.seconds.at(-1) ?? 0, record.end - record.start), held, ring);
   return out;
 }
 
-/** Returns the bytes in one space that are passed from unit to unit ([Note: pool and ring]). */
-export function ringBytes(owners: readonly Owner[], bytes: readonly Bytes[], space: Space): Bytes {
+/** Returns the bytes of one kind of temporaries in one space. */
+export function partBytes(
+  owners: readonly Owner[],
+  bytes: readonly Bytes[],
+  part: TemporaryPart,
+  space: Space = 'device',
+): Bytes {
   return owners.reduce((sum, owner, i) => {
-    return isRing(owner) && owner.space === space ? sum + (bytes[i] ?? 0) : sum;
+    return isPart(owner, part) && owner.space === space ? sum + (bytes[i] ?? 0) : sum;
   }, 0);
 }
 
-function isRing({ cause, part }: Owner): boolean {
-  return cause === 'temp' && part === 'ring';
+function isPart(owner: Owner, part: TemporaryPart): boolean {
+  return owner.cause === 'temp' && owner.part === part;
 }
 
 /** Whether event i is the first of a retag's two events. Both have the same time; the state between them never existed. */
@@ -158,7 +168,7 @@ function coarse(record: StepRecord, space: Space): MemoryOverTime {
   const { owners, atStart, atPeak, atRest, peakSeconds } = record.memory;
   const out = emptyCurve();
   const add = (at: Seconds, bytes: readonly Bytes[]): void =>
-    addPoint(out, at, byCause(owners, bytes, space), ringBytes(owners, bytes, space));
+    addPoint(out, at, byCause(owners, bytes, space), partBytes(owners, bytes, 'ring', space));
   add(0, atStart);
   add(peakSeconds, atPeak);
   add(record.end - record.start, atRest);

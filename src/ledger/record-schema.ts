@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { COLLECTIVE_OPS, COMM_CAUSES, MEMORY_CAUSES } from '../core/events';
+import { COLLECTIVE_OPS, COMM_CAUSES, MEMORY_CAUSES, TEMPORARY_PARTS } from '../core/events';
 import type { StepRecord } from './record';
 
 const bytes = z.number();
@@ -15,7 +15,7 @@ const owner = z.object({
   module: z.string(),
   space: z.enum(['device', 'host']),
   declared: z.enum(['bfloat16', 'float16']).optional(),
-  part: z.enum(['ring']).optional(),
+  part: z.enum(TEMPORARY_PARTS).optional(),
 });
 
 const curve = z

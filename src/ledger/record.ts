@@ -5,6 +5,7 @@ import {
   type MemoryCause,
   type Space,
   type SpanEvent,
+  type TemporaryPart,
 } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
 
@@ -15,8 +16,8 @@ export interface Owner {
   readonly space: Space;
   /** The 16-bit type that the values were rounded to, held as float32; omitted if there is none. */
   readonly declared?: HalfDType | undefined;
-  /** 'ring' for a temporary that is passed from unit to unit; otherwise omitted. */
-  readonly part?: 'ring' | undefined;
+  /** Omitted for most temporaries and for all other causes. */
+  readonly part?: TemporaryPart | undefined;
 }
 
 /** Every allocation, free and change of owner within one step, in three columns of equal length, in order of time. */

@@ -1,5 +1,5 @@
 import type { Bytes } from '../core/units';
-import { memoryAtPeak, memoryOverTime, ringBytes } from './memory';
+import { memoryAtPeak, memoryOverTime, partBytes } from './memory';
 import type { StepRecord } from './record';
 
 /** Temporaries on the device, in two parts. */
@@ -26,7 +26,7 @@ export function temporaries(record: StepRecord): {
   const { owners, atPeak, curve } = record.memory;
   const { byCause: causes, ring } = memoryOverTime(record);
   const pool = causes.temp.map((bytes, i) => bytes - (ring[i] ?? 0));
-  const ringAtPeak = ringBytes(owners, atPeak, 'device');
+  const ringAtPeak = partBytes(owners, atPeak, 'ring');
   return {
     atPeak: { pool: memoryAtPeak(record).temp - ringAtPeak, ring: ringAtPeak },
     most: curve === null ? null : { pool: Math.max(...pool), ring: Math.max(...ring) },

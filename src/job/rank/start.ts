@@ -83,7 +83,7 @@ async function buildRank(start: RankStart): Promise<void> {
   const batchNorms = new BatchNormWarning(warn);
   const piles = new TensorPiles(warn);
   engine.observe(piles.observer);
-  const steps = new CellSteps({ engine, recorder, warn, passBegins: () => piles.look() });
+  const steps = new CellSteps({ engine, recorder, warn, passBegins: () => piles.beginStep() });
   const scope = createRankScope({
     rank,
     world,

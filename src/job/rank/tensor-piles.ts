@@ -2,18 +2,40 @@ import { type BufferId, type Observer, SILENT, type Tag } from '../../core/event
 import { type Bytes, formatBytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 
-/** There is a warning if at least this number of tensors is not disposed. */
+/** There is a warning if a cell leaves this number of tensors, or a smaller number with many bytes. */
 const MOST_TENSORS = 500;
+const MANY_TENSORS = 20;
+const MANY_BYTES: Bytes = 50e6;
+
+/** There is a warning if this number of steps in a row each leave equally many tensors, which have at least these bytes. */
+const STEPS_IN_A_ROW = 3;
+const LEAST_BYTES_PER_STEP: Bytes = 10e3;
+
+/** A buffer on the device that may pile up. */
+interface Piece {
+  readonly cell: number;
+  /** Number of the step that made it, from 1; 0 outside of steps. */
+  readonly step: number;
+  readonly bytes: Bytes;
+  isLoose: boolean;
+}
+
+interface Sum {
+  readonly count: number;
+  readonly bytes: Bytes;
+}
 
 /**
- * Counts tensors of cells that neither a tidy scope nor dispose has freed, and warns once when there are many: a
- * variable that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations in modules) do
- * not count. A cell's own result that a backward read, such as its logits, has the cause 'activation' and counts.
+ * Counts tensors of cells that neither a tidy scope nor dispose has freed, and warns once when they pile up: a variable
+ * that goes out of scope frees no tensor. Tensors of the library (parameters, states, activations in modules) do not count.
+ * A cell's own result that a backward read, such as its logits, has the cause 'activation' and counts.
  */
 export class TensorPiles {
   readonly #warn: Warn;
-  readonly #loose = new Map<BufferId, { readonly cell: number; readonly bytes: Bytes }>();
+  readonly #pieces = new Map<BufferId, Piece>();
   #cell = 0;
+  #numSteps = 0;
+  #isInStep = false;
   #isTold = false;
 
   constructor(warn: Warn) {
@@ -25,12 +47,15 @@ export class TensorPiles {
     return {
       ...SILENT,
       allocated: (id, bytes, _dtype, tag, space) => {
-        if (space === 'device' && isUnclaimed(tag)) this.#loose.set(id, { cell: this.#cell, bytes });
+        if (space !== 'device' || !isPassing(tag)) return;
+        const step = this.#isInStep ? this.#numSteps : 0;
+        this.#pieces.set(id, { cell: this.#cell, step, bytes, isLoose: isUnclaimed(tag) });
       },
       retagged: (id, tag) => {
-        if (!isUnclaimed(tag)) this.#loose.delete(id);
+        const piece = this.#pieces.get(id);
+        if (piece !== undefined) piece.isLoose = isUnclaimed(tag);
       },
-      freed: (id) => this.#loose.delete(id),
+      freed: (id) => this.#pieces.delete(id),
     };
   }
 
@@ -39,29 +64,75 @@ export class TensorPiles {
     this.#cell = cell;
   }
 
-  /** Warns if there are too many tensors; called between steps and after a cell, when temporary tensors are freed. */
+  /** Begins a step: a pass begins. */
+  beginStep(): void {
+    this.look();
+    this.#numSteps++;
+    this.#isInStep = true;
+  }
+
+  /** Warns if there are too many tensors, and ends the step; called after a cell, when temporary tensors are freed. */
   look(): void {
-    if (this.#isTold || this.#loose.size < MOST_TENSORS) return;
+    if (!this.#isTold) this.#warnOf(this.#stepWarning() ?? this.#cellWarning());
+    this.#isInStep = false;
+  }
+
+  #warnOf(warning: string | undefined): void {
+    if (warning === undefined) return;
     this.#isTold = true;
-    const bytesByCell = new Map<number, { count: number; bytes: Bytes }>();
-    for (const { cell, bytes } of this.#loose.values()) {
-      const sum = bytesByCell.get(cell) ?? { count: 0, bytes: 0 };
-      bytesByCell.set(cell, { count: sum.count + 1, bytes: sum.bytes + bytes });
+    this.#warn(warning);
+  }
+
+  /** Only steps whose tensors still exist count, because a pass may be open at the next pass. */
+  #stepWarning(): string | undefined {
+    if (!this.#isInStep) return undefined;
+    const bySteps = this.#sumsBy(({ step }) => step);
+    const sums = Array.from({ length: STEPS_IN_A_ROW }, (_, i) => bySteps.get(this.#numSteps - i));
+    const last = sums[0];
+    const isPile = sums.every(
+      (sum) => sum !== undefined && sum.count === last?.count && sum.bytes >= LEAST_BYTES_PER_STEP,
+    );
+    if (last === undefined || !isPile) return undefined;
+    const what = last.count === 1 ? 'a tensor' : `${last.count} tensors`;
+    return `cell ${this.#cell}: each step leaves ${what} (${formatBytes(last.bytes)}) ${REMEDY}`;
+  }
+
+  #cellWarning(): string | undefined {
+    const sums = [...this.#sumsBy(({ cell }) => cell)].sort(([, a], [, b]) => b.count - a.count);
+    const most = sums.find(
+      ([, { count, bytes }]) => count >= MOST_TENSORS || (count >= MANY_TENSORS && bytes >= MANY_BYTES),
+    );
+    if (most === undefined) return undefined;
+    const [cell, { count, bytes }] = most;
+    return `cell ${cell} has made ${count} tensors (${formatBytes(bytes)}) ${REMEDY}`;
+  }
+
+  #sumsBy(keyOf: (piece: Piece) => number): Map<number, Sum> {
+    const sums = new Map<number, Sum>();
+    for (const piece of this.#pieces.values()) {
+      if (!piece.isLoose) continue;
+      const { count, bytes } = sums.get(keyOf(piece)) ?? { count: 0, bytes: 0 };
+      sums.set(keyOf(piece), { count: count + 1, bytes: bytes + piece.bytes });
     }
-    const [most] = [...bytesByCell].sort(([, a], [, b]) => b.count - a.count);
-    if (most !== undefined) this.#warn(piledUp(most[0], most[1].count, most[1].bytes));
+    return sums;
   }
 }
 
-/** Whether a tensor was made outside of the library's own scopes. [Note: batches of cells] */
-function isUnclaimed({ cause, module }: Tag): boolean {
-  return (cause === 'temp' || cause === 'batch' || cause === 'activation') && module === '';
+/** Whether a tensor is one of the kinds that a pass makes. */
+function isPassing({ cause }: Tag): boolean {
+  return cause === 'temp' || cause === 'batch' || cause === 'activation';
 }
 
-function piledUp(cell: number, count: number, bytes: Bytes): string {
-  return (
-    `cell ${cell} has made ${count} tensors (${formatBytes(bytes)}) that nothing disposed: a variable that goes out of scope ` +
-    'frees no tensor. Write the body of a loop as tf.tidy(() => { … }), which frees all tensors except its result, or end it with ' +
-    'tf.dispose([x, pass.loss]). Tensors that are stored on purpose do no harm. This warning appears once'
-  );
+/** Whether a tensor was made outside of the library's own scopes ([Note: batches of cells]), or is a module's result. */
+function isUnclaimed(tag: Tag): boolean {
+  return isPassing(tag) && (tag.module === '' || tag.cause === 'temp');
 }
+
+const REMEDY =
+  'that nothing disposed: a variable that goes out of scope frees no tensor. Write the body of the loop in a scope that frees its ' +
+  'tensors:\n' +
+  '  tf.tidy(() => {\n' +
+  '    … the body of the loop …\n' +
+  '  });\n' +
+  'A scope cannot await; a body that awaits ends with tf.dispose([logits, loss]). Tensors that are stored on purpose do no harm. ' +
+  'This warning appears once';

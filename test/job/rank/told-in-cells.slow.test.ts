@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankEvent } from '../../../src/job/control/messages';
+import type { StepRecord } from '../../../src/ledger/record';
 import { launchFor, runCell } from '../job-fixture';
 
 const MODEL = `
@@ -50,7 +51,7 @@ test('tensors that are not disposed are reported once with their cell; tensors i
   for (const rank of [0, 1]) {
     const told = warningsOf(events, rank, 'nothing disposed');
     assert.equal(told.length, 1);
-    assert.match(told[0] ?? '', /cell 7 has made 600 tensors \(614 kB\) that nothing disposed.*tf\.tidy/);
+    assert.match(told[0] ?? '', /cell 7 has made 600 tensors \(614 kB\) that nothing disposed.*tf\.tidy/s);
   }
 });
 
@@ -63,6 +64,44 @@ test('a long loop of steps is warned of undisposed tensors before its cell ends'
   const told = texts.findIndex((text) => text.includes('nothing disposed'));
   const over = texts.findIndex((text) => text.includes('the loop is over'));
   assert.ok(told >= 0 && told < over, `told at ${told}, the loop's end at ${over}`);
+});
+
+test('steps that each leave their results are reported, and the peak is said to be of earlier passes', async (context) => {
+  const job = await launchFor(context, { ranks: 2 });
+  const body = `
+    const logits = model(x);
+    const loss = nn.functional.crossEntropy(logits, y);
+    loss.backward(); opt.step(); opt.zeroGrad();`;
+  const setup = `
+    class Net extends nn.Module {
+      body = new nn.Linear(4, 8); head = new nn.Linear(8, 64);
+      forward(x) { return this.head(tf.relu(this.body(x))); }
+    }
+    const model = new Net();
+    fullyShard(model.head);
+    fullyShard(model);
+    const opt = optim.sgd(model, { lr: 0.1 });
+    const [x, y] = [tf.ones([64, 4]), tf.zeros([64], 'int32')];`;
+  const quiet = await runCell(job, `${setup} for (let i = 0; i < 5; i++) tf.tidy(() => { ${body} });`, 1);
+  assert.deepEqual(warningsOf(quiet, 0, 'nothing disposed'), []);
+  assert.doesNotMatch(job.memory().title, /earlier passes/);
+  const events = await runCell(job, `for (let i = 0; i < 20; i++) { ${body} }`, 2);
+  for (const rank of [0, 1]) {
+    const [told = '', ...more] = warningsOf(events, rank, 'nothing disposed');
+    assert.match(
+      told,
+      /cell 2: each step leaves 2 tensors \(16\.4 kB\) that nothing disposed.*\n {2}tf\.tidy/s,
+    );
+    assert.deepEqual(more, []);
+  }
+  assert.match(
+    job.memory().title,
+    /^\d\d% of the peak is results of earlier passes: tf\.tidy would free them$/,
+  );
+  // The logits of 19 earlier passes; the losses are 4 bytes each.
+  const [{ memory }] = job.view.records.slice(-2) as [StepRecord];
+  const leftBytes = memory.owners.map(({ part }, i) => (part === 'left' ? (memory.atPeak[i] ?? 0) : 0));
+  assert.equal(Math.max(...leftBytes), 19 * (64 * 64 * 4 + 4));
 });
 
 test('a module in a private field that no optimizer got is reported once', async (context) => {
