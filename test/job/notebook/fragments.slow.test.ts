@@ -123,7 +123,7 @@ test('lookup finds a name in any spelling, its parts, and the nearest name', () 
 
 test('an answer of lookup is shown as text', () => {
   const text = inspect(lookup('ColumnParallelLinear'));
-  assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): not here yet$/m);
+  assert.match(text, /^ColumnParallelLinear, RowParallelLinear \(fsdp-megatron-swift\): here$/m);
   assert.match(text, /in the original {2}exist; need config and init_method/);
   assert.match(
     inspect(lookup('mixed_precision=True')),
