@@ -25,8 +25,8 @@ type Part = readonly [k: tf.Tensor, v: tf.Tensor];
 /** Returns attention to the keys of all ranks. */
 export function ringForward(ring: Ring, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor): FlashAttention {
   let sum: FlashAttention | null = null;
-  forEachPart(ring, [k, v], (part, block) => {
-    if (block === null) return;
+  for (const { part, block } of partsOf(ring, [k, v])) {
+    if (block === null) continue;
     const before: FlashAttention | null = sum;
     sum = tidy(() => {
       const { firstQuery, isCausal } = block;
@@ -35,29 +35,33 @@ export function ringForward(ring: Ring, q: tf.Tensor, k: tf.Tensor, v: tf.Tensor
       const found = flashAttention(from(q, firstQuery), keys, values, options);
       return before === null ? found : mergeAttention(before, found, firstQuery);
     });
-    tf.dispose({ ...(before as FlashAttention | null) });
-  });
-  if (sum === null) throw new ShardlabError('INTERNAL', 'a rank of a ring attended to no keys');
-  return sum;
+    if (before !== null) tf.dispose([before.out, before.lse]);
+  }
+  return ofOwnPart(sum);
 }
 
 /** Returns the gradients of q, k and v. `saved`: q, k, v, and the attention to the keys of all ranks. */
 export function ringBackward(ring: Ring, saved: readonly tf.Tensor[], dOut: tf.Tensor): tf.Tensor[] {
   const [q, k, v, out, lse] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // as many as forward saved
-  let dq: tf.Tensor = tf.zerosLike(q);
+  let dq: tf.Tensor | null = null;
   /** The gradients of the rank's own part, from its own queries. */
   let own: Part | null = null;
   let travelling: Travelling | null = null;
-  forEachPart(ring, [k, v], (part, block) => {
+  for (const { part, block } of partsOf(ring, [k, v])) {
     const shares = block === null ? null : gradientsOf(ring, [q, out, lse, dOut], part, block);
-    if (shares !== null) dq = replaced(dq, () => tf.add(dq, shares.dq));
-    shares?.dq.dispose();
+    if (shares !== null) dq = dq === null ? shares.dq : sumOf(dq, shares.dq);
     const gradients: Part = shares?.part ?? [tf.zerosLike(k), tf.zerosLike(v)];
     if (own === null) own = gradients;
     else travelling = sentOn(ring, added(travelling, gradients));
-  });
-  const [dk, dv] = added(travelling, own ?? [tf.zerosLike(k), tf.zerosLike(v)]);
-  return [dq, dk, dv];
+  }
+  const [dk, dv] = added(travelling, ofOwnPart(own));
+  return [ofOwnPart(dq), dk, dv];
+}
+
+/** Returns a result, which exists because every rank attends to the keys of its own part. */
+function ofOwnPart<T>(result: T | null): T {
+  if (result !== null) return result;
+  throw new ShardlabError('INTERNAL', 'a rank of a ring attended to no keys');
 }
 
 /** Gradients of a part that are on their way, and the tensors that are sent. */
@@ -75,19 +79,32 @@ function sentOn({ group, exchange }: Ring, sent: Part): Travelling {
 function added(travelling: Travelling | null, share: Part): Part {
   if (travelling === null) return share;
   const [dk, dv] = travelling.passing.arrived() as [tf.Tensor, tf.Tensor]; // as many as were sent
-  const sums: Part = [tf.add(dk, share[0]), tf.add(dv, share[1])];
-  tf.dispose([dk, dv, ...share, ...travelling.sent]);
+  const sums: Part = [sumOf(dk, share[0]), sumOf(dv, share[1])];
+  tf.dispose([...travelling.sent]);
   return sums;
 }
 
-/** Calls `work` with each rank's part, the own part first, while the part travels on to the next rank. */
-function forEachPart(ring: Ring, own: Part, work: (part: Part, block: RingBlock | null) => void): void {
+/** Returns a + b and disposes both. */
+function sumOf(a: tf.Tensor, b: tf.Tensor): tf.Tensor {
+  const sum = tf.add(a, b);
+  tf.dispose([a, b]);
+  return sum;
+}
+
+/** A rank's keys and values, and what this rank computes with them. */
+interface Visit {
+  readonly part: Part;
+  readonly block: RingBlock | null;
+}
+
+/** Yields the parts of all ranks, the own part first; each part travels on to the next rank meanwhile, and is then disposed. */
+function* partsOf(ring: Ring, own: Part): Generator<Visit, void> {
   const { group, exchange } = ring;
   const { rank, size } = group;
   let part = own;
   for (let step = 0; step < size; step++) {
     const passing = step + 1 < size ? passOn(part, group, exchange) : null;
-    work(part, ring.block((rank - step + size) % size));
+    yield { part, block: ring.block((rank - step + size) % size) };
     const next = passing?.arrived();
     if (step > 0) tf.dispose([...part]);
     if (next !== undefined) part = next as [tf.Tensor, tf.Tensor]; // as many as were sent
@@ -134,11 +151,4 @@ function padded(x: tf.Tensor, before: number, after: number): tf.Tensor {
     [0, 0],
     [0, 0],
   ]);
-}
-
-/** Returns the result of `work` and disposes the old tensor. */
-function replaced(old: tf.Tensor, work: () => tf.Tensor): tf.Tensor {
-  const next = work();
-  old.dispose();
-  return next;
 }
