@@ -59,6 +59,9 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'parallel.mesh': parallelOf,
   'parallel.reshardAfterForward': parallelOf,
   'parallel.communicationDataType': reduceDtype,
+  'parallel.tp': tensorParallelOf,
+  'parallel.sequenceParallel': tensorParallelOf,
+  'parallel.cp': ({ parallel: { cp } }) => (cp === 1 ? {} : { cp }),
   'mixedPrecision.reduceDtype': reduceDtype,
   'mixedPrecision.paramDtype': ({ mixedPrecision }) => ({
     precision: PRECISIONS[mixedPrecision?.paramDtype ?? 'float32'],
@@ -75,8 +78,8 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
   // A mesh defines the number of ranks; the default is one node.
-  const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard);
-  const { tp = 1, pp = 1, cp = 1 } = place.parallel ?? {};
+  const { tp = config.parallel.tp, pp = 1, cp = config.parallel.cp } = place.parallel ?? {};
+  const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
   const at = { input, gpus, dp: gpus / (tp * pp * cp) };
   return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
 }
@@ -127,6 +130,10 @@ function parallelOf({ parallel }: TrainConfig, { gpus, dp }: At): Asked {
     stack: strategy.startsWith('ZERO') ? 'deepspeed' : 'fsdp2',
     ...(mesh === null || !STRATEGIES[strategy].isHybrid ? {} : { dpShard: mesh.dpShard }),
   };
+}
+
+function tensorParallelOf({ parallel: { tp, sequenceParallel } }: TrainConfig): Asked {
+  return tp === 1 ? {} : { tp, sequenceParallel };
 }
 
 /** Returns the strategy that reshardAfterForward chooses: each choice is a strategy that differs in nothing else. */

@@ -1,6 +1,7 @@
 import type { Clock } from '../core/clock';
 import type { Observer, SpanName } from '../core/events';
 import type { Seconds } from '../core/units';
+import type { StepResult } from './step-result';
 
 /** Times parts of a step, and reports them to an observer. */
 export class Stopwatch {
@@ -34,4 +35,15 @@ export class Stopwatch {
   seconds(name: SpanName): Seconds {
     return this.#seconds.get(name) ?? 0;
   }
+}
+
+/** Returns the times of a step's parts. */
+export function spansOf(watch: Stopwatch): StepResult['spans'] {
+  return {
+    data: watch.seconds('data'),
+    forward: watch.seconds('forward'),
+    backward: watch.seconds('backward'),
+    loss: watch.seconds('loss'),
+    optimizer: watch.seconds('optimizer'),
+  };
 }

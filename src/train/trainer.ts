@@ -23,10 +23,11 @@ import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';
+import { applyModelParallelism, requireWholeOutput } from './model-parallelism';
 import { type OwnParts, ownTask } from './own-task';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
-import { Stopwatch } from './stopwatch';
+import { Stopwatch, spansOf } from './stopwatch';
 import { type Task, type TensorBatch, taskOf } from './task';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 
@@ -34,7 +35,7 @@ import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
 export interface TrainerOptions {
   readonly config: TrainConfig;
   readonly engine: Engine;
-  /** The data-parallel ranks. */
+  /** All ranks of the training. */
   readonly group: ProcessGroup;
   readonly observer: Observer;
   /** Initial parameters by name; default: values from the config's seed. */
@@ -53,15 +54,22 @@ export interface TrainerOptions {
   readonly warn?: Warn | undefined;
 }
 
+/** The parts of a trainer; `group` has the ranks with other batches. */
+interface TrainerParts extends TrainerOptions {
+  readonly allRanks: ProcessGroup;
+}
+
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
-export function createTrainer(options: TrainerOptions): Trainer {
-  const { config, engine, initialState, own, task } = options;
+export function createTrainer(given: TrainerOptions): Trainer {
+  const { config, engine, initialState, own, task } = given;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
+  const { data: group, shards } = applyModelParallelism(model, given);
+  const options = { ...given, group, allRanks: given.group };
   freeze(model, config.frozen);
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
-  const parallel = (options.parallelize ?? parallelize)(model, config, options);
+  const parallel = (options.parallelize ?? parallelize)(model, config, { ...options, group: shards });
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
   const made = () =>
     own === undefined ? taskOf(engine, model, config, data) : ownTask(engine, config, model, own, data);
@@ -75,7 +83,7 @@ type Passes = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly 
 export class Trainer {
   readonly config: TrainConfig;
   readonly optimizer: Optimizer;
-  readonly #options: TrainerOptions;
+  readonly #options: TrainerParts;
   readonly #task: Task;
   readonly #parallel: ParallelModel;
   readonly #schedule: LRSchedule | null;
@@ -84,8 +92,8 @@ export class Trainer {
   #microBatches = 0;
   #warnedOfLoss = false;
 
-  constructor(options: TrainerOptions, task: Task, parallel: ParallelModel) {
-    const { config, engine, group } = options;
+  constructor(options: TrainerParts, task: Task, parallel: ParallelModel) {
+    const { config, engine, allRanks } = options;
     this.config = config;
     this.#options = options;
     this.#task = task;
@@ -93,7 +101,7 @@ export class Trainer {
     this.optimizer = createOptimizer(engine, task.model, config.optimizer, config.offload);
     this.#schedule = scheduleOf(config, this.optimizer);
     const scaler = gradScalerOf(config);
-    this.#scaler = scaler === null ? null : new GradScaler(engine, group, scaler);
+    this.#scaler = scaler === null ? null : new GradScaler(engine, allRanks, scaler);
   }
 
   get model(): Module {
@@ -137,6 +145,7 @@ export class Trainer {
    * returns only its loss.
    */
   async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
+    if (metrics !== undefined) requireWholeOutput('run.evaluate({ metrics })', this.config);
     return this.#inferring(() => evaluateTask(this.#task, this.#options, progress, metrics));
   }
 
@@ -159,6 +168,7 @@ export class Trainer {
    * calls it, and all return the same ids. Throws: CONFIG for a model without logits.
    */
   async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
+    requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;
     return this.#inferring(() =>
       sampleFrom({ engine, group, model: this.model, config: this.config }, ids, how, progress),
@@ -282,14 +292,4 @@ export class Trainer {
 
 function scheduleOf({ schedule, steps }: TrainConfig, optimizer: Optimizer): LRSchedule | null {
   return schedule === null ? null : new LRSchedule(optimizer, rateOf(schedule, steps));
-}
-
-function spansOf(watch: Stopwatch): StepResult['spans'] {
-  return {
-    data: watch.seconds('data'),
-    forward: watch.seconds('forward'),
-    backward: watch.seconds('backward'),
-    loss: watch.seconds('loss'),
-    optimizer: watch.seconds('optimizer'),
-  };
 }

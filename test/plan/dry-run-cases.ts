@@ -53,6 +53,13 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
     'an untied head': { model: { ...GPT, tied: false } },
     'units by size': { parallel: { wrap: { minNumParams: 2000 } } },
     llama: { model: LLAMA },
+    'tensor parallel': { parallel: { tp: 2 } },
+    'sequences divided over ranks': { parallel: { cp: 2 } },
+    'tensor and sequence parallel, recomputed': {
+      model: LLAMA,
+      activationCheckpointing: 'full',
+      parallel: { strategy: 'ZERO_2', tp: 2, sequenceParallel: true },
+    },
     'llama, recomputed, bf16': { model: LLAMA, activationCheckpointing: 'full', mixedPrecision: 'bf16' },
     'llama, selective, NO_SHARD': {
       model: LLAMA,

@@ -14,6 +14,7 @@ import {
 import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
 import { agree, type Outcome } from '../state/agreement';
+import { wholeShapeOf } from '../state/parts';
 import { buffersOf, heldRanges } from '../state/placement';
 import { asStored, VALUES } from '../state/state-access';
 import { accessOf, type TrainingState } from '../state/training-state';
@@ -101,7 +102,7 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   const { optimizer } = state;
   const named = [...state.model.namedState()];
   const model = opened(openCatalog(folder, 'model'));
-  const shapes = named.map(([name, { shape }]) => [name, shape] as const);
+  const shapes = named.map(([name, parameter]) => [name, wholeShapeOf(parameter)] as const);
   requireFit(`${folder} does not fit the model`, new Map(shapes), model.arrays, factsOf(model));
   const states = optimizer?.stateNames ?? [];
   if (optimizer !== null && saved?.optimizer == null) {
@@ -113,8 +114,10 @@ function findFitting(state: TrainingState, source: string, opened: (catalog: Cat
   if (optimizer !== null) requireGroups(optimizer.paramGroups.length, saved?.optimizer?.lrs?.length ?? 1);
   const moments = states.length === 0 ? null : opened(openCatalog(folder, 'optimizer'));
   if (moments !== null) {
-    const stateShapes = named.flatMap(([name, { shape, requiresGrad }]) =>
-      requiresGrad ? states.map((each) => [stateKey(name, each), shape] as const) : [],
+    const stateShapes = named.flatMap(([name, parameter]) =>
+      parameter.requiresGrad
+        ? states.map((each) => [stateKey(name, each), wholeShapeOf(parameter)] as const)
+        : [],
     );
     const head = `the optimizer states of ${folder} do not fit`;
     requireFit(head, new Map(stateShapes), moments.arrays, factsOf(moments));

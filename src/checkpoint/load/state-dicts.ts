@@ -6,6 +6,7 @@ import { groupRates, type Optimizer, setRates } from '../../optim/optimizer';
 import type { StateDictType } from '../save/save-layout';
 import { checkStateDictType } from '../save/save-plan';
 import { exchange, type Ranks, together } from '../state/agreement';
+import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
 import { asNumbers, asStored, VALUES } from '../state/state-access';
@@ -111,7 +112,7 @@ export class StateDicts {
   loadStateDict(model: Module, dict: ModelStateDict): void {
     const named = [...model.namedState()];
     const access = accessOf({ engine: this.#ranks.engine, model, optimizer: null });
-    const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+    const wanted = new Map(named.map(([name, parameter]) => [name, wholeShapeOf(parameter)]));
     requireFit('the state dict does not fit the model', wanted, dict);
     const writes = heldPart(named, dict, 'the state dict');
     for (const { parameter, slice } of writes) {
@@ -149,7 +150,7 @@ export class StateDicts {
   optimStateDictToLoad(model: Module, optimizer: Optimizer, dict: OptimStateDict): LocalOptimState {
     requireOrder('FSDP.optimStateDictToLoad()', 'model, optimizer, dict', model, optimizer);
     const named = trainableOf(model);
-    const wanted = new Map(named.map(([name, { shape }]) => [name, shape]));
+    const wanted = new Map(named.map(([name, parameter]) => [name, wholeShapeOf(parameter)]));
     const [{ lr, lrs, steps, stepsLeftOut }] = dict.param_groups;
     const states = optimizer.stateNames.flatMap((state) => {
       const arrays = new Map<string, DictArray>();
@@ -195,7 +196,9 @@ export class StateDicts {
     const held = heldRanges(parameters);
     const placement = type === 'FULL_STATE_DICT' ? sharePlacement(this.#ranks, held, named.length) : null;
     const arrays = new Map<string, DictArray>();
-    named.forEach(([key, { shape, size, requiresGrad, dtype }], parameter) => {
+    named.forEach(([key, one], parameter) => {
+      const { requiresGrad, dtype } = one;
+      const shape = wholeShapeOf(one);
       if (optimizer !== null && !requiresGrad) return;
       const own = held
         .filter((range) => range.parameter === parameter)
@@ -208,7 +211,7 @@ export class StateDicts {
         return;
       }
       const holders = placement.map((ranges) => ranges[parameter] ?? []);
-      const values = this.#whole(name, holders, size, own);
+      const values = this.#whole(name, holders, wholeSizeOf(one), own);
       if (options.rank0Only !== true || group.rank === 0)
         arrays.set(key, { shape, slices: [{ start: 0, values }] });
     });

@@ -5,6 +5,7 @@ import type { Bytes } from '../../core/units';
 import type { Piece, PieceList, ProcessGroup } from '../../dist/types';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { floatsOf } from '../../nn/spans';
+import { wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, type Placement, sharePlacement } from '../state/placement';
 import { totalLength } from '../state/ranges';
 import {
@@ -94,8 +95,9 @@ class Redistribution {
     this.#checkComplete(wanted);
     const most = Math.max(FEWEST_ELEMENTS, Math.floor(MOST_ELEMENTS / group.size));
     const states = hasStates ? ((before ?? after)?.optimizer.stateNames ?? []) : [];
-    const tensors = this.#parameters.map(({ size, requiresGrad }) => {
-      return { size, states: requiresGrad ? [VALUES, ...states] : [VALUES] };
+    const tensors = this.#parameters.map((parameter) => {
+      const names = parameter.requiresGrad ? [VALUES, ...states] : [VALUES];
+      return { size: wholeSizeOf(parameter), states: names };
     });
     this.#rounds = roundsOf(tensors, most);
     this.#before = stateAccess(engine, before);

@@ -5,6 +5,7 @@ import { groupRates } from '../../optim/optimizer';
 import type { Json } from '../format/checkpoint-state';
 import { encodeHeader } from '../format/safetensors-header';
 import { type StoredDType, storedBytes } from '../format/stored-dtypes';
+import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { VALUES } from '../state/state-access';
 import type { TrainingState } from '../state/training-state';
@@ -81,7 +82,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
     ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
   const placement = sharePlacement(state, held, parameters.length);
-  const described = [...named].map(([name, { size }]) => ({ name, size }));
+  const described = [...named].map(([name, parameter]) => ({ name, size: wholeSizeOf(parameter) }));
   const layout = saveLayout(savedArrays(state, options), ownersOf(placement, described), {
     type: options.type ?? 'SHARDED_STATE_DICT',
     maxShardBytes: options.maxShardBytes ?? MAX_SHARD_BYTES,
@@ -133,7 +134,9 @@ export function describeSave(
 }
 
 function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: SaveOptions): SavedArray[] {
-  return [...model.namedState()].flatMap(([name, { shape, requiresGrad, dtype: own }], parameter) => {
+  return [...model.namedState()].flatMap(([name, one], parameter) => {
+    const { requiresGrad, dtype: own } = one;
+    const shape = wholeShapeOf(one);
     const stored = own === 'int32' ? 'I32' : dtype;
     const values = { kind: 'model', name, parameter, state: VALUES, dtype: stored, shape } as const;
     const states = requiresGrad ? (optimizer?.stateNames ?? []) : [];

@@ -1,6 +1,7 @@
 import { ShardlabError } from '../../core/errors';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { gatherWords, type Ranks } from './agreement';
+import { wholeRangesOf } from './parts';
 import type { Range } from './ranges';
 
 /** A range of a parameter that a rank holds. */
@@ -28,9 +29,14 @@ export function heldRanges(parameters: readonly Parameter[]): PlacedRange[] {
   return buffersOf(parameters).flatMap((buffer) =>
     buffer.slices
       .filter(({ length }) => length > 0)
-      .map(({ parameter, start, length }) => {
+      .flatMap(({ parameter, ...slice }) => {
         const place = places.get(parameter);
-        if (place !== undefined) return { parameter: place, start, length };
+        if (place !== undefined)
+          return wholeRangesOf(parameter, slice).map(({ start, length }) => ({
+            parameter: place,
+            start,
+            length,
+          }));
         throw new ShardlabError(
           'INTERNAL',
           `a state buffer holds ${parameter.name}, which is not a parameter of its model`,

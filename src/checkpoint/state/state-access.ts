@@ -3,6 +3,7 @@ import type { DType } from '../../core/dtypes';
 import { ShardlabError } from '../../core/errors';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';
+import { wholeRangesOf } from './parts';
 import { overlapOf, type Range } from './ranges';
 
 /** The name of a parameter's values, beside the names of its optimizer states. */
@@ -108,9 +109,12 @@ interface Part {
 function overlaps(parameter: Parameter, range: Range): Part[] {
   const buffer = parameter.state;
   return buffer.slices.flatMap((slice) => {
-    const common = slice.parameter === parameter ? overlapOf(slice, range) : null;
-    if (common === null) return [];
-    const offset = slice.offset + common.start - slice.start;
-    return [{ buffer, offset, at: common.start - range.start, length: common.length }];
+    const held = slice.parameter === parameter ? wholeRangesOf(parameter, slice) : [];
+    return held.flatMap((part) => {
+      const common = overlapOf(part, range);
+      if (common === null) return [];
+      const offset = slice.offset + part.at - slice.start + common.start - part.start;
+      return [{ buffer, offset, at: common.start - range.start, length: common.length }];
+    });
   });
 }

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '../strategies';
 import { type ModelSetting, modelShape, size } from './model';
+import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
 
 /** Which modules become separate units. */
@@ -27,8 +28,8 @@ export interface Read {
   readonly mixedPrecision: MixedPrecisionConfig | null;
 }
 
-/** How ranks share a model. */
-export const PARALLEL = {
+/** How data-parallel ranks share a model. */
+const DATA_PARALLEL = {
   strategy: {
     schema: strategySchema.default('FULL_SHARD'),
     says: 'what is sharded over the ranks: nothing (NO_SHARD), optimizer states (ZERO_1), also gradients (ZERO_2), also parameters (the others); hybrid strategies shard within a group and replicate over groups',
@@ -50,9 +51,14 @@ export const PARALLEL = {
       hsdp: 'HYBRID_SHARD',
     },
     warns: (facts: Facts<Read>): string | null => {
-      const { strategy } = facts.config.parallel;
-      if (facts.world > 1 || strategy === 'NO_SHARD') return withoutMesh(strategy, facts);
-      return `${strategy} shards nothing with one rank: all states are whole, as under NO_SHARD; launch more ranks`;
+      const { strategy, tp } = facts.config.parallel;
+      const ranks = shardRanksOf(facts.config, facts.world);
+      if (ranks > 1 || strategy === 'NO_SHARD') return withoutMesh(strategy, facts);
+      const alone =
+        tp === 1
+          ? 'one rank'
+          : `parallel.tp ${tp} on ${facts.world} ranks, which leaves one rank to shard over`;
+      return `${strategy} shards nothing with ${alone}: all states are whole, as under NO_SHARD; launch more ranks`;
     },
     planned: { reads: true },
   },
@@ -227,6 +233,9 @@ export const PARALLEL = {
   },
 } as const satisfies Settings<Read>;
 
+/** How ranks share a model. */
+export const PARALLEL = { ...DATA_PARALLEL, ...MODEL_PARALLEL };
+
 export const parallelSchema = schemaOf(PARALLEL);
 
 export type ParallelConfig = Readonly<z.output<typeof parallelSchema>>;
@@ -267,7 +276,8 @@ function keepsToBackward(config: Strategies): boolean {
 }
 
 /** A warning about a hybrid strategy that has one replica; null: there is none. */
-function withoutMesh(strategy: StrategyName, { config, world }: Facts<Strategies>): string | null {
+function withoutMesh(strategy: StrategyName, { config, world: ranks }: Facts<Strategies>): string | null {
+  const world = shardRanksOf(config, ranks);
   const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
   if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
   return (

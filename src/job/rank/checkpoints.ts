@@ -55,7 +55,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       folder: string,
       options?: SaveOptions,
     ): Promise<void> {
-      const model = unsplit(asModule(given, 'saveCheckpoint'), 'saveCheckpoint');
+      const model = asModule(given, 'saveCheckpoint');
       checkFolder('saveCheckpoint', folder);
       const made = await import('../../checkpoint/save/checkpointer.js');
       checkpointer ??= new made.Checkpointer({ warn });
@@ -83,7 +83,6 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
      */
     async savePretrained(given: Module, folder: string, options: PretrainedFiles = {}): Promise<void> {
       checkFolder('savePretrained', folder, 'model, ');
-      unsplit(given, 'savePretrained');
       const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
       checkpointer ??= new Checkpointer({ warn });
       const { savePretrained } = await import('./pretrained.js');
@@ -95,7 +94,7 @@ export function rankCheckpoints(engine: Engine, group: ProcessGroup, warn: Warn)
       optimizer: Optimizer | null,
       folder: string,
     ): Promise<LoadedCheckpoint> {
-      const model = unsplit(asModule(given, 'loadCheckpoint'), 'loadCheckpoint');
+      const model = asModule(given, 'loadCheckpoint');
       checkFolder('loadCheckpoint', folder);
       const { loadCheckpoint } = await import('../../checkpoint/load/load-checkpoint.js');
       return loadCheckpoint({ engine, group, model, optimizer }, folder);
@@ -108,16 +107,6 @@ export function stateDictMethods(engine: Engine, group: ProcessGroup): StateDict
   const dicts = new StateDicts({ engine, group });
   const bound = STATE_DICT_METHODS.map((name) => [name, dicts[name].bind(dicts)]);
   return Object.fromEntries(bound) as StateDictMethods; // one of each
-}
-
-/** Returns the module. Throws: CONFIG if each rank has only a part of a parameter, which files cannot describe. */
-function unsplit(module: Module, what: string): Module {
-  const split = module.parameters().find((parameter) => parameter.split !== null);
-  if (split === undefined) return module;
-  throw new ConfigError(
-    `${what}: ${split.name} is split over tensor-parallel ranks, and files hold whole parameters; load before ` +
-      'parallelizeModule, and save a model that is not split',
-  );
 }
 
 function checkFolder(what: string, folder: unknown, before = 'model, optimizer, '): void {

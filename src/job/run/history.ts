@@ -145,7 +145,9 @@ export function placeText({
   config,
   world,
 }: Pick<RunPlace, 'world'> & { readonly config: Pick<TrainConfig, 'parallel'> }): string {
-  return `${config.parallel.strategy} on ${counted(world, 'rank')}`;
+  const { strategy, tp, cp } = config.parallel;
+  const split = `${tp === 1 ? '' : ` × TP ${tp}`}${cp === 1 ? '' : ` × CP ${cp}`}`;
+  return `${strategy}${split} on ${counted(world, 'rank')}`;
 }
 
 function placed<P>(phase: Phase<P> | undefined): Phase<P> {

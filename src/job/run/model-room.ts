@@ -1,5 +1,6 @@
 import { HEAP_END } from '../../backend/out-of-memory';
 import { type BuiltInModel, modelShape } from '../../config/settings/model';
+import { shardRanksOf } from '../../config/settings/model-parallel';
 import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
@@ -71,9 +72,10 @@ function bytesOfRank(
   numParams: number,
 ): { readonly device: Bytes; readonly host: Bytes } {
   const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
-  const numShards = isHybrid ? (parallel.mesh?.dpShard ?? world) : world;
+  const ranks = shardRanksOf({ parallel }, world);
+  const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
   const share = (state: ModelState): number =>
-    Math.ceil(numParams / (shardedAtRest.includes(state) ? numShards : 1));
+    Math.ceil(numParams / parallel.tp / (shardedAtRest.includes(state) ? numShards : 1));
   const parameters = itemBytes('float32') * share('parameter');
   const states = optimizerBytesOf(optimizer)(share('optimizer'));
   const isOffloaded = offload.parameters && shardedAtRest.includes('parameter');

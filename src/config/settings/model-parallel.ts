@@ -1,0 +1,59 @@
+import { z } from 'zod';
+import type { Facts, Settings } from '../setting';
+import { size } from './model';
+
+/** How ranks compute attention over a sequence of which each has a part. */
+const CP_KINDS = ['ulysses', 'ring'] as const;
+
+/** The part of a config that the rules below read. */
+export interface ModelParallelRead {
+  readonly parallel: {
+    readonly tp: number;
+    readonly sequenceParallel: boolean;
+    readonly cp: number;
+  };
+}
+
+/** How ranks share one copy of a model's matrices. */
+export const MODEL_PARALLEL = {
+  tp: {
+    schema: size.default(1),
+    says: 'number of neighbouring ranks that hold parts of the same matrices (tensor parallelism); the strategy applies to the ranks that hold the same parts',
+    names: { megatron: 'tensor_model_parallel_size' },
+    planned: { reads: true },
+  },
+  sequenceParallel: {
+    schema: z.boolean().default(false),
+    says: 'whether norms and residuals run on a part of the sequence on each rank of tensor parallelism',
+    names: { megatron: 'sequence_parallel' },
+    warns: ({ config }: Facts<ModelParallelRead>): string | null =>
+      config.parallel.sequenceParallel ? withoutSplit(config) : null,
+    planned: { reads: true, but: withoutSplit },
+  },
+  cp: {
+    schema: size.default(1),
+    says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over them and the data-parallel ranks',
+    names: { megatron: 'context_parallel_size' },
+    planned: { reads: true },
+  },
+  cpKind: {
+    schema: z.enum(CP_KINDS).default('ulysses'),
+    says: 'how attention reaches the positions of other ranks: by an exchange of heads, or by keys and values that travel round a ring',
+    names: { megatron: 'cp_comm_type' },
+    planned: { refused: 'is planned as all-gathers of keys and values' },
+  },
+} as const satisfies Settings<ModelParallelRead>;
+
+/** Returns the number of data-parallel ranks, which have different batches. */
+export function dataRanksOf({ parallel }: ModelParallelRead, world: number): number {
+  return world / (parallel.tp * parallel.cp);
+}
+
+/** Returns the number of ranks over which a strategy shards. */
+export function shardRanksOf({ parallel }: ModelParallelRead, world: number): number {
+  return world / parallel.tp;
+}
+
+function withoutSplit({ parallel }: ModelParallelRead): string | null {
+  return parallel.tp === 1 ? 'has no effect with parallel.tp 1: no other rank shares the sequence' : null;
+}

@@ -1,0 +1,48 @@
+import type { TrainConfig } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import type { Warn } from '../core/warn';
+import { initializeModelParallel } from '../dist/model-parallel';
+import type { ProcessGroup } from '../dist/types';
+import type { Module } from '../nn/module';
+import { applyContextParallel } from '../parallel/context/apply-context-parallel';
+import { parallelizeTensors } from '../parallel/tensor/parallelize-tensors';
+
+/** The ranks that share a training's work. */
+interface TrainingGroups {
+  /** The ranks with other batches. */
+  readonly data: ProcessGroup;
+  /** The ranks that hold the same parts of matrices: states are sharded and gradients are averaged over them. */
+  readonly shards: ProcessGroup;
+}
+
+interface Place {
+  readonly config: TrainConfig;
+  /** All ranks of the training. */
+  readonly group: ProcessGroup;
+  readonly warn?: Warn | undefined;
+}
+
+/**
+ * Divides a model over ranks as the config's degrees say, in place. Throws: CONFIG for a model that cannot be divided; MESH if the
+ * degrees do not divide the ranks.
+ */
+export function applyModelParallelism(
+  model: Module,
+  { config, group, warn = () => undefined }: Place,
+): TrainingGroups {
+  const { tp, sequenceParallel, cp, cpKind } = config.parallel;
+  if (tp === 1 && cp === 1) return { data: group, shards: group };
+  const ranks = initializeModelParallel(group, { tensorModelParallelSize: tp, contextParallelSize: cp });
+  if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn }, { sequenceParallel });
+  if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
+  return { data: ranks.dp, shards: ranks.dpCp };
+}
+
+/** Throws: CONFIG if each rank has only the outputs of its own positions. `what` reads all of them. */
+export function requireWholeOutput(what: string, { parallel: { cp } }: Pick<TrainConfig, 'parallel'>): void {
+  if (cp === 1) return;
+  throw new ConfigError(
+    `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has those of its own positions; ` +
+      'await run.reshard({ cp: 1 }) first',
+  );
+}
