@@ -25,6 +25,8 @@ export type { ContextParallel, ContextParallelOptions } from './parallel/context
 export type { DdpOptions } from './parallel/ddp/distributed-data-parallel';
 export type { FsdpOptions, FullyShardArguments } from './parallel/fsdp1/fsdp-options';
 export type { Fsdp } from './parallel/fsdp1/fully-sharded-data-parallel';
+export type { PipelineSchedule, ScheduleOptions, StepOptions } from './parallel/pipeline/pipeline-schedule';
+export type { PipelineStagesOptions } from './parallel/pipeline/pipeline-stages';
 export type { ParallelPlan } from './parallel/tensor/parallelize-module';
 export type { ParallelStyle, Placement } from './parallel/tensor/styles';
 export type { WrapPolicy } from './parallel/wrap-policy';
@@ -82,6 +84,43 @@ export const ColumnParallelLinear = scope.ColumnParallelLinear;
 export const RowParallelLinear = scope.RowParallelLinear;
 /** An Embedding of which each rank has a part of the rows. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding. */
 export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
+/**
+ * Divides a model into the stages of a pipeline and returns those of this rank (with `virtualStages`, several). Takes `nn.gpt`,
+ * `nn.llama`, an `nn.Sequential`, and models whose forward applies their modules one after another; other graphs are refused with the
+ * reason. `split`: 'layers' (default), 'parameters', layers per stage, or the names at which stages begin. Every rank must call it
+ * with the same model, which must not be used afterwards. Throws: CONFIG. Source: torch.distributed.pipelining.pipeline.
+ * @example
+ * const parallel = initializeModelParallel({ pipelineModelParallelSize: 2 });
+ * const stages = pipelineStages(nn.gpt({ layers: 4, dim: 64, heads: 4, vocab: 256, seq: 32 }), { group: parallel.pp });
+ * const schedule = Schedule1F1B(stages, { numMicrobatches: 4 });
+ * schedule.actions.length
+ */
+export const pipelineStages = scope.pipelineStages;
+/**
+ * A stage that you cut yourself: `new PipelineStage(module, parallel.pp.rank, parallel.pp.size, { group: parallel.pp })`.
+ * Throws: CONFIG. Source: torch.distributed.pipelining.PipelineStage.
+ */
+export const PipelineStage = scope.PipelineStage;
+/**
+ * Runs all forwards of a step, then all backwards; `schedule.step(x, { target })`. Every rank of the pipeline must call it. Throws:
+ * CONFIG, SHAPE, COLLECTIVE_MISMATCH, COLLECTIVE_MISSING. Source: torch.distributed.pipelining.ScheduleGPipe; Huang et al. 2019.
+ */
+export const ScheduleGPipe = scope.ScheduleGPipe;
+/**
+ * Runs one forward and one backward in turn, so that stage p of P stores activations of at most P - p microbatches. Throws as
+ * `ScheduleGPipe`. Source: torch.distributed.pipelining.Schedule1F1B; Narayanan et al. 2019.
+ */
+export const Schedule1F1B = scope.Schedule1F1B;
+/**
+ * 1F1B with several stages per rank (`virtualStages`), in Megatron-LM's order: a smaller bubble and more transfers. Throws as
+ * `ScheduleGPipe`. Source: torch.distributed.pipelining.ScheduleInterleaved1F1B; Narayanan et al. 2021.
+ */
+export const ScheduleInterleaved1F1B = scope.ScheduleInterleaved1F1B;
+/**
+ * 1F1B whose gradients of parameters are computed later, in what would be the bubble. Throws as `ScheduleGPipe`. Source: ZB-H1 of
+ * Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
+ */
+export const ScheduleZBH1 = scope.ScheduleZBH1;
 /** Optimizers, and the clipping of gradients. */
 export const optim = scope.optim;
 /** This rank's engine: it reports the rank's memory, and the library that runs its matmuls. */

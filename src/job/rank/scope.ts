@@ -24,6 +24,7 @@ import { type RankFsdp, rankFsdp } from './fsdp';
 import * as nn from './nn-names';
 import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './optim';
 import { ParameterWarnings } from './parameter-warnings';
+import { type RankPipeline, rankPipeline } from './pipeline';
 import type { DataFolders } from './prepare-in-folder';
 import { type RankTensor, rankTensor } from './tensor';
 
@@ -50,6 +51,7 @@ export interface RankScope
     RankContext,
     RankFsdp,
     RankTensor,
+    RankPipeline,
     RankSchedules,
     RankCheckpoints,
     RankData {}
@@ -63,11 +65,13 @@ export function createRankScope(parts: RankParts): RankScope {
   currentDraws().rank = group.rank;
   markWorld(group);
   const mesh = initDeviceMesh(group, [group.size], ['dp']);
+  const warnings = new ParameterWarnings(group, warn);
   return {
-    ...rankBasics(parts, mesh),
+    ...rankBasics(parts, mesh, warnings),
     ...contextNames,
     ...rankFsdp(parts, mesh),
     ...rankTensor(warn),
+    ...rankPipeline({ ...parts, trained: (reached) => warnings.check(reached) }),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
     ...rankData(parts),
@@ -89,9 +93,12 @@ function rankData({ engine, world: { group }, files }: RankParts) {
 
 type RankBasics = Readonly<ReturnType<typeof rankBasics>>;
 
-function rankBasics({ rank, world, engine, warn, steps, link }: RankParts, mesh: DeviceMesh) {
+function rankBasics(
+  { rank, world, engine, warn, steps, link }: RankParts,
+  mesh: DeviceMesh,
+  warnings: ParameterWarnings,
+) {
   const { group } = world;
-  const warnings = new ParameterWarnings(group, warn);
   const trained = (parts: TrainedParts): void => warnings.check(parts);
   recordEagerly(
     new EagerTape(engine, {

@@ -1,7 +1,9 @@
 import type { Engine } from '../../backend/engine';
 import { untracked } from '../../backend/tfjs-state';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup, Work } from '../../dist/types';
+import { signatureOf } from '../../transport/record';
 import { settled } from '../settled';
 import type { Action } from './schedules';
 
@@ -24,6 +26,8 @@ export interface MailOptions {
   readonly group: ProcessGroup;
   readonly numStages: number;
   readonly actions: readonly (readonly Action[])[];
+  /** The schedule in words; ranks compare it. */
+  readonly schedule: string;
   /** The shape of stages' outputs, if values cannot be sent (in a dry run). */
   readonly shape: () => readonly number[];
 }
@@ -38,7 +42,8 @@ const MOST_DIMS = 7;
  * differ from the order in which the receiver needs them (with virtual stages, outputs and gradients share a direction). The
  * schedule of every rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on
  * the comm thread and never block, so ranks cannot wait for each other in a circle. Both sides compare which message they
- * mean, so a microbatch that one stage skips is an error. The first output of each stage is preceded by its shape.
+ * mean, so a microbatch that one stage skips is an error. The first output of each stage is preceded by its shape, with which ranks
+ * also compare their schedules.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -75,7 +80,7 @@ export class Mail {
     }
     if (content === 'output' && !this.#shapes.has(stage)) {
       const header = untracked(() => tf.tensor1d(headerOf(tensor.shape), 'int32'));
-      this.#sent.push(group.send(header, to, { ...optionsOf(message), cause: 'control', async: true }));
+      this.#sent.push(group.send(header, to, { ...this.#headerOptions(message), async: true }));
       header.dispose();
       this.#shapes.set(stage, tensor.shape);
     }
@@ -107,6 +112,22 @@ export class Mail {
     for (const work of this.#sent.splice(0)) work.wait();
   }
 
+  /**
+   * Returns the error that explains why a step failed: after a mismatch, calls only say that the group is broken, and the first send
+   * that failed says which calls differ.
+   */
+  causeOf(error: unknown): unknown {
+    if (!(error instanceof ShardlabError) || error.code !== 'COLLECTIVE_MISMATCH') return error;
+    for (const work of this.#sent.splice(0)) {
+      try {
+        work.wait();
+      } catch (first) {
+        return first;
+      }
+    }
+    return error;
+  }
+
   /** Frees what was received for a step that failed. */
   abandon(): void {
     for (const work of this.#sent.splice(0)) if (work.done) settled(work);
@@ -135,13 +156,20 @@ export class Mail {
     const { engine, group, shape } = this.#options;
     const header = untracked(() => tf.zeros([MOST_DIMS + 1], 'int32'));
     try {
-      group.recv(header, from, { ...optionsOf(message), cause: 'control' }).wait();
+      group.recv(header, from, this.#headerOptions(message)).wait();
       if (!engine.hasValues) return shape();
       const [rank = 0, ...dims] = header.dataSync();
       return dims.slice(0, rank);
     } finally {
       header.dispose();
     }
+  }
+
+  #headerOptions(message: Message): CollectiveOptions {
+    const { schedule } = this.#options;
+    const { detail, ...options } = optionsOf(message);
+    const note = signatureOf([...schedule].map((letter) => letter.charCodeAt(0)));
+    return { ...options, cause: 'control', note, detail: `the shape of ${detail}, ${schedule}` };
   }
 
   #receiverOf({ content, stage }: Message): number {

@@ -95,6 +95,7 @@ export class PipelineSchedule implements HasStates {
     const run = new StepRun(this.#context, {
       stages: this.stages,
       numMicrobatches: this.numMicrobatches,
+      schedule: `${this.name} of ${this.numMicrobatches} microbatches`,
       x,
       target,
       lossFn: this.#lossFn,

@@ -15,6 +15,8 @@ export interface StepInputs {
   /** This rank's stages. */
   readonly stages: readonly PipelineStage[];
   readonly numMicrobatches: number;
+  /** The schedule in words. */
+  readonly schedule: string;
   readonly x: tf.Tensor | undefined;
   readonly target: tf.Tensor | undefined;
   readonly lossFn: LossFn | undefined;
@@ -46,7 +48,8 @@ export class StepRun {
       const [rows = 0, ...rest] = inputs.x?.shape ?? [];
       return outputShape?.([rows / inputs.numMicrobatches, ...rest]) ?? [];
     };
-    this.#mail = new Mail({ engine: context.engine, group, numStages, actions: inputs.actions, shape });
+    const { actions, schedule } = inputs;
+    this.#mail = new Mail({ engine: context.engine, group, numStages, actions, schedule, shape });
   }
 
   /** Runs all actions. */
@@ -64,8 +67,9 @@ export class StepRun {
       this.#mail.finish();
       sumSharedGradients(stages.flatMap(({ shared }) => shared));
     } catch (error) {
+      const cause = this.#mail.causeOf(error);
       this.#abandon();
-      throw error;
+      throw cause;
     } finally {
       forget();
     }

@@ -1,0 +1,48 @@
+import type { TrainedParts } from '../../autograd/unit';
+import type { Engine } from '../../backend/engine';
+import type { Observer } from '../../core/events';
+import type { Module } from '../../nn/module';
+import { PipelineSchedule, type ScheduleOptions } from '../../parallel/pipeline/pipeline-schedule';
+import { PipelineStage, type PipelineStageOptions } from '../../parallel/pipeline/pipeline-stage';
+import { pipelineStages } from '../../parallel/pipeline/pipeline-stages';
+import type { PipelineScheduleName } from '../../parallel/pipeline/schedules';
+import { callableClass } from './callable-class';
+import type { CellSteps } from './cell-steps';
+
+/** The parts that pipelines need. */
+interface PipelineParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  readonly steps: CellSteps;
+  readonly trained: (parts: TrainedParts) => void;
+}
+
+/** The functions of pipeline parallelism that are bound to a rank. */
+export interface RankPipeline extends Readonly<ReturnType<typeof rankPipeline>> {}
+
+/** Pipeline parallelism on this rank; src/rank.ts describes the names. */
+export function rankPipeline({ engine, observer, steps, trained }: PipelineParts) {
+  const context = {
+    engine,
+    observer,
+    begins: () => steps.begins(),
+    trained,
+    report: (loss: number) => steps.report(loss),
+  };
+  const schedule = (name: PipelineScheduleName) =>
+    callableClass(
+      (stages: PipelineStage | readonly PipelineStage[], options: ScheduleOptions) =>
+        new PipelineSchedule(name, stages, options, context),
+    );
+  return {
+    pipelineStages,
+    PipelineStage: callableClass(
+      (submod: Module, stageIndex: number, numStages: number, options: PipelineStageOptions) =>
+        new PipelineStage(submod, stageIndex, numStages, options),
+    ),
+    ScheduleGPipe: schedule('gpipe'),
+    Schedule1F1B: schedule('1f1b'),
+    ScheduleInterleaved1F1B: schedule('interleaved'),
+    ScheduleZBH1: schedule('zb'),
+  };
+}
