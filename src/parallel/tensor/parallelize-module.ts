@@ -36,6 +36,7 @@ export function apply(
   context: TensorContext,
 ): void {
   requireWhole(root);
+  if (context.group.size === 1) return;
   const ties: Ties = new Map();
   drawAs(root, context.group.ranks[0] ?? 0);
   for (const [module, style] of chosen) style.apply(module, context, ties);

@@ -35,7 +35,8 @@ export interface TensorOptions {
 /**
  * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns it: attention is cut by heads,
  * feed-forward layers by features, embedding and head by the vocabulary. Ranks share keys' and values' heads if there are fewer of
- * them than ranks. The model computes the same losses, and its logits are whole on every rank. Call it before DDP and fullyShard.
+ * them than ranks. The model computes the same losses, and its logits are whole on every rank; a group of one
+ * rank changes nothing. Call it before DDP and fullyShard.
  * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, and a sharded model.
  */
 export function parallelizeTensors<M extends Module>(
@@ -123,6 +124,7 @@ function scatterInput(block: Module | undefined, { group }: TensorContext): void
 
 /** Applies f of [Note: f and g] after the last norm, and reads logits by parts of the vocabulary. */
 function enterHead(model: GPT | Llama, norm: Module, { group }: TensorContext, isSequence: boolean): void {
+  if (group.size === 1) return;
   const enter = isSequence ? gatherFromSequenceParallelRegion : copyToTensorParallelRegion;
   norm.wrap((inputs, next) => enter(next(...inputs) as tf.Tensor, group, norm.path));
   const classes = model.shape.vocab;

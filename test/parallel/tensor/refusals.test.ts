@@ -148,6 +148,12 @@ test('a model is split once, and no strategy reduces over ranks with other parts
   requireSameParts(model.parameters(), standIn([0, 2], 0), 'fullyShard');
 });
 
+test('a group of one rank changes nothing', () => {
+  const model = parallelizeTensors(gpt(GPT), { group: groupOf(1), warn: () => undefined });
+  assert.ok(model.parameters().every(({ split }) => split === null));
+  assert.equal(model.wte.constructor, Embedding);
+});
+
 test('a mesh of several axes is refused, and the error says how to take one', () => {
   const mesh = initDeviceMesh(groupOf(4), [2, 2], ['dp', 'tp']);
   assert.throws(() => groupOfMesh('parallelizeModule', mesh), { code: 'CONFIG', message: /slice\('tp'\)/ });
