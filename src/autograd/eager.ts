@@ -25,6 +25,14 @@ export interface EagerHooks {
 /** The causes of tensors that operations of a pass make. */
 const PASSING: ReadonlySet<MemoryCause> = new Set(['activation', 'temp']);
 
+/** A module, and the outermost module that contains it. */
+interface Part {
+  readonly root: object;
+}
+
+/** The callers of this number of parts of models are checked. */
+const MOST_CALLERS = 20;
+
 /** There is a warning when modules were called this many times without backward. */
 const MANY_CALLS = 200;
 
@@ -48,6 +56,7 @@ export class EagerTape {
   #isInModule = false;
   #numCalls = 0;
   #hasWarned = false;
+  #numCallers = 0;
 
   constructor(engine: Engine, hooks: EagerHooks) {
     this.#engine = engine;
@@ -55,13 +64,14 @@ export class EagerTape {
   }
 
   /** Runs a module's forward; opens a recording unless some tape, kernel or hook is active. */
-  run<T>(work: () => T): T {
+  run<T>(module: Part, work: () => T): T {
     const { gradientDepth, kernelDepth, activeTape, scopeStack } = tfjsState();
     const isIdle =
       gradientDepth === 0 && kernelDepth === 0 && scopeStack.every(({ name }) => name !== UNTRACKED);
     const isOpen =
       this.#tape !== null && activeTape === this.#tape && gradientDepth === 1 && kernelDepth === 0;
     if (this.#isInModule || !(isIdle || isOpen)) return work();
+    this.#checkCaller(module);
     const tape = isOpen && this.#tape !== null && isAlive(this.#tape) ? this.#tape : this.#open();
     this.#isInModule = true;
     this.#countCall();
@@ -109,6 +119,22 @@ export class EagerTape {
     // The buffer of a view may have another owner, such as a parameter.
     if (result.isDisposed || !PASSING.has(this.#engine.tagOf(result).cause)) return;
     this.#engine.retag(result, { cause: 'temp', module: '', part: 'left' });
+  }
+
+  /** Warns once if code calls a model's forward, which calls this part of the model. */
+  #checkCaller(module: Part): void {
+    const { root } = module;
+    if (module === root || this.#numCallers >= MOST_CALLERS) return;
+    this.#numCallers++;
+    const frames = new Error().stack?.split('\n') ?? [];
+    const forward = frames.findLastIndex((frame) => frame.includes('.forward ('));
+    // A model that is called runs its forward in Callable.#forward.
+    if (forward === -1 || frames[forward + 1]?.includes('#forward (') === true) return;
+    this.#numCallers = MOST_CALLERS;
+    this.#hooks.warn(
+      `the forward of ${root.constructor.name} was called as model.forward(x). So its tensors are not freed, and what wraps the model ` +
+        '(FSDP, DDP, checkpointing) does not run. Write model(x). This warning appears once',
+    );
   }
 
   #countCall(): void {

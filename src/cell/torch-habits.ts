@@ -52,6 +52,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
   numpy: 'Write x.dataSync(), or x.arraySync() for nested arrays',
   tolist: 'Write x.arraySync()',
   detach: 'Leave it out: after backward, no gradient flows into a tensor',
+  model:
+    'A run’s model is in the ranks: write await run.save(‘folder’), and in a %%ranks cell const net = new Net(); await loadCheckpoint(net, null, ‘folder’)',
   size: 'Write x.shape[0] for the size of a dim',
   numel: 'Write x.size',
   dim: 'Write x.rank',
@@ -95,6 +97,7 @@ function adviceOnAssignment(name: string, before: string): string {
 
 /** Returns advice about a value of another type than a place needs; `message` is the checker's. */
 export function adviceOnType(message: string): string | undefined {
+  if (message.includes('{ layerCls: string[]; }')) return 'Classes of modules are { layerCls: [‘Block’] }';
   if (!/Type 'string' is not assignable to type '(\w+ \| )?"/.test(message)) return undefined;
   return 'In an object of a variable, a text can be any text for the checker: write, for example, kind: ‘adam’ as const';
 }

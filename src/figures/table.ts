@@ -78,6 +78,25 @@ function shownAsTable(frame: DataFrame): DataFrame {
   return frame;
 }
 
+/** The number of rows of each DataFrame that is shown together with others. */
+const MAX_ROWS_TOGETHER = 10;
+
+/** Makes a notebook show DataFrames by name, as tables one below the other. */
+export function shownAsTables<T extends Readonly<Record<string, DataFrame>>>(frames: T): T {
+  return Object.defineProperty(frames, DISPLAY, {
+    value(): DisplayBundle {
+      // Values of a DataFrame have the types of table cells.
+      const tables = Object.entries(frames).map(([title, frame]) =>
+        createTable(rowsOf(frame) as TableRow[], { title }),
+      );
+      return {
+        'text/html': tables.map((table) => table.toHtml(MAX_ROWS_TOGETHER)).join('\n'),
+        'text/plain': tables.map((table) => table.toText(MAX_ROWS_TOGETHER)).join('\n\n'),
+      };
+    },
+  });
+}
+
 function cellText(column: Column, row: TableRow): string {
   const value = row[column.key] ?? null;
   if (column.format) return column.format(value);

@@ -50,7 +50,7 @@ export abstract class Module extends ModuleTree {
 
   override apply(...inputs: Parameters<this['forward']>): ReturnType<this['forward']> {
     const eager = this.#isTraining ? currentEagerTape() : null;
-    return eager === null ? super.apply(...inputs) : eager.run(() => super.apply(...inputs));
+    return eager === null ? super.apply(...inputs) : eager.run(this, () => super.apply(...inputs));
   }
 
   /** Whether the module trains (default) or is evaluated, which Dropout and batch norms read. */

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { createTable, DISPLAY } from '../../src/figures/table';
+import { createTable, DISPLAY, shownAsTables, type Table } from '../../src/figures/table';
 
 const ranks = createTable(
   [
@@ -61,6 +61,17 @@ test('a table becomes a danfojs frame with the same rows', async () => {
   const frame = await ranks.frame();
   assert.deepEqual(frame.columns, ['rank', 'pid', 'state', 'rss']);
   assert.deepEqual(frame.shape, [2, 4]);
+});
+
+test('a notebook shows several frames by name', async () => {
+  const frames = shownAsTables({
+    memory: await createTable([{ cause: 'batch', bytes: 5 }]).frame(),
+    comm: await createTable([]).frame(),
+  });
+  assert.deepEqual(Object.keys(frames), ['memory', 'comm']);
+  const bundle = (frames as unknown as Pick<Table, typeof DISPLAY>)[DISPLAY]();
+  assert.equal(bundle['text/plain'], 'memory\ncause  bytes\nbatch      5\n\ncomm\n');
+  assert.match(String(bundle['text/html']), /memory.*batch.*comm/s);
 });
 
 test('a notebook shows a frame, and a frame computed from it, as a table', async () => {

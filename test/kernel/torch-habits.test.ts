@@ -61,6 +61,13 @@ describe('the compiler, for users of PyTorch,', () => {
     const kind = `${start} config = { optimizer: { kind: 'adam' } }; await job.train({ ...config })`;
     assert.match(messages(kind).join('\n'), /kind: ‘adam’ as const\./);
     assert.match(messages(`${start} run = await job.train({ batchSize: 8 })`).join('\n'), /Write batch\./);
+    const wrap = `${start} run = await job.train({ model: 'tiny', parallel: { wrap: ['Block'] } })`;
+    assert.match(messages(wrap).join('\n'), /Classes of modules are \{ layerCls: \[‘Block’\] \}\./);
+    const model = `${start} run = await job.train({ model: 'tiny' }); run.model`;
+    assert.match(
+      messages(model).join('\n'),
+      /'model' does not exist on type 'Run'\. .*await loadCheckpoint\(/,
+    );
   });
 
   it("accepts a user's model in a cell of ranks, written as in PyTorch", () => {

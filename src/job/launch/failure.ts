@@ -101,7 +101,7 @@ function thrownError(
   const head = /^\[rank \d+\] /.test(text) ? text : `${who} ${text}`;
   const message = `${head} (${sameLine ? place(call.title, root) : call.title})`;
   const error = new ShardlabError(root.code, message, { details, rank: ranks[0] });
-  error.stack = [`${error.name}: ${error.message}`, ...root.traceback].join('\n');
+  error.stack = [`${error.name}: ${error.message}`, ...withoutMessage(root)].join('\n');
   return error;
 }
 
@@ -109,6 +109,11 @@ function thrownError(
 function saying({ code, ename, evalue }: RankError): string {
   const text = withoutRank(evalue);
   return code === 'RANK_FAILED' && !ename.startsWith('ShardlabError') ? `${ename}: ${text}` : text;
+}
+
+/** Returns an error's traceback without its first entry if that is its message, which the caller writes. */
+function withoutMessage({ ename, traceback }: RankError): readonly string[] {
+  return traceback[0]?.startsWith(`${ename}: `) === true ? traceback.slice(1) : traceback;
 }
 
 function withoutRank(text: string): string {

@@ -10,7 +10,7 @@ import { lossCurve } from '../../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
 import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
-import { createTable, type Table } from '../../figures/table';
+import { createTable, shownAsTables, type Table } from '../../figures/table';
 import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
@@ -84,12 +84,12 @@ export abstract class StepFigures {
 
   /** Returns the numbers behind the figures as danfojs DataFrames; the first call loads danfojs (seconds). */
   async frames(): Promise<RunFrames> {
-    return {
+    return shownAsTables({
       steps: await this.recorded.stepsTable().frame(),
       memory: await this.memory().frame(),
       comm: await this.comm().frame(),
       timeline: await this.timeline().frame(),
-    };
+    });
   }
 
   /** Draws a figure, and shows the user's guesses about it. */

@@ -104,6 +104,25 @@ test('steps that each leave their results are reported, and the peak is said to 
   assert.equal(Math.max(...leftBytes), 19 * (64 * 64 * 4 + 4));
 });
 
+test('a forward that is called in place of its model is reported once', async (context) => {
+  const job = await launchFor(context, { ranks: 1 });
+  const setup = `
+    class Net extends nn.Module {
+      body = new nn.Linear(2, 2); head = new nn.Linear(2, 1);
+      forward(x) { return this.head(this.body(x)); }
+    }
+    class Halved extends Net { forward(x) { return tf.div(super.forward(x), 2); } }
+    const [net, halved, x] = [new Net(), new Halved(), tf.ones([1, 2])];`;
+  const told = async (js: string, cell: number) =>
+    warningsOf(await runCell(job, js, cell), 0, 'was called as model.forward(x)');
+  const quiet =
+    'net(x); halved(x); halved.apply(x); net.head(net.body(x)); gradients(() => tf.mean(net(x)));';
+  assert.deepEqual(await told(`${setup} ${quiet}`, 1), []);
+  const [warning = '', ...more] = await told('halved.forward(x); net.forward(x);', 2);
+  assert.match(warning, /the forward of Halved was called .* Write model\(x\)\./);
+  assert.deepEqual(more, []);
+});
+
 test('a module in a private field that no optimizer got is reported once', async (context) => {
   const job = await launchFor(context, { ranks: 1 });
   const net = (hidden: string): string => `{
