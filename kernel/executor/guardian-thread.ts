@@ -10,11 +10,13 @@ const CHILDREN_MS = 300;
 interface GuardianData {
   /** Word 0 is the number of the last interrupt request that the main thread has noticed. */
   readonly heard: Int32Array;
+  /** The marks of work that must not be terminated. */
+  readonly unbroken: Int32Array;
 }
 
 // The executor starts this worker with exactly this data.
-const { heard } = workerData as GuardianData;
-const guardian = attachGuardian();
+const { heard, unbroken } = workerData as GuardianData;
+const guardian = attachGuardian(unbroken);
 const lifeline = new Socket({ fd: LIFELINE_FD });
 let requests = 0;
 

@@ -5,6 +5,7 @@ import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
 import { watchStrayErrors, writeExitCall } from '../../src/cell/stray-errors';
+import { clearUnbroken, markUnbroken } from '../../src/cell/unbroken';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';
@@ -36,11 +37,14 @@ async function main(settings: ExecutorSettings): Promise<void> {
 /** Starts the guardian thread; `interrupted` is called on the main thread when the user interrupts. */
 async function startGuardian(interrupted: () => void): Promise<void> {
   const heard = new Int32Array(new SharedArrayBuffer(4));
-  const worker = new Worker(join(__dirname, 'guardian-thread.js'), { workerData: { heard } });
+  const worker = new Worker(join(__dirname, 'guardian-thread.js'), {
+    workerData: { heard, unbroken: markUnbroken() },
+  });
   await once(worker, 'message');
   worker.on('message', (request: number) => {
     // The guardian repeats a request until it is noticed; this request was noticed before.
     if (request <= Atomics.load(heard, 0)) return;
+    clearUnbroken();
     interrupted();
     Atomics.store(heard, 0, request);
   });

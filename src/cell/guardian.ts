@@ -1,26 +1,93 @@
 import { Session } from 'node:inspector';
+import { readProcessStat } from '../core/process-stat';
 import { readIfThere } from '../core/read-if-there';
+import { isUnbroken, numUnbrokenEnded } from './unbroken';
 
 /** Ends the main thread's code, from another thread. */
 export type Guardian = ReturnType<typeof attachGuardian>;
 
 /**
  * Attaches to the main thread's inspector. Call it in a worker, before the main thread runs code that may block:
- * attaching needs the main thread's help once.
+ * attaching needs the main thread's help once. The guardian spares the work that `unbroken` marks.
  */
-export function attachGuardian() {
+export function attachGuardian(unbroken?: Int32Array) {
   const session = new Session();
   session.connectToMainThread();
   return {
     /**
-     * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect
-     * while the main thread waits for the system; see [Note: no termination in a system call].
+     * Ends the main thread's running JavaScript: a loop or an Atomics.wait, before or after an await. Has no effect while the
+     * main thread waits for the system or is in unbroken work; see [Note: no termination in a system call].
      */
     terminate(): void {
-      if (!waitsForSystem()) session.post('Runtime.terminateExecution');
+      const isSpared = unbroken !== undefined && isUnbroken(unbroken);
+      if (!isSpared && activity() !== 'system') session.post('Runtime.terminateExecution');
     },
+    /** Measures from now on how long the main thread is stuck. */
+    measureStuck: () => new StuckTime(unbroken),
     close: (): void => session.disconnect(),
   };
+}
+
+/**
+ * [Note: stuck time] On a busy machine, a main thread that would answer an interrupt at once may wait long for a core. So the
+ * time in which it has not answered counts only if it has run for USED_MS of it, or was in an Atomics.wait. The time
+ * starts again when unbroken work ends, and does not count while the main thread waits for the system.
+ */
+class StuckTime {
+  readonly #unbroken: Int32Array | undefined;
+  #passedMs = 0;
+  #usedMs = 0;
+  #last = look();
+  #numEnded: number;
+
+  constructor(unbroken: Int32Array | undefined) {
+    this.#unbroken = unbroken;
+    this.#numEnded = this.#countEnded();
+  }
+
+  /** Returns the stuck time so far in ms; call it often. */
+  read(): number {
+    const [last, here] = [this.#last, look()];
+    this.#last = here;
+    if (here.activity !== 'system') {
+      this.#passedMs += here.at - last.at;
+      this.#usedMs += usedBetween(last, here);
+    }
+    const numEnded = this.#countEnded();
+    const isSpared = this.#unbroken !== undefined && isUnbroken(this.#unbroken);
+    if (isSpared || numEnded !== this.#numEnded) this.restart();
+    this.#numEnded = numEnded;
+    return this.#usedMs < USED_MS ? 0 : this.#passedMs;
+  }
+
+  restart(): void {
+    this.#passedMs = 0;
+    this.#usedMs = 0;
+  }
+
+  #countEnded(): number {
+    return this.#unbroken === undefined ? 0 : numUnbrokenEnded(this.#unbroken);
+  }
+}
+
+/** A main thread that has run this long without an answer is not just about to answer. */
+const USED_MS = 8;
+
+/** The main thread at one moment. */
+type Look = ReturnType<typeof look>;
+
+function look() {
+  const used = readIfThere(`/proc/self/task/${process.pid}/schedstat`)?.split(' ')[0];
+  /** The processor time that it has used; undefined if the system does not report it. */
+  const cpuMs = used === undefined ? undefined : Number(used) / 1e6;
+  return { activity: activity(), cpuMs, at: performance.now() };
+}
+
+/** Returns the time between two looks in which the main thread ran or was in an Atomics.wait, in ms. */
+function usedBetween(last: Look, here: Look): number {
+  const isWaiting = here.activity === 'waits' && last.activity === 'waits';
+  if (isWaiting || here.cpuMs === undefined) return here.at - last.at;
+  return here.cpuMs - (last.cpuMs ?? 0);
 }
 
 /**
@@ -29,9 +96,10 @@ export function attachGuardian() {
  * process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
  * Atomics.wait waits in a futex, and may be terminated.
  */
-function waitsForSystem(): boolean {
+function activity(): 'computes' | 'waits' | 'system' {
   const place = readIfThere(`/proc/self/task/${process.pid}/wchan`) ?? '';
-  return place !== '' && place !== '0' && !place.includes('futex');
+  if (place !== '' && place !== '0') return place.includes('futex') ? 'waits' : 'system';
+  return readProcessStat(process.pid)?.state === 'S' ? 'waits' : 'computes';
 }
 
 export interface StagedInterrupt {
@@ -42,31 +110,37 @@ export interface StagedInterrupt {
    * stop the handling.
    */
   readonly answered: () => boolean;
-  readonly guardian: Pick<Guardian, 'terminate'>;
-  /** The time that blocking code gets to end with an error before it is terminated, in ms. Default 50. */
+  readonly guardian: Pick<Guardian, 'terminate' | 'measureStuck'>;
+  /** The stuck time that blocking code gets to end with an error before it is terminated, in ms. Default 50. */
   readonly graceMs?: number;
 }
 
 const GRACE_MS = 50;
+/** Time between two looks at the main thread. */
+const LOOK_MS = 10;
 /** How often a main thread that blocks again (in the next callback) is terminated again. */
 const ATTEMPTS = 20;
-/**
- * Each wait for an answer is twice as long as the one before, up to this number of times, because on a busy machine a
- * free main thread may react slowly.
- */
+/** Each wait for an answer is twice as long as the one before, up to this number of times. */
 const DOUBLINGS = 4;
 
 /**
  * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then,
- * if the main thread has not answered after the grace period, termination, which skips `finally`.
+ * if the main thread has not answered within the grace period of [Note: stuck time], termination, which skips `finally`.
  */
-export function interruptInStages(steps: StagedInterrupt): void {
-  steps.notify();
-  const check = (attempt: number): void => {
-    if (steps.answered() || attempt > ATTEMPTS) return;
-    steps.guardian.terminate();
-    steps.notify();
-    setTimeout(check, GRACE_MS * 2 ** Math.min(attempt, DOUBLINGS), attempt + 1);
+export function interruptInStages({ notify, answered, guardian, graceMs = GRACE_MS }: StagedInterrupt): void {
+  notify();
+  const stuck = guardian.measureStuck();
+  let attempt = 1;
+  let limitMs = graceMs;
+  const check = (): void => {
+    if (answered() || attempt > ATTEMPTS) return;
+    if (stuck.read() >= limitMs) {
+      guardian.terminate();
+      notify();
+      limitMs = GRACE_MS * 2 ** Math.min(attempt++, DOUBLINGS);
+      stuck.restart();
+    }
+    setTimeout(check, LOOK_MS);
   };
-  setTimeout(check, steps.graceMs ?? GRACE_MS, 1);
+  setTimeout(check, LOOK_MS);
 }

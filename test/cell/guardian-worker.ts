@@ -1,8 +1,9 @@
-import { parentPort } from 'node:worker_threads';
+import { parentPort, workerData } from 'node:worker_threads';
 import { attachGuardian, interruptInStages } from '../../src/cell/guardian';
 
 // A worker for tests: when asked, interrupts the main thread in stages, `after` milliseconds later.
-const guardian = attachGuardian();
+// The driver starts this worker with exactly this data.
+const guardian = attachGuardian((workerData as { unbroken: Int32Array }).unbroken);
 let asked = 0;
 let answers: Int32Array;
 parentPort?.on('message', (message: { answers?: Int32Array; after?: number }) => {

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { before, describe, it } from 'node:test';
-import { FORMS } from './interrupt-driver';
+import { FORMS, UNBROKEN } from './interrupt-driver';
 import { type InterruptOutcome, interruptOutcomes } from './interrupt-outcomes';
 
 describe('an interrupt', () => {
@@ -17,4 +17,10 @@ describe('an interrupt', () => {
       assert.equal(outcome.kept, 42);
     });
   }
+
+  it('does not terminate unbroken work', () => {
+    const outcome = outcomes.find(({ form }) => form === UNBROKEN);
+    assert.equal(outcome?.ename, 'ShardlabError[INTERRUPTED]');
+    assert.equal(outcome.kept, 43, 'the work and the next cell each add 1');
+  });
 });

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { deserialize, serialize } from 'node:v8';
 import { Router } from 'zeromq';
+import { unbroken } from '../../cell/unbroken';
 import { createSender, receiveAll } from '../../core/message-loops';
 import { warnOnStderr } from './folded-lines';
 import { socketEndpoint } from './folder';
@@ -21,8 +22,14 @@ export async function openControlServer(folder: string, receive: (rank: number, 
   const peers = new Map<number, Buffer>();
   const hear = createListener(token, peers, receive);
   // The loop ends when the socket is closed.
-  void receiveAll('control', router, hear, warnOnStderr);
-  const sender = createSender('control', router, warnOnStderr);
+  void receiveAll('control', router, (frames) => unbroken(() => hear(frames)), warnOnStderr);
+  const socket = {
+    get closed() {
+      return router.closed;
+    },
+    send: (message: Buffer[]) => unbroken(() => router.send(message)),
+  };
+  const sender = createSender('control', socket, warnOnStderr);
   return {
     address: { endpoint: router.lastEndpoint ?? '', token } satisfies ControlAddress,
     send(rank: number, message: ToRank): void {

@@ -1,4 +1,5 @@
 import { describeActivity, interruptChildren } from '../../cell/native-call';
+import { unbroken } from '../../cell/unbroken';
 import { ShardlabError } from '../../core/errors';
 import type { AbortReason } from '../../transport/control-block';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
@@ -150,7 +151,7 @@ export class Supervisor implements FleetListener {
   }
 
   async #execute(call: Call): Promise<unknown[]> {
-    this.#send(call);
+    unbroken(() => this.#send(call));
     const endWatch = watchForMissing(
       () => this.#lookForMissing(),
       (missing) => this.#fail({ kind: 'missing', ...missing }, CANCEL_DELAY_MS),

@@ -1,6 +1,7 @@
 import { setTimeout as delay } from 'node:timers/promises';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import type { Seconds } from '../../core/units';
 import type { PreparedData } from '../../data/prepared';
 import type { Link } from '../../transport/link';
 import { FoldedLines } from '../control/folded-lines';
@@ -130,7 +131,7 @@ export class RunCalls {
   }
 }
 
-/** An interrupt waits at most this long for the end of running work; then the work is aborted. */
+/** An interrupt waits at least this long for the end of running work; then the work is aborted. */
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
@@ -197,9 +198,10 @@ export class RunTurns {
   /**
    * Waits for the end of running work. Returns whether the work ended in time, or 'idle' if no work had to be awaited. A
    * save can be aborted at any moment, so `stop` does not wait for it; the next work waits until the checkpoint is in
-   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks.
+   * place or was given up. `tell` asks the work to end, and returns false if the work is still waiting for its ranks. The wait
+   * is at least `seconds` long.
    */
-  async stop(tell: () => boolean): Promise<'stopped' | 'late' | 'idle'> {
+  async stop(tell: () => boolean, seconds: Seconds = 0): Promise<'stopped' | 'late' | 'idle'> {
     const turn = this.#turn;
     this.#giveUp?.(
       new ShardlabError('INTERRUPTED', 'a callback of the run was interrupted; the run is intact'),
@@ -209,7 +211,7 @@ export class RunTurns {
     if (turn.business === 'saving') return 'idle';
     if (!tell()) return 'idle';
     const limit = new AbortController();
-    const late = delay(STOP_MS, 'late' as const, { signal: limit.signal });
+    const late = delay(Math.max(STOP_MS, seconds * 1e3), 'late' as const, { signal: limit.signal });
     const stopped = turn.ended.then(() => 'stopped' as const);
     return Promise.race([stopped, late]).finally(() => limit.abort());
   }

@@ -16,6 +16,9 @@ import { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
 import { type LoopHome, stoppedBy, TrainingLoop } from './training-loop';
 
+/** An interrupt waits at least for the time of this number of steps: those that the ranks may run ([Note: grants]), and as many again. */
+const STOP_STEPS = 4;
+
 /** What training needs of a run. */
 export interface RunLoopParts extends RunParts {
   /** The job's folder. */
@@ -189,7 +192,9 @@ export abstract class RunLoop extends StepFigures {
   /** Ends the running work after the running step. Returns whether it ended in time, or 'idle' if no work had to be awaited. */
   async stop(): Promise<'stopped' | 'late' | 'idle'> {
     for (const loop of this.#loops) loop.interrupt();
-    return this.#turns.stop(() => this.#training.stop());
+    const { steps } = this.#parts.history;
+    const [last] = steps.results(steps.numSteps - 1);
+    return this.#turns.stop(() => this.#training.stop(), STOP_STEPS * (last?.seconds ?? 0));
   }
 
   /** Runs `work` alone, after the ranks got the learning rate that was set. */

@@ -1,3 +1,4 @@
+import { unbroken } from '../../cell/unbroken';
 import { ShardlabError } from '../../core/errors';
 import { counted } from '../../figures/format';
 import type { StepResult } from '../../train/step-result';
@@ -105,7 +106,8 @@ export class TrainingLoop<R> {
 
   /** Draws the final state. */
   end(): void {
-    this.#call.progress.finish([this.#endedEarly ?? [], this.#notes].flat().join('; ') || null);
+    const note = [this.#endedEarly ?? [], this.#notes].flat().join('; ') || null;
+    unbroken(() => this.#call.progress.finish(note));
   }
 
   /** Runs steps that need nothing between them; returns the last one's result. */
@@ -177,13 +179,12 @@ export class TrainingLoop<R> {
 
   #interrupted(): ShardlabError {
     const { name, numSteps } = this.#call;
-    const { lastStep } = this.#home.parts.history;
+    const { history, calls } = this.#home.parts;
+    const { lastStep } = history;
     const of = Number.isFinite(numSteps) ? ` of ${numSteps}` : '';
     const when = this.#numDone === 0 ? 'before its first step' : `after ${this.#numDone}${of} steps`;
-    return new ShardlabError(
-      'INTERRUPTED',
-      `${name} was interrupted ${when}; the run is intact: step() continues from step ${lastStep}`,
-    );
+    const outcome = calls.ended?.message ?? `the run is intact: step() continues from step ${lastStep}`;
+    return new ShardlabError('INTERRUPTED', `${name} was interrupted ${when}; ${outcome}`);
   }
 }
 

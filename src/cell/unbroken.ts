@@ -1,0 +1,46 @@
+import { globalSlot } from '../core/global-slot';
+
+/** The words of shared memory in which the main thread marks unbroken work. [Note: unbroken work] */
+const MARKS = globalSlot<Int32Array>('shardlab.unbroken');
+const DEPTH = 0;
+const NUM_ENDED = 1;
+const NUM_WORDS = 2;
+
+/** Lets this process mark unbroken work; returns the marks, which the thread of the guardian needs. */
+export function markUnbroken(): Int32Array {
+  MARKS.value = new Int32Array(new SharedArrayBuffer(NUM_WORDS * Int32Array.BYTES_PER_ELEMENT));
+  return MARKS.value;
+}
+
+/**
+ * [Note: unbroken work] V8 terminates whatever code the main thread runs. A termination of this library's own code would lose a
+ * message of a rank, and with it the run. So this library marks the work that must not be terminated: a message to or from a
+ * rank, with the bookkeeping and the drawing that belong to it. The guardian (guardian.ts) spares marked work; the
+ * interrupt takes effect at its end. Do not call the user's functions in it, because they may not end.
+ */
+export function unbroken<T>(work: () => T): T {
+  const marks = MARKS.value;
+  if (marks === undefined) return work();
+  Atomics.add(marks, DEPTH, 1);
+  try {
+    return work();
+  } finally {
+    Atomics.sub(marks, DEPTH, 1);
+    Atomics.add(marks, NUM_ENDED, 1);
+  }
+}
+
+/** Clears the mark of work whose `finally` a termination skipped; call it where no unbroken work runs. */
+export function clearUnbroken(): void {
+  if (MARKS.value !== undefined) Atomics.store(MARKS.value, DEPTH, 0);
+}
+
+/** Whether the main thread is in unbroken work. */
+export function isUnbroken(marks: Int32Array): boolean {
+  return Atomics.load(marks, DEPTH) > 0;
+}
+
+/** Number of pieces of unbroken work that have ended. */
+export function numUnbrokenEnded(marks: Int32Array): number {
+  return Atomics.load(marks, NUM_ENDED);
+}
