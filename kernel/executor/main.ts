@@ -5,7 +5,7 @@ import { captureConsole } from '../../src/cell/console-capture';
 import { registerDisplay } from '../../src/cell/display';
 import { createEvaluator } from '../../src/cell/evaluator';
 import { watchStrayErrors, writeExitCall } from '../../src/cell/stray-errors';
-import { clearUnbroken, markUnbroken } from '../../src/cell/unbroken';
+import { clearUnbroken, markUnbroken, unbroken } from '../../src/cell/unbroken';
 import { CellRunner } from './cell-runner';
 import { trackTimers } from './cell-timers';
 import { Comms } from './comms';
@@ -45,7 +45,7 @@ async function startGuardian(interrupted: () => void): Promise<void> {
     // The guardian repeats a request until it is noticed; this request was noticed before.
     if (request <= Atomics.load(heard, 0)) return;
     clearUnbroken();
-    interrupted();
+    unbroken(interrupted);
     Atomics.store(heard, 0, request);
   });
 }

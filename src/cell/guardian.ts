@@ -70,8 +70,8 @@ class StuckTime {
   }
 }
 
-/** A main thread that has run this long without an answer is not just about to answer. */
-const USED_MS = 8;
+/** A main thread that has run this long without an answer is not just about to answer, also after a wait for a core. */
+const USED_MS = 40;
 
 /** The main thread at one moment. */
 type Look = ReturnType<typeof look>;
