@@ -14,9 +14,10 @@ export { ulyssesAttention } from '../../parallel/context/ulysses-attention';
  * `positions` its positions, `attention` attends to the positions of all ranks, `mean` and `gather` combine results. All
  * ranks must call it with the same options. Throws: CONFIG.
  * @example
+ * const parallel = initializeModelParallel({ contextParallelSize: 2 });
  * const context = contextParallel(parallel.cp, { kind: 'ring' });
- * const own = context.cut(x); // [B, T, d] → [B, T / ranks, d]
- * const mixed = context.attention(q, k, v, { causal: true });
+ * const q = context.cut(tf.ones([2, 8, 4, 16])); // [B, T, heads, d] → [B, T / ranks, heads, d]
+ * const mixed = context.attention(q, q, q, { causal: true });
  */
 export function contextParallel(group: ProcessGroup, options?: ContextParallelOptions): ContextParallel {
   return new ContextParallel(group, options);
