@@ -7,11 +7,13 @@ import { type LrRange, lrRangeFigure } from '../../src/figures/lr-range';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
+import { pipelineGantt } from '../../src/figures/pipeline-gantt';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
 import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
 import { predictStates } from '../support/formulas/zero-formulas';
+import { pipelineRun } from './pipeline-run';
 
 /** A run of one simulated step, with ZeRO's prediction. */
 export function simulatedRun(scenario: Omit<Scenario, 'rank'>): RunView {
@@ -133,6 +135,15 @@ export function gallery(): Record<string, Figure> {
     'compare-memory-logical': compareRuns({ float32: four, bfloat16: rounded(four) }, 'memory'),
     'compare-memory-nothing': compareRuns({ nothing }, 'memory'),
     'compare-loss': compareRuns(runs, 'loss'),
+    'pipeline-1f1b': pipelineGantt(
+      pipelineRun('1f1b', { numRanks: 4, numMicrobatches: 8, virtualStages: 1 }),
+    ),
+    'pipeline-interleaved': pipelineGantt(
+      pipelineRun('interleaved', { numRanks: 2, numMicrobatches: 4, virtualStages: 2 }, 2),
+    ),
+    'pipeline-zero-bubble': pipelineGantt(
+      pipelineRun('zb', { numRanks: 3, numMicrobatches: 4, virtualStages: 1 }),
+    ),
     'comm-timeline-4': commTimeline({ ...four, note: 'which share 2 cores' }),
     'comm-timeline-1': commTimeline(one),
     'comm-timeline-64': commTimeline(many),

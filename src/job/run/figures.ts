@@ -8,6 +8,7 @@ import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { lossCurve } from '../../figures/loss-curve';
 import { type MemoryOptions, memoryFigure } from '../../figures/memory-figure';
+import { pipelineGantt } from '../../figures/pipeline-gantt';
 import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
 import { createTable, shownAsTables, type Table } from '../../figures/table';
@@ -20,6 +21,12 @@ import { type Phase, placeText, type RunHistory } from './history';
 
 /** The numbers behind the figures of recorded steps. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
+
+/** How a step's times are drawn. */
+export interface TimelineOptions extends CommTimelineOptions {
+  /** 'lanes' (default): main thread and wire of every rank; 'pipeline': the actions of a pipeline's schedule. */
+  readonly as?: 'lanes' | 'pipeline';
+}
 
 /** Recorded steps, and how figures show them. */
 export interface RecordedSteps {
@@ -65,9 +72,14 @@ export abstract class StepFigures {
     return this.#draw(undefined, commCauses);
   }
 
-  /** Draws one step of all ranks: when they compute and wait, and when the wire is used. Throws: CONFIG before the first step. */
-  timeline(options: CommTimelineOptions = {}): Figure {
-    return this.#draw(options.step, (view) => commTimeline(view, options));
+  /**
+   * Draws one step of all ranks: when they compute and wait, and when the wire is used. `as: 'pipeline'` draws the schedule of a
+   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, and without a pipeline.
+   */
+  timeline({ as = 'lanes', ...options }: TimelineOptions = {}): Figure {
+    return this.#draw(options.step, (view) =>
+      as === 'pipeline' ? pipelineGantt(view, options.step) : commTimeline(view, options),
+    );
   }
 
   /** Returns a table of each process's memory at the end of a step (default: the last), with a name for every resident byte. */

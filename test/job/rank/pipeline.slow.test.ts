@@ -30,6 +30,11 @@ test('cells train a pipeline; errors and hang reports name the microbatch and th
   const spans = records.flatMap(({ rank, spans }) => spans.map((span) => ({ rank, ...span })));
   assert.equal(spans.filter(({ pipeline }) => pipeline !== undefined).length, 3 * 2 * 2 * 4);
 
+  assert.match(
+    job.timeline({ as: 'pipeline' }).title,
+    /^4 microbatches on 2 ranks leave \d+% of their time idle$/,
+  );
+
   await assert.rejects(
     runCell(job, 'if (rank === 0) schedule.step(x, { target })', 2, 'all'),
     (error: Error) => {
