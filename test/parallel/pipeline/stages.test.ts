@@ -1,0 +1,123 @@
+import assert from 'node:assert/strict';
+import { before, test } from 'node:test';
+import * as tf from '../../../src/core/tf';
+import { ModuleList, Sequential } from '../../../src/nn/containers';
+import { Linear } from '../../../src/nn/linear';
+import { gpt, moe } from '../../../src/nn/models/gpt';
+import { Module } from '../../../src/nn/module';
+import { Parameter } from '../../../src/nn/parameter';
+import { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
+import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
+import { standIn } from '../../dist/group-stand-in';
+import { valuesOf } from '../../support/close';
+import { testEngine } from '../../support/wasm-test-engine';
+
+before(async () => {
+  await testEngine();
+});
+
+const SIZES = { layers: 5, dim: 8, heads: 2, vocab: 16, seq: 4, seed: 3 };
+
+/** The stages of all ranks; each rank makes the model itself. */
+function cut(make: () => Module, numRanks: number, options: object = {}): PipelineStage[] {
+  const ranks = Array.from({ length: numRanks }, (_, rank) => rank);
+  return ranks.flatMap((rank) => pipelineStages(make(), { group: standIn(ranks, rank), ...options }));
+}
+
+const namesOf = ({ submod }: PipelineStage): string[] => [
+  ...new Set([...submod.namedParameters().keys()].map((name) => name.replace(/\.(?!\d).*/, ''))),
+];
+
+test('stages have consecutive layers, and their parameters have the values of the whole model', () => {
+  const whole = gpt(SIZES);
+  const stages = cut(() => gpt(SIZES), 2);
+  assert.deepEqual(stages.map(namesOf), [
+    ['wte', 'wpe', 'blocks.0', 'blocks.1'],
+    ['blocks.2', 'blocks.3', 'blocks.4', 'ln_f', 'wte'],
+  ]);
+  assert.deepEqual(
+    stages.map(({ layers }) => layers.length),
+    [2, 3],
+  );
+  for (const { submod } of stages) {
+    assert.ok(submod.parameters().every(({ isWhole }) => !isWhole));
+    for (const [name, { tensor }] of submod.namedParameters()) {
+      const expected = whole.namedParameters().get(name) ?? assert.fail(name);
+      assert.deepEqual(valuesOf(tensor), valuesOf(expected.tensor), name);
+    }
+    submod.dispose();
+  }
+  whole.dispose();
+});
+
+test('a model is cut by numbers, by names, and by parameters', () => {
+  const layers = (options: object): number[] =>
+    cut(() => gpt(SIZES), 2, options).map((stage) => stage.layers.length);
+  assert.deepEqual(layers({ split: [4, 1] }), [4, 1]);
+  assert.deepEqual(layers({ split: ['blocks.3'] }), [3, 2]);
+  assert.deepEqual(layers({ split: 'parameters' }), [2, 3]);
+  assert.deepEqual(
+    cut(() => gpt(SIZES), 2, { virtualStages: 2 }).map(({ stageIndex }) => stageIndex),
+    [0, 2, 1, 3],
+  );
+});
+
+class Skips extends Module {
+  readonly a = new Linear(3, 3);
+  readonly b = new Linear(3, 3);
+  forward(x: tf.Tensor): tf.Tensor {
+    const y = this.a.apply(x);
+    return tf.add(this.b.apply(y), y);
+  }
+}
+
+class Activates extends Module {
+  readonly layers = new ModuleList([new Linear(3, 3), new Linear(3, 3)]);
+  forward(x: tf.Tensor): tf.Tensor {
+    return [...this.layers].reduce((y, layer) => tf.relu(layer.apply(y)), x);
+  }
+}
+
+class Scales extends Module {
+  readonly scale = Parameter.ofShape([3]);
+  readonly a = new Linear(3, 3);
+  forward(x: tf.Tensor): tf.Tensor {
+    return tf.mul(this.a.apply(x), this.scale.tensor);
+  }
+}
+
+class Reuses extends Module {
+  readonly a = new Linear(3, 3);
+  forward(x: tf.Tensor): tf.Tensor {
+    return this.a.apply(this.a.apply(x));
+  }
+}
+
+test('a graph that cannot be cut is refused with the reason', () => {
+  const refused: readonly (readonly [() => Module, RegExp])[] = [
+    [() => new Skips(), /forward computes something itself after "b"/],
+    [() => new Activates(), /forward computes something itself between "layers.0" and "layers.1"/],
+    [() => new Scales(), /it has the parameter or buffer "scale" itself/],
+    [() => new Reuses(), /forward applies "a" 2 times, not once/],
+    [() => new Linear(3, 3), /parameter or buffer "weight" itself/],
+    [() => moe({ ...SIZES, experts: 2 }), /MoeGPT cannot be cut into stages/],
+  ];
+  const numTensors = tf.memory().numTensors;
+  for (const [make, message] of refused) assert.throws(() => cut(make, 2), { code: 'CONFIG', message });
+  assert.equal(tf.memory().numTensors, numTensors);
+});
+
+test('numbers, names and stages that do not fit say what fits', () => {
+  const small = (): Module => new Sequential(new Linear(3, 3), new Linear(3, 3)).manualSeed(1);
+  assert.throws(() => cut(small, 3), { code: 'CONFIG', message: /2 layers cannot be divided into 3 stages/ });
+  assert.throws(() => cut(() => gpt(SIZES), 2, { split: [1, 1] }), {
+    message: /2 numbers above 0 whose sum is 5/,
+  });
+  assert.throws(() => cut(() => gpt(SIZES), 2, { split: ['blocks.9'] }), {
+    message: /no stage can begin at "blocks.9"/,
+  });
+  assert.throws(() => new PipelineStage(small(), 1, 2, { group: standIn([0, 1], 0) }), {
+    code: 'CONFIG',
+    message: /stage 1 of 2 is not on rank 0 of world, which has stage 0/,
+  });
+});
