@@ -28,7 +28,13 @@ const RANKS: Readonly<Record<string, number>> = {
   },
   ...{ MultiheadAttention: 64, MaxPool2d: 1, AdaptiveAvgPool2d: 1, LSTM: 28 },
   ...{ TransformerEncoderLayer: 1, TransformerEncoder: 1 },
-  ...{ initializeModelParallel: 1, parallelizeModule: 1, parallelizeTensors: 1, contextParallel: 1 },
+  ...{
+    initializeModelParallel: 1,
+    parallelizeModule: 1,
+    parallelizeTensors: 1,
+    contextParallel: 1,
+    pipelineStages: 1,
+  },
 };
 
 let client: JupyterClient;
