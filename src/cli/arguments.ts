@@ -1,4 +1,4 @@
-import { InvalidArgumentError, Option } from 'commander';
+import { type Command, InvalidArgumentError, Option } from 'commander';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
@@ -23,6 +23,31 @@ export function setOption(): Option {
 /** Returns the option that chooses the library for matmuls. */
 export function blasOption(): Option {
   return new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto');
+}
+
+/** Degrees of model parallelism, as the commands that train take them. */
+export interface ParallelOptions {
+  readonly tp?: number;
+  readonly sequenceParallel?: boolean;
+  readonly cp?: number;
+  readonly cpKind?: 'ulysses' | 'ring';
+}
+
+/** Adds the options of model parallelism to a command. */
+export function addParallelOptions(command: Command): Command {
+  return command
+    .option('--tp <n>', 'ranks that hold parts of the same matrices (tensor parallelism)', wholeNumber(1))
+    .option('--sequence-parallel', 'also divides norms and residuals over the ranks of --tp')
+    .option('--cp <n>', 'ranks that hold parts of the same sequences (context parallelism)', wholeNumber(1))
+    .addOption(
+      new Option('--cp-kind <kind>', 'how attention reaches all positions').choices(['ulysses', 'ring']),
+    );
+}
+
+/** Returns the settings of `parallel` that were given as options. */
+export function parallelSettings({ tp, sequenceParallel, cp, cpKind }: ParallelOptions): ParallelOptions {
+  const settings = Object.entries({ tp, sequenceParallel, cp, cpKind });
+  return Object.fromEntries(settings.filter(([, value]) => value !== undefined));
 }
 
 /** Parses an option's value as a number above 0, such as 1e9. */

@@ -1,6 +1,7 @@
 import { gradients } from '../autograd/unit';
 import { currentDraws } from '../backend/current-engine';
 import type { Engine } from '../backend/engine';
+import { wholeSizeOf } from '../checkpoint/state/parts';
 import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
@@ -99,13 +100,19 @@ export class Trainer {
     this.#task = task;
     this.#parallel = parallel;
     this.optimizer = createOptimizer(engine, task.model, config.optimizer, config.offload);
-    this.#schedule = scheduleOf(config, this.optimizer);
+    const { schedule, steps } = config;
+    this.#schedule = schedule && new LRSchedule(this.optimizer, rateOf(schedule, steps));
     const scaler = gradScalerOf(config);
-    this.#scaler = scaler === null ? null : new GradScaler(engine, allRanks, scaler);
+    this.#scaler = scaler && new GradScaler(engine, allRanks, scaler);
   }
 
   get model(): Module {
     return this.#task.model;
+  }
+
+  /** Number of parameters of the whole model. */
+  get numParams(): number {
+    return this.model.parameters().reduce((sum, parameter) => sum + wholeSizeOf(parameter), 0);
   }
 
   /** Steps taken. */
@@ -288,8 +295,4 @@ export class Trainer {
     this.#scaler?.update();
     return { gradNorm, skipped };
   }
-}
-
-function scheduleOf({ schedule, steps }: TrainConfig, optimizer: Optimizer): LRSchedule | null {
-  return schedule === null ? null : new LRSchedule(optimizer, rateOf(schedule, steps));
 }

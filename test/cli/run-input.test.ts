@@ -50,6 +50,12 @@ test('strategy none on two ranks is bad input, before a peer runs', async () => 
   assert.match(stderr, /add --world 1/);
 });
 
+test('model parallelism beside a peer is bad input', async () => {
+  const { status, stderr } = await shardlab(['bench', 'gpt', '--tp', '2', '--peer', '/no/python']);
+  assert.equal(status, 2);
+  assert.match(stderr, /data parallelism only/);
+});
+
 test('the folder of a checkpoint is checked before training starts', async () => {
   writeFileSync(join(folder, 'taken'), '');
   const file = await shardlab(['run', 'tiny', '--save', 'taken'], { cwd: folder });

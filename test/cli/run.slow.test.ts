@@ -91,7 +91,19 @@ test('bench gpt prints the keys of its peer', async () => {
     '2',
   ];
   const { status, stdout, stderr } = await shardlab([
-    ...['bench', 'gpt', '--world', '2', '--precision', 'bf16'],
+    ...[
+      'bench',
+      'gpt',
+      '--world',
+      '4',
+      '--precision',
+      'bf16',
+      '--tp',
+      '2',
+      '--sequence-parallel',
+      '--cp',
+      '2',
+    ],
     ...sizes,
     '--json',
   ]);
@@ -111,6 +123,7 @@ test('bench gpt prints the keys of its peer', async () => {
   for (const key of keys) assert.ok(key in report, key);
   assert.equal(report.strategy, 'fsdp2');
   assert.equal(report.precision, 'bf16');
+  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2 });
 });
 
 test('bench gpt beside a peer adds both ratios; the error of a failing peer shows its last lines', async () => {

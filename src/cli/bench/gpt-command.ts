@@ -5,7 +5,13 @@ import { withProgress } from '../../cell/progress';
 import type { StrategyName } from '../../config/strategies';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import { blasOption, wholeNumber } from '../arguments';
+import {
+  addParallelOptions,
+  blasOption,
+  type ParallelOptions,
+  parallelSettings,
+  wholeNumber,
+} from '../arguments';
 import { processorName } from '../doctor/checks';
 import { type Io, type Perform, progressOn } from '../io';
 import { trainHeadless } from '../run/headless';
@@ -38,7 +44,7 @@ const PRECISIONS = {
   bf16: { paramDtype: 'bf16', reduceDtype: 'fp32' },
 } as const;
 
-interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>> {
+interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, ParallelOptions {
   readonly strategy: keyof typeof STRATEGIES;
   readonly precision: keyof typeof PRECISIONS;
   readonly init?: string;
@@ -98,6 +104,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
+  addParallelOptions(command);
   for (const [name, { usual, says }] of Object.entries(SIZES))
     command.option(`--${name} <n>`, says, wholeNumber(1), usual);
   perform<GptOptions>(command, async (_, options, output) => {
@@ -119,14 +126,18 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
 }
 
 /** Returns the work as a TrainConfig. Throws: CONFIG if the strategy does not fit the world. */
-function configOf({ strategy, precision, world, steps, batch, ...model }: GptOptions): TrainConfig {
+function configOf({ strategy, precision, world, steps, batch, ...options }: GptOptions): TrainConfig {
   if (strategy === 'none' && world !== 1) {
     throw new ConfigError(`--strategy none trains one rank, not ${world}; add --world 1 or choose ddp`);
   }
-  const { seq, dim, heads, layers, vocab } = model;
+  const degrees = parallelSettings(options);
+  if (options.peer !== undefined && Object.keys(degrees).length > 0) {
+    throw new ConfigError('the peer has data parallelism only; leave out --peer, or --tp and --cp');
+  }
+  const { seq, dim, heads, layers, vocab } = options;
   return parseTrainConfig({
     model: { kind: 'gpt', layers, dim, heads, vocab, seq },
-    parallel: { strategy: STRATEGIES[strategy] },
+    parallel: { strategy: STRATEGIES[strategy], ...degrees },
     mixedPrecision: PRECISIONS[precision],
     data: 'synthetic',
     optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weightDecay: 0.1 },
@@ -170,7 +181,7 @@ function compare(own: GptReport, peer: z.output<typeof peerSchema>, sameStart: b
 }
 
 function asText(report: GptReport): string {
-  const line = (side: SpeedReport): string =>
+  const line = (side: Omit<SpeedReport, 'mesh'>): string =>
     `${side.engine.padEnd(6)} ${side.strategy} world ${side.world}: ${side.tokens_per_s} tokens/s, ` +
     `${side.step_ms} ms per step, ${side.rss_mb_max} MiB, loss ${side.losses.at(-1)}`;
   const lines = [`${report.processor} (BLAS: ${report.blas})`, line(report)];

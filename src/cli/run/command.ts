@@ -5,12 +5,19 @@ import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
 import { counted } from '../../figures/format';
-import { blasOption, setOption, wholeNumber } from '../arguments';
+import {
+  addParallelOptions,
+  blasOption,
+  type ParallelOptions,
+  parallelSettings,
+  setOption,
+  wholeNumber,
+} from '../arguments';
 import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
 
-interface RunCommandOptions {
+interface RunCommandOptions extends ParallelOptions {
   readonly ranks: number;
   readonly steps?: number;
   readonly data?: string;
@@ -41,9 +48,13 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--save <folder>', 'writes a checkpoint after the last step')
     .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
+  addParallelOptions(command);
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
-    const own = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
-    const named = withSettings(configNamed(name, io.cwd), [...own, ...options.set]);
+    const data = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
+    const degrees = Object.entries(parallelSettings(options)).map(
+      ([key, value]) => `parallel.${key}=${value}`,
+    );
+    const named = withSettings(configNamed(name, io.cwd), [...data, ...degrees, ...options.set]);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
     const { ranks, blas } = options;
     if (options.init !== undefined && options.resume !== undefined) {

@@ -1,3 +1,4 @@
+import { dataRanksOf } from '../../config/settings/model-parallel';
 import { communication } from '../../ledger/communication';
 import { memoryAtPeak } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
@@ -22,6 +23,7 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     engine: run.engine,
     strategy,
     world: run.world,
+    mesh: { dp: dataRanksOf(run.config, run.world), tp: run.config.parallel.tp, cp: run.config.parallel.cp },
     params: run.numParams,
     /** Speed of all ranks together in the median step. */
     tokens_per_s: Math.round(tokens / median),

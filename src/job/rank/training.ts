@@ -143,7 +143,7 @@ export class RankTraining {
       };
       const trainer = await this.#build(run, parts);
       this.#use(run, { trainer, group: this.#group(group) });
-      return trainer.model.numParams();
+      return trainer.numParams;
     } finally {
       first?.close();
     }

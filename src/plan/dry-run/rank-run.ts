@@ -104,7 +104,7 @@ function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
   const data = options.own?.data;
   const batches = data === undefined ? blankBatches(config) : undefined;
   const trainer = createTrainer({ config, engine, group, observer, batches, data, own, warn });
-  const numParams = trainer.model.numParams();
+  const numParams = trainer.numParams;
   const events = [log?.take() ?? []];
   const records = Array.from({ length: steps }, (_, i) => {
     options.costs?.beginStep?.();
