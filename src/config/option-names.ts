@@ -1,11 +1,15 @@
-import { ConfigError } from '../core/errors';
+import { ConfigError, classOf } from '../core/errors';
 import { nearest } from './nearest';
 
 /**
- * Checks that all names of options are known. `what` is how the call is written, such as 'FSDP(model, …)'.
- * Throws: CONFIG with every unknown name and the most similar known name; snake_case gets its own message.
+ * Checks that options are given by name, and that all names are known. `what` is how the call is written, such as 'FSDP(model, …)'.
+ * Throws: CONFIG for a value without names, as in `f(2)`, and with every unknown name and the most similar known name; snake_case gets its own message.
  */
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
+  if (typeof given !== 'object' || given === null || Array.isArray(given))
+    throw new ConfigError(
+      `${what} takes options by name, not ${classOf(given)}; known are ${known.join(', ')}`,
+    );
   const wrong = Object.keys(given).filter((name) => !known.includes(name));
   if (wrong.length === 0) return;
   throw new ConfigError(wrong.map((name) => unknownOption(what, name, known)).join('\n'), { unknown: wrong });

@@ -26,7 +26,7 @@ export function rankTensor(warn: Warn) {
     ...names,
     parallelizeModule<M extends Module>(module: M, mesh: DeviceMesh, plan: ParallelPlan): M {
       const group = groupOfMesh('parallelizeModule(module, mesh, plan)', mesh);
-      if (plan === undefined)
+      if (Object.keys(plan ?? {}).length === 0)
         throw new ConfigError(
           "parallelizeModule(module, mesh, plan) takes a plan, as { 'blocks.*.fc1': ColwiseParallel(), 'blocks.*.fc2': " +
             'RowwiseParallel() }; for nn.gpt and nn.llama there is a ready one: parallelizeTensors(model, mesh)',

@@ -10,6 +10,7 @@ import { ringAttention } from './ring-attention';
 import {
   cutSequence,
   rangesOf,
+  requireOrder,
   restoreSequence,
   type SequenceCut,
   type SequenceOrder,
@@ -99,9 +100,10 @@ export class ContextParallel {
 
   /**
    * Returns attention over the positions of all ranks. Options and shapes are those of `nn.attention`, but each rank has a
-   * part of the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias.
+   * part of the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
    */
   attention(...[q, k, v, options]: Parameters<Attend>): tf.Tensor {
+    requireKnownOptions('attention(q, k, v, { … })', options, ['causal', 'kind', 'scale', 'bias']);
     return this.attend(undefined)(q, k, v, options);
   }
 
@@ -148,6 +150,7 @@ function checked(group: ProcessGroup, options: ContextParallelOptions): ContextP
       `context parallelism: kind is '${kind}', but must be ${CONTEXT_PARALLEL_KINDS.join(', ')}`,
     );
   }
+  if (order !== undefined) requireOrder(order);
   if (kind === 'ulysses' && order !== undefined) {
     throw new ConfigError(
       "context parallelism: order is that of a ring, and kind 'ulysses' has none; leave it out",

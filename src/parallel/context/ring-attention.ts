@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../../config/option-names';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
@@ -5,7 +6,7 @@ import { attention } from '../../nn/attention';
 import { exchangeOptions, withGradients } from './custom-gradient';
 import { ringBlock } from './ring-blocks';
 import { type Ring, ringBackward, ringForward } from './ring-passes';
-import type { SequenceOrder } from './sequence-order';
+import { requireOrder, type SequenceOrder } from './sequence-order';
 
 // B sequences, T positions of all P ranks together, H heads of queries, G of keys and values, D values per head.
 
@@ -23,6 +24,8 @@ export interface RingOptions {
   readonly module?: string | undefined;
 }
 
+const OPTIONS = ['group', 'causal', 'order', 'scale', 'module'];
+
 /**
  * Returns attention over a sequence of which each rank has a part.
  *
@@ -34,10 +37,12 @@ export interface RingOptions {
  *
  * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]; H / G consecutive heads of q share one head of k
  * and v. Source: Liu et al. 2023, "Ring Attention with Blockwise Transformers".
- * Throws: SHAPE if the shapes do not fit together, or if zigzag order cannot halve the rank's part.
+ * Throws: SHAPE if the shapes do not fit together, or if zigzag order cannot halve the rank's part; CONFIG for unknown options.
  */
 export function ringAttention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: RingOptions): tf.Tensor {
+  requireKnownOptions('ringAttention(q, k, v, { … })', options, OPTIONS);
   const { group, causal, order = 'zigzag', scale = 1 / Math.sqrt(q.shape[3] ?? 1), module } = options;
+  requireOrder(order);
   if (group.size === 1) return attention(q, k, v, { causal, scale, kind: 'flash' });
   requireParts(q, k, v, causal && order === 'zigzag');
   const length = q.shape[1] ?? 0;

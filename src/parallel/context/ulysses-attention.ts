@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../../config/option-names';
 import type { AttentionKind } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -20,6 +21,8 @@ export interface UlyssesOptions {
   readonly module?: string | undefined;
 }
 
+const OPTIONS = ['group', 'causal', 'scale', 'kind', 'module'];
+
 /**
  * Returns attention over a sequence of which each rank has a part. An all-to-all each of q, k and v gives every rank all
  * positions of some heads; it computes these heads exactly, and a fourth all-to-all returns every rank its own positions of
@@ -27,7 +30,7 @@ export interface UlyssesOptions {
  * of s positions, h values per position); k and v of fewer heads are less.
  * Shapes: q [B, T / P, H, D], k and v [B, T / P, G, D] → [B, T / P, H, D]. H / G consecutive heads of q share one head of k
  * and v; if P does not divide G, these heads are sent as often as needed.
- * Source: Jacobs et al. 2023, "DeepSpeed Ulysses". Throws: SHAPE if P does not divide H.
+ * Source: Jacobs et al. 2023, "DeepSpeed Ulysses". Throws: SHAPE if P does not divide H; CONFIG for unknown options.
  */
 export function ulyssesAttention(
   q: tf.Tensor,
@@ -35,6 +38,7 @@ export function ulyssesAttention(
   v: tf.Tensor,
   options: UlyssesOptions,
 ): tf.Tensor {
+  requireKnownOptions('ulyssesAttention(q, k, v, { … })', options, OPTIONS);
   const { causal, scale, kind = 'flash' } = options;
   return exchangingHeads(q, k, v, options, (...parts) => attention(...parts, { causal, scale, kind }));
 }

@@ -1,3 +1,4 @@
+import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { openThreadCpuClock, type ThreadCpuClock } from '../../core/thread-cpu';
@@ -41,13 +42,15 @@ export class PipelineSchedule implements HasStates {
   readonly #actions: readonly (readonly Action[])[];
   readonly #cpu: ThreadCpuClock | undefined = openThreadCpuClock();
 
-  /** Throws: CONFIG if stages are not this rank's stages of one pipeline, and for sizes that the schedule cannot have. */
+  /** Throws: CONFIG if stages are not this rank's stages of one pipeline, for sizes that the schedule cannot have, and for unknown options. */
   constructor(
     name: PipelineScheduleName,
     stages: PipelineStage | readonly PipelineStage[],
-    { numMicrobatches, lossFn }: ScheduleOptions,
+    options: ScheduleOptions,
     context: PipelineContext,
   ) {
+    requireKnownOptions('a schedule (stages, { … })', options, ['numMicrobatches', 'lossFn']);
+    const { numMicrobatches, lossFn } = options;
     this.name = name;
     this.stages = [stages].flat();
     this.numMicrobatches = numMicrobatches;

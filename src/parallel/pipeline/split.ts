@@ -21,6 +21,11 @@ export function splitPieces(pieces: readonly Piece[], numStages: number, split: 
 /** Returns the index of each stage's first piece. */
 function startsOf(pieces: readonly Piece[], numStages: number, split: Split): number[] {
   if (split === 'parameters') return balancedStarts(pieces, numStages);
+  if (typeof split === 'string' && split !== 'layers') {
+    throw new ConfigError(
+      `pipeline: split is '${split}'; give 'layers', 'parameters', layers per stage ([3, 2]), or where stages begin (['blocks.3'])`,
+    );
+  }
   const layers = pieces.flatMap(({ isLayer }, i) => (isLayer ? [i] : []));
   if (split === 'layers') return startsOfLayers(layers, evenCounts(layers.length, numStages));
   if (isNumbers(split)) {

@@ -46,7 +46,8 @@ export function apply(
 export function stylesOf(root: Module, plan: ParallelPlan): Map<Module, ParallelStyle> {
   const chosen = new Map<Module, ParallelStyle>();
   for (const [pattern, style] of Object.entries(plan)) {
-    if (typeof (style as Partial<ParallelStyle> | null)?.apply !== 'function')
+    // A function, such as ColwiseParallel without (), has a method apply too.
+    if (typeof style !== 'object' || typeof (style as Partial<ParallelStyle> | null)?.apply !== 'function')
       throw new ConfigError(
         `parallelizeModule: the plan has ${classOf(style)} for "${pattern}"; give a style, as { 'blocks.*.fc1': ColwiseParallel() }`,
       );

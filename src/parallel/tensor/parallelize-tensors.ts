@@ -1,4 +1,5 @@
-import { ConfigError } from '../../core/errors';
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { GPT, type LogitsReader } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
@@ -37,13 +38,15 @@ export interface TensorOptions {
  * feed-forward layers by features, embedding and head by the vocabulary. Ranks share keys' and values' heads if there are fewer of
  * them than ranks. The model computes the same losses, and its logits are whole on every rank; a group of one
  * rank changes nothing. Call it before DDP and fullyShard.
- * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, and a sharded model.
+ * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, unknown options, and a sharded
+ * model.
  */
 export function parallelizeTensors<M extends Module>(
   model: M,
   context: TensorContext,
-  { sequenceParallel = false }: TensorOptions = {},
+  options: TensorOptions = {},
 ): M {
+  const sequenceParallel = isSequenceParallel(options);
   if (model instanceof GPT) parallelizeGpt(model, context, sequenceParallel);
   else if (model instanceof Llama) parallelizeLlama(model, context, sequenceParallel);
   else
@@ -52,6 +55,15 @@ export function parallelizeTensors<M extends Module>(
         "parallelizeModule(model, mesh, { 'blocks.*.fc1': ColwiseParallel(), 'blocks.*.fc2': RowwiseParallel() })",
     );
   return model;
+}
+
+function isSequenceParallel(options: TensorOptions): boolean {
+  requireKnownOptions('parallelizeTensors(model, mesh, { … })', options, ['sequenceParallel']);
+  const { sequenceParallel = false } = options;
+  if (typeof sequenceParallel === 'boolean') return sequenceParallel;
+  throw new ConfigError(
+    `parallelizeTensors: sequenceParallel is ${classOf(sequenceParallel)}; give true or false`,
+  );
 }
 
 function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean): void {

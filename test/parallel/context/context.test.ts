@@ -11,6 +11,7 @@ import { gpt, moe } from '../../../src/nn/models/gpt';
 import { llama } from '../../../src/nn/models/llama';
 import { applyContextParallel } from '../../../src/parallel/context/apply-context-parallel';
 import { ContextParallel, type ContextParallelOptions } from '../../../src/parallel/context/context-parallel';
+import { ringAttention } from '../../../src/parallel/context/ring-attention';
 import { ringBlock } from '../../../src/parallel/context/ring-blocks';
 import { cutSequence, restoreSequence, type SequenceCut } from '../../../src/parallel/context/sequence-order';
 import { ulyssesAttention } from '../../../src/parallel/context/ulysses-attention';
@@ -223,5 +224,34 @@ describe('refusals say what to change', () => {
       return new ContextParallel(group, { kind: 'usp', ulyssesDegree: 3 });
     });
     refused(2, /kind 'ulysses' has none/, (group) => new ContextParallel(group, { order: 'zigzag' }));
+  });
+});
+
+test('unknown options and orders are refused, because they would change the result in silence', () => {
+  collectivesOf(2, (group) => {
+    const x = tf.zeros([1, 4, 2, 3]);
+    const options = { group, causal: true };
+    const refused = (work: () => unknown, message: RegExp) =>
+      assert.throws(work, { code: 'CONFIG', message });
+    const python: object = { is_causal: true };
+    refused(
+      () => ringAttention(x, x, x, { ...options, ...python }),
+      /ringAttention.* has no argument is_causal/,
+    );
+    refused(
+      () => ulyssesAttention(x, x, x, { ...options, ...python }),
+      /ulyssesAttention.* has no argument is_causal/,
+    );
+    const context = new ContextParallel(group, { kind: 'ring' });
+    refused(
+      () => context.attention(x, x, x, { causal: true, ...python }),
+      /attention.* has no argument is_causal/,
+    );
+    const order = 'zig' as 'zigzag';
+    refused(
+      () => ringAttention(x, x, x, { ...options, order }),
+      /order is 'zig', but must be zigzag or contiguous/,
+    );
+    refused(() => new ContextParallel(group, { kind: 'ring', order }), /order is 'zig'/);
   });
 });

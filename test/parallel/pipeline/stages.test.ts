@@ -6,6 +6,7 @@ import { Linear } from '../../../src/nn/linear';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
+import { PipelineSchedule, type ScheduleOptions } from '../../../src/parallel/pipeline/pipeline-schedule';
 import { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
 import { standIn } from '../../dist/group-stand-in';
@@ -119,5 +120,29 @@ test('numbers, names and stages that do not fit say what fits', () => {
   assert.throws(() => new PipelineStage(small(), 1, 2, { group: standIn([0, 1], 0) }), {
     code: 'CONFIG',
     message: /stage 1 of 2 is not on rank 0 of world, which has stage 0/,
+  });
+});
+
+test("options of a schedule under torch's names are refused", () => {
+  const made = (options: unknown) => () =>
+    new PipelineSchedule(
+      '1f1b',
+      cut(() => gpt(SIZES), 1),
+      options as ScheduleOptions,
+      {} as never,
+    );
+  const cases: readonly [unknown, RegExp][] = [
+    [undefined, /takes options by name, not undefined; known are numMicrobatches, lossFn/],
+    [4, /takes options by name, not 4/],
+    [{ n_microbatches: 4 }, /has no argument n_microbatches; did you mean numMicrobatches\?/],
+    [{ numMicrobatches: 4, loss_fn: () => 0 }, /loss_fn is written lossFn here/],
+  ];
+  for (const [options, message] of cases) assert.throws(made(options), { code: 'CONFIG', message });
+});
+
+test('a split by an unknown word is refused with the ways to split', () => {
+  assert.throws(() => cut(() => gpt(SIZES), 2, { split: 'even' }), {
+    code: 'CONFIG',
+    message: /split is 'even'; give 'layers', 'parameters', layers per stage/,
   });
 });

@@ -14,7 +14,7 @@ import {
   type ParallelPlan,
   parallelizeModule,
 } from '../../../src/parallel/tensor/parallelize-module';
-import { parallelizeTensors } from '../../../src/parallel/tensor/parallelize-tensors';
+import { parallelizeTensors, type TensorOptions } from '../../../src/parallel/tensor/parallelize-tensors';
 import {
   ColwiseParallel,
   RowwiseParallel,
@@ -73,6 +73,20 @@ test('a model without a ready plan is refused, and the error shows a plan by nam
   });
 });
 
+test('options of parallelizeTensors that would be without effect are refused', () => {
+  const context = { group: groupOf(2), warn: () => undefined };
+  const cases: readonly [unknown, RegExp][] = [
+    [{ sequence_parallel: true }, /sequence_parallel is written sequenceParallel here/],
+    [{ sequenceParallel: 'yes' }, /sequenceParallel is yes; give true or false/],
+    [true, /takes options by name, not true; known are sequenceParallel/],
+  ];
+  for (const [options, message] of cases)
+    assert.throws(() => parallelizeTensors(gpt(GPT), context, options as TensorOptions), {
+      code: 'CONFIG',
+      message,
+    });
+});
+
 test('a plan that does not fit the modules is refused', () => {
   const cases: readonly [ParallelPlan, RegExp][] = [
     [{ upp: ColwiseParallel() }, /no module of the model is named "upp"; did you mean "up"\?/],
@@ -80,6 +94,10 @@ test('a plan that does not fit the modules is refused', () => {
     [{ attn: ColwiseParallel() }, /MultiheadAttention: its forward reads the whole fused weight/],
     [{ up: ColwiseParallel(), '*': RowwiseParallel() }, /names "up" twice, for ColwiseParallel and Rowwise/],
     [{ up: 'colwise' as unknown as ReturnType<typeof ColwiseParallel> }, /give a style, as \{/],
+    [
+      { up: ColwiseParallel as unknown as ReturnType<typeof ColwiseParallel> },
+      /a function for "up"; give a style/,
+    ],
   ];
   for (const [plan, message] of cases) assert.throws(() => apply(plan), { code: 'CONFIG', message });
   assert.throws(() => ColwiseParallel({ inputLayouts: Shard(0) }), {
