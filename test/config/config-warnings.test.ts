@@ -23,6 +23,11 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
     { parallel: { ...WHOLE, bucketBytes: 1000 } },
   ],
   [
+    { parallel: { cpKind: 'ring' } },
+    /^parallel\.cpKind has no effect with parallel\.cp 1/,
+    { parallel: { cp: 2, cpKind: 'ring' } },
+  ],
+  [
     { parallel: { wrap: 'moe' } },
     /^parallel\.wrap 'moe' has the same effect as 'blocks': the model has no experts/,
     { model: MOE, parallel: { wrap: 'moe' } },

@@ -38,6 +38,8 @@ export const MODEL_PARALLEL = {
   },
   cpKind: {
     schema: z.enum(CP_KINDS).default('ulysses'),
+    warns: ({ config }: Facts<ModelParallelRead>): string | null =>
+      config.parallel.cp === 1 ? 'has no effect with parallel.cp 1: every rank has whole sequences' : null,
     says: 'how attention reaches the positions of other ranks: by an exchange of heads, or by keys and values that travel round a ring',
     names: { megatron: 'cp_comm_type' },
     planned: { refused: 'is planned as all-gathers of keys and values' },

@@ -64,7 +64,7 @@ const DATA_PARALLEL = {
   },
   mesh: {
     schema: meshSchema.nullable().default(null),
-    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world. `null`: one replica',
+    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world, divided by tp. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
     names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
     warns: ({ config }: Facts<Read>): string | null =>
