@@ -1,6 +1,7 @@
 import type { ParallelConfig } from '../config/settings/parallel';
 import { STRATEGIES, type StrategyProperties } from '../config/strategies';
 import type { TrainConfig } from '../config/train-config';
+import { ShardlabError } from '../core/errors';
 import { type DeviceMesh, initDeviceMesh } from '../dist/device-mesh';
 import type { Module } from '../nn/module';
 import { DDP } from './ddp/distributed-data-parallel';
@@ -96,5 +97,14 @@ function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh |
   const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);
   if (!isHybrid || parallel.mesh === null) return undefined;
   const { dpReplicate, dpShard } = parallel.mesh;
+  const [asked, { tp }] = [dpReplicate * dpShard, parallel];
+  if (tp > 1 && asked !== group.size) {
+    throw new ShardlabError(
+      'MESH',
+      `parallel.mesh dpReplicate(${dpReplicate}) x dpShard(${dpShard}) = ${asked}, but parallel.tp ${tp} leaves ${group.size} ranks ` +
+        `to shard over; give numbers whose product is ${group.size}, or train on ${asked * tp} ranks`,
+      { details: { dpReplicate, dpShard, tp, ranks: group.size } },
+    );
+  }
   return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);
 }

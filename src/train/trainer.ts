@@ -152,7 +152,7 @@ export class Trainer {
    * returns only its loss.
    */
   async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
-    if (metrics !== undefined) requireWholeOutput('run.evaluate({ metrics })', this.config);
+    if (Object.keys(metrics ?? {}).length > 0) requireWholeOutput('run.evaluate({ metrics })', this.config);
     return this.#inferring(() => evaluateTask(this.#task, this.#options, progress, metrics));
   }
 

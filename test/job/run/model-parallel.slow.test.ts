@@ -107,9 +107,28 @@ test('job.train with parallel.tp and parallel.cp', async (context) => {
     }
   });
 
+  await context.test('evaluates parts of sequences, but measures whole outputs only', async () => {
+    const tokens = Uint16Array.from({ length: 200 }, (_, i) => (i * i) % 61);
+    const config: TrainConfigInput = { ...CONFIG, data: { tokens, validation: 0.3 } };
+    const plain = await job.train(config, { ranks: 2 });
+    const run = await job.train({ ...config, parallel: { cp: 2 } });
+    const [{ loss, rows }, expected] = [await run.evaluate(), await plain.evaluate()];
+    assertClose('validation', [loss, rows], [expected.loss, expected.rows]);
+    const metrics = { one: () => 1 };
+    await assert.rejects(run.evaluate({ metrics }), { code: 'CONFIG', message: /parallel\.cp 2.*reshard/ });
+    await run.dispose();
+    await plain.dispose();
+  });
+
   await context.test('refuses what it cannot cut', async () => {
     const parallel = { tp: 3 } as const;
     await assert.rejects(job.train({ ...CONFIG, parallel }), { code: 'MESH', message: /tp\(3\).*4 ranks/s });
+    const mesh = { dpReplicate: 2, dpShard: 2 };
+    const hybrid = { tp: 2, strategy: 'HYBRID_SHARD', mesh } as const;
+    await assert.rejects(job.train({ ...CONFIG, parallel: hybrid }), {
+      code: 'MESH',
+      message: /parallel\.tp 2 leaves 2 ranks to shard over; .*product is 2, or train on 8 ranks/,
+    });
     await assert.rejects(job.train({ ...CONFIG, parallel: { tp: 4 }, model: { ...GPT, heads: 6 } }), {
       code: 'CONFIG',
       message: /heads/,
