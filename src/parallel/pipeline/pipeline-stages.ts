@@ -5,6 +5,7 @@ import { GPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import { fromBegin } from '../../nn/positions';
 import { type Piece, piecesOf } from './pieces';
 import { PipelineStage } from './pipeline-stage';
 import { type Split, splitPieces } from './split';
@@ -30,6 +31,7 @@ export function pipelineStages(model: Module, options: PipelineStagesOptions): P
   requireKnownOptions('pipelineStages(model, { … })', options, ['group', 'virtualStages', 'split']);
   const { group, virtualStages = 1, split = 'layers' } = options;
   requireUnsharded(model);
+  requireWholeSequences(model);
   const { pieces, hasLoss } = piecesOf(model);
   const numStages = group.size * virtualStages;
   const stages = splitPieces(pieces, numStages, split);
@@ -54,6 +56,16 @@ function requireUnsharded(model: Module): void {
   throw new ShardlabError(
     'CONFIG',
     `pipelineStages: DDP, FSDP or fullyShard already holds "${held.name}"; divide the model first, then wrap stage.submod`,
+  );
+}
+
+/** Context parallelism cuts sequences in the model's own forward, which no stage runs. */
+function requireWholeSequences(model: Module): void {
+  const body = model instanceof Llama ? model.model : model;
+  if (!('positionsOf' in body) || body.positionsOf === fromBegin) return;
+  throw new ShardlabError(
+    'CONFIG',
+    'pipelineStages: applyContextParallel was called on this model, and stages do not cut sequences; use one of the two',
   );
 }
 
