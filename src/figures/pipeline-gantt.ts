@@ -5,6 +5,7 @@ import { type Replay, replay, type TimedAction } from '../parallel/pipeline/repl
 import {
   type Action,
   type ActionKind,
+  type ActionTimes,
   bubbleShare,
   mostInFlight,
   type PipelineScheduleName,
@@ -20,8 +21,8 @@ import { type Panel, plot } from './grammar/plot';
 import { STATIC_WIDTH } from './grammar/template';
 import { fits } from './grammar/text-width';
 import { type RunView, recordsOfStep } from './run-view';
-import { mean } from './spread';
-import { typicalStep } from './step-times';
+import { mean, spreadOf } from './spread';
+import { lastSteps, typicalStep } from './step-times';
 import { createTable } from './table';
 
 const SIZES = { left: 62, right: 118, row: 34, top: 92, between: 74, foot: 48 } as const;
@@ -49,17 +50,20 @@ interface GanttPanel {
 /**
  * Draws the schedule of a pipeline's step, a row per rank: as the schedule predicts it for equal stages, and as it ran. Ranks share
  * cores, and an idle rank speeds the others up. So "as it ran" replays the CPU time of each action through the schedule, as if each rank
- * had a core. Throws: CONFIG if the step has no pipeline.
+ * had a core. Without `step`, these times are medians over the last steps with the same schedule. Throws: CONFIG if the step has no
+ * pipeline.
  */
 export function pipelineGantt(run: RunView, step?: number): Figure {
   const records = recordsOfStep(run.records, step ?? pipelineStep(run));
-  const { sizes, splitsBackward, byRank, numReplicas } = recordedPipeline(records);
+  const pipelines = step === undefined ? alikePipelines(run, records) : [recordedPipeline(records)];
+  const { sizes, splitsBackward, byRank, numReplicas } = typicalPipeline(pipelines);
   const { numRanks, numMicrobatches, virtualStages } = sizes;
   const planned = replay(byRank, { secondsOf: ({ kind }) => (kind === 'backward' ? 2 : 1) / virtualStages });
   const secondsOf = new Map(byRank.flatMap((own) => own.map((action) => [action as Action, action.seconds])));
   const ran = replay(byRank, { secondsOf: (action) => secondsOf.get(action) ?? 0 });
   const name: PipelineScheduleName = splitsBackward ? 'zb' : virtualStages > 1 ? 'interleaved' : '1f1b';
-  const formula = bubbleShare(name, sizes);
+  const times = splitsBackward ? meanTimes(byRank) : undefined;
+  const formula = bubbleShare(name, sizes, times);
   const scale = timeScale(ran.seconds);
   const panels: GanttPanel[] = [
     {
@@ -73,14 +77,17 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
       unit: { divisor: scale.divisor, text: `${scale.unit} of CPU time, replayed with a core per rank` },
     },
   ];
-  const merged = numReplicas === 1 ? '' : ` Means over ${counted(numReplicas, 'pipeline')}.`;
+  const merged = [
+    ...(pipelines.length === 1 ? [] : [` Medians over ${counted(pipelines.length, 'step')}.`]),
+    ...(numReplicas === 1 ? [] : [` Means over ${counted(numReplicas, 'pipeline')}.`]),
+  ].join('');
   return createFigure({
     title: titleOf(
       `${numMicrobatches} ${numMicrobatches === 1 ? 'microbatch' : 'microbatches'} on ${counted(numRanks, 'rank')} leave ${percent(ran.bubble)} of their time idle`,
     ),
     subtitle:
       `${run.strategy}, step ${records[0].step}${run.note === undefined ? '' : `, ${safe(run.note)}`}.${merged}<br>` +
-      `Bubble: ${formulaText(name, sizes)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.`,
+      `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.`,
     ...plotGantt(panels, byRank),
     quantities: {
       bubble: quantity(ran.bubble * 100, '%', (share) => `ranks are idle for ${share} of the step`),
@@ -89,10 +96,22 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
   });
 }
 
-function formulaText(name: PipelineScheduleName, sizes: PipelineSizes): string {
+function formulaText(sizes: PipelineSizes, times?: ActionTimes): string {
   const { numRanks: p, numMicrobatches: m, virtualStages: v } = sizes;
-  const [letters, work] = name === 'zb' ? ['3m', 3 * m] : v > 1 ? ['vm', v * m] : ['m', m];
+  if (times !== undefined) {
+    const { forward: f, backwardInput: b, backwardWeight: w } = times;
+    const idle = `(p-1)${w <= Math.min(f, b) ? '(F+B-W)' : f > b ? 'F' : 'B'}`;
+    return `${idle}/(m(F+B+W)+${idle})`;
+  }
+  const [letters, work] = v > 1 ? ['vm', v * m] : ['m', m];
   return `(p-1)/(${letters}+p-1) = ${p - 1}/${work + p - 1}`;
+}
+
+/** Returns the mean time of each kind of action, over ranks and microbatches. */
+function meanTimes(byRank: RecordedPipeline['byRank']): ActionTimes {
+  const of = (kind: ActionKind): Seconds =>
+    mean(byRank.flatMap((own) => own.filter((action) => action.kind === kind).map(({ seconds }) => seconds)));
+  return { forward: of('forward'), backwardInput: of('backwardInput'), backwardWeight: of('backwardWeight') };
 }
 
 /** Returns the last steps' step with a pipeline that is nearest to their medians. */
@@ -100,6 +119,31 @@ function pipelineStep(run: RunView): number {
   const [typical] = typicalStep(run, (records) => records.some(({ spans }) => spans.some(isPipelineSpan)));
   if (typical === undefined) throw noPipeline();
   return typical.step;
+}
+
+/** Returns the pipelines of the last steps that ran the same actions as the step of `records`. */
+function alikePipelines(run: RunView, records: readonly StepRecord[]): readonly RecordedPipeline[] {
+  const own = recordedPipeline(records);
+  const steps = lastSteps(run).filter((step) => step.some(({ spans }) => spans.some(isPipelineSpan)));
+  const alike = steps.map(recordedPipeline).filter((other) => orderOf(other) === orderOf(own));
+  return alike.length === 0 ? [own] : alike;
+}
+
+function orderOf({ byRank }: RecordedPipeline): string {
+  return JSON.stringify(
+    byRank.map((own) => own.map(({ kind, microbatch, chunk }) => [kind, microbatch, chunk])),
+  );
+}
+
+/** Returns the pipeline of several steps with the same actions; each action has the median of its times. */
+function typicalPipeline(pipelines: readonly RecordedPipeline[]): RecordedPipeline {
+  const [first] = pipelines as readonly [RecordedPipeline]; // there is one per step
+  const medianOf = (rank: number, i: number): Seconds =>
+    spreadOf(pipelines.map(({ byRank }) => byRank[rank]?.[i]?.seconds ?? 0)).median;
+  const byRank = first.byRank.map((own, rank) =>
+    own.map((action, i) => ({ ...action, seconds: medianOf(rank, i) })),
+  );
+  return { ...first, byRank };
 }
 
 type PipelineSpan = SpanRecord & { readonly pipeline: NonNullable<SpanRecord['pipeline']> };

@@ -69,16 +69,25 @@ export function mostInFlight(actions: readonly Action[]): number {
   return most;
 }
 
+/** How long a stage takes for the parts of a microbatch, in any unit. */
+export type ActionTimes = Readonly<Record<Exclude<ActionKind, 'backward'>, number>>;
+
+const EQUAL_TIMES: ActionTimes = { forward: 1, backwardInput: 1, backwardWeight: 1 };
+
 /**
  * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take none: (P-1)/(VM+P-1).
- * With 'zb', forward and both halves of backward take one unit each: (P-1)/(3M+P-1).
+ * 'zb' depends on `times`: F for forward, B and W for the halves of backward. Each rank is idle for (P-1)(F+B-W), where
+ * F+B-W counts as F or B if it is less; with equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
  */
 export function bubbleShare(
   name: PipelineScheduleName,
   { numRanks, numMicrobatches, virtualStages }: PipelineSizes,
+  { forward: f, backwardInput: b, backwardWeight: w }: ActionTimes = EQUAL_TIMES,
 ): number {
-  const work = (name === 'zb' ? 3 : virtualStages) * numMicrobatches;
-  return (numRanks - 1) / (work + numRanks - 1);
+  const isSplit = name === 'zb';
+  const idle = (numRanks - 1) * (isSplit ? Math.max(f + b - w, f, b) : 1);
+  const work = numMicrobatches * (isSplit ? f + b + w : virtualStages);
+  return idle / (work + idle);
 }
 
 function checkSizes(name: PipelineScheduleName, sizes: PipelineSizes): void {

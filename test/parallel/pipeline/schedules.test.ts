@@ -87,6 +87,20 @@ for (const name of PIPELINE_SCHEDULES) {
   });
 }
 
+test("zb's bubble has the known form for unequal times of forward and the halves of backward", () => {
+  const sizes = { numRanks: 4, numMicrobatches: 6, virtualStages: 1 };
+  for (const [forward, backwardInput, backwardWeight] of [
+    [4, 5, 3],
+    [2, 3, 4],
+    [5, 2, 2],
+  ] as const) {
+    const times = { forward, backwardInput, backwardWeight };
+    const secondsOf = ({ kind }: Action) => (kind === 'backward' ? Number.NaN : times[kind]);
+    const { bubble } = replay(allActions('zb', sizes), { secondsOf });
+    assert.ok(Math.abs(bubble - bubbleShare('zb', sizes, times)) < 1e-9, `${bubble}`);
+  }
+});
+
 const SMALL = { numRanks: 2, numMicrobatches: 3, virtualStages: 1 };
 
 const shown = (actions: readonly Action[]): string =>
