@@ -1,3 +1,4 @@
+import { withGradients } from '../core/custom-gradient';
 import { ConfigError } from '../core/errors';
 import { seeded } from '../core/random';
 import * as tf from '../core/tf';
@@ -72,12 +73,10 @@ export class TemperatureGating extends Module {
 
 /** Returns 1 at each row's largest value and 0 elsewhere; the gradient passes unchanged. */
 function straightThrough(soft: tf.Tensor): tf.Tensor {
-  const choose = tf.customGrad((x) => {
-    const probabilities = x as tf.Tensor; // customGrad passes `soft`
-    const indices = tf.argMax(probabilities, -1);
+  return withGradients([soft], () => {
+    const indices = tf.argMax(soft, -1);
     // Cast afterwards, because tfjs's wasm kernel of oneHot writes integer bits even for floats.
-    const value = tf.cast(tf.oneHot(indices, probabilities.shape[1] ?? 1), 'float32');
-    return { value, gradFunc: (dy: tf.Tensor) => dy };
+    const value = tf.cast(tf.oneHot(indices, soft.shape[1] ?? 1), 'float32');
+    return { value, gradients: (dy) => [dy] };
   });
-  return choose(soft);
 }

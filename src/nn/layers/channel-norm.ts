@@ -1,4 +1,5 @@
 import { FUSED, runForFirst, runFused } from '../../backend/fused/fused-kernel';
+import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
@@ -38,7 +39,7 @@ export function normalizeChannels(
   { eps, together = null }: NormOptions,
 ): { readonly y: tf.Tensor; readonly moments: Moments } {
   let moments: Moments | undefined;
-  const y = withGradient([x, weight, bias], (save) => {
+  const y = withGradients([x, weight, bias], (save) => {
     moments = tf.tidy(() => momentsOf(x, together));
     for (const tensor of Object.values(moments)) tf.keep(tensor);
     const { mean, variance, count } = moments;
@@ -46,7 +47,7 @@ export function normalizeChannels(
     save([x, weight, mean, rstd, count]);
     return {
       value: affine(x, weight, bias, mean, rstd),
-      gradFunc: (dy, saved) => gradientsOf(dy, saved, together),
+      gradients: (dy, saved) => gradientsOf(dy, saved, together),
     };
   });
   return { y, moments: moments as Moments }; // the function has run
@@ -62,11 +63,11 @@ export function scaleChannels(
   mean: tf.Tensor,
   rstd: tf.Tensor,
 ): tf.Tensor {
-  return withGradient([x, weight, bias], (save) => {
+  return withGradients([x, weight, bias], (save) => {
     save([x, weight, mean, rstd]);
     return {
       value: affine(x, weight, bias, mean, rstd),
-      gradFunc: (dy, saved) => {
+      gradients: (dy, saved) => {
         const [input, factor, centre, scale] = saved as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // four are saved
         const products = runForFirst(FUSED.channelProducts, { x: input, dy, mean: centre });
         const factors = { scale: tf.mul(factor, scale), shift: tf.zerosLike(factor) };
@@ -78,19 +79,6 @@ export function scaleChannels(
       },
     };
   });
-}
-
-type Save = (tensors: tf.Tensor[]) => void;
-
-interface Result {
-  readonly value: tf.Tensor;
-  readonly gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => tf.Tensor[];
-}
-
-/** Runs an operation that has its own gradient. Its gradient function must read saved tensors only. */
-function withGradient(inputs: tf.Tensor[], work: (save: Save) => Result): tf.Tensor {
-  // tfjs passes the inputs, which `work` knows, and then the function that saves.
-  return tf.customGrad((...passed) => work(passed.at(-1) as unknown as Save))(...inputs);
 }
 
 function affine(

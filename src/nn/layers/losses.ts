@@ -1,5 +1,6 @@
 import { readValues } from '../../backend/meta-backend';
 import { softmaxCrossEntropy } from '../../backend/ops';
+import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { alongLast, softplus } from './activation-functions';
@@ -92,15 +93,13 @@ export function binaryCrossEntropy(
 
 /** Returns log p, at least −100; its gradient is 1 / p for p of at least 1e-12, as in torch. */
 function boundedLog(p: tf.Tensor): tf.Tensor {
-  const log = tf.customGrad((x, save) => {
-    const input = x as tf.Tensor; // customGrad passes p
-    (save as tf.GradSaveFunc)([input]);
+  return withGradients([p], (save) => {
+    save([p]);
     return {
-      value: tf.maximum(tf.log(input), -100),
-      gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => tf.div(dy, tf.maximum(saved[0] ?? input, 1e-12)),
+      value: tf.maximum(tf.log(p), -100),
+      gradients: (dy, [input = p]) => [tf.div(dy, tf.maximum(input, 1e-12))],
     };
   });
-  return log(p);
 }
 
 /** Options of `klDiv`. */

@@ -1,11 +1,12 @@
 import { requireKnownOptions } from '../../config/option-names';
+import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { initDeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import { type Attend, attention } from '../../nn/attention';
 import type { PositionRange } from '../../nn/positions';
-import { exchangeOptions, withGradients } from './custom-gradient';
+import { exchangeOptions } from '../exchange-options';
 import { ringAttention } from './ring-attention';
 import {
   cutSequence,

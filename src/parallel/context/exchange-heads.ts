@@ -1,7 +1,8 @@
 import { currentEngine } from '../../backend/current-engine';
+import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import { exchangeOptions, withGradients } from './custom-gradient';
+import { exchangeOptions } from '../exchange-options';
 
 // B sequences, T positions of all P ranks together, H heads of all ranks, D values per head.
 

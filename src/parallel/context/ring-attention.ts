@@ -1,9 +1,10 @@
 import { requireKnownOptions } from '../../config/option-names';
+import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { attention } from '../../nn/attention';
-import { exchangeOptions, withGradients } from './custom-gradient';
+import { exchangeOptions } from '../exchange-options';
 import { ringBlock } from './ring-blocks';
 import { type Ring, ringBackward, ringForward } from './ring-passes';
 import { requireOrder, type SequenceOrder } from './sequence-order';

@@ -1,7 +1,8 @@
 import type { Engine } from '../../backend/engine';
+import { withGradients } from '../../core/custom-gradient';
 import type { HalfDType } from '../../core/dtypes';
 import { mapTensors } from '../../core/tensor-tree';
-import * as tf from '../../core/tf';
+import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import { halfOf, type MixedPrecision } from './mixed-precision';
 
@@ -26,12 +27,10 @@ export function castBoundaries(engine: Engine, module: Module, policy: MixedPrec
  */
 export function rounded(engine: Engine, x: tf.Tensor, half: HalfDType): tf.Tensor {
   if (x.dtype !== 'float32') return x;
-  const cast = tf.customGrad((input) => {
-    // tf.customGrad passes the x of the call below.
-    const value = roundedCopy(engine, input as tf.Tensor, half);
-    return { value, gradFunc: (dy: tf.Tensor) => roundedCopy(engine, dy, half) };
-  });
-  return cast(x);
+  return withGradients([x], () => ({
+    value: roundedCopy(engine, x, half),
+    gradients: (dy) => [roundedCopy(engine, dy, half)],
+  }));
 }
 
 function roundedCopy(engine: Engine, x: tf.Tensor, half: HalfDType): tf.Tensor {

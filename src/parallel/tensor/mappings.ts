@@ -1,9 +1,11 @@
 import { isSoleOwner } from '../../autograd/tape';
 import { currentEngine } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
+import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import type { CollectiveOptions, PieceList, ProcessGroup } from '../../dist/types';
+import type { PieceList, ProcessGroup } from '../../dist/types';
+import { exchangeOptions } from '../exchange-options';
 
 /*
  * [Note: f and g] Ranks that hold parts of the same matrices exchange activations at two kinds of places. Before a matrix
@@ -20,7 +22,7 @@ import type { CollectiveOptions, PieceList, ProcessGroup } from '../../dist/type
 const SEQUENCE = 1;
 
 /** f: returns x; backward all-reduces its gradient. `module` is the name in ledgers. */
-export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return mapped(
     x,
     group,
@@ -30,7 +32,11 @@ export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, mo
 }
 
 /** g: returns the sum of all ranks' x; backward returns the gradient as it is. */
-export function reduceFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function reduceFromTensorParallelRegion(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module?: string,
+): tf.Tensor {
   return mapped(
     x,
     group,
@@ -42,12 +48,16 @@ export function reduceFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup
 /**
  * Returns this rank's part of the last dim; backward all-gathers the gradient. Throws: SHAPE if the ranks do not divide the dim.
  */
-export function scatterToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function scatterToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return scattered(x, group, x.rank - 1, module);
 }
 
 /** Concatenates all ranks' x along the last dim; backward returns this rank's part of the gradient. */
-export function gatherFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function gatherFromTensorParallelRegion(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module?: string,
+): tf.Tensor {
   return mapped(
     x,
     group,
@@ -57,7 +67,11 @@ export function gatherFromTensorParallelRegion(x: tf.Tensor, group: ProcessGroup
 }
 
 /** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. */
-export function gatherFromSequenceParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function gatherFromSequenceParallelRegion(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module?: string,
+): tf.Tensor {
   return mapped(
     x,
     group,
@@ -73,7 +87,7 @@ export function gatherFromSequenceParallelRegion(x: tf.Tensor, group: ProcessGro
 export function reduceScatterToSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
-  module = '',
+  module?: string,
 ): tf.Tensor {
   return mapped(
     x,
@@ -84,11 +98,15 @@ export function reduceScatterToSequenceParallelRegion(
 }
 
 /** Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE as above. */
-export function scatterToSequenceParallelRegion(x: tf.Tensor, group: ProcessGroup, module = ''): tf.Tensor {
+export function scatterToSequenceParallelRegion(
+  x: tf.Tensor,
+  group: ProcessGroup,
+  module?: string,
+): tf.Tensor {
   return scattered(x, group, SEQUENCE, module);
 }
 
-function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module: string): tf.Tensor {
+function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: string): tf.Tensor {
   return mapped(
     x,
     group,
@@ -105,39 +123,39 @@ function mapped(
   backward: (dy: tf.Tensor) => tf.Tensor,
 ): tf.Tensor {
   if (group.size === 1) return x;
-  return tf.customGrad(() => ({ value: forward(), gradFunc: (dy: tf.Tensor) => backward(dy) }))(x);
+  return withGradients([x], () => ({ value: forward(), gradients: (dy) => [backward(dy)] }));
 }
 
 /** Returns the sum in a new buffer; a gradient that no other tensor shares is reduced in its own buffer. */
 function allReduced(
   x: tf.Tensor,
   group: ProcessGroup,
-  module: string,
+  module: string | undefined,
   pass: 'forward' | 'backward' = 'backward',
 ): tf.Tensor {
   const engine = requireEngine();
   const isOwn = pass === 'backward' && isSoleOwner(x);
   const sum = isOwn ? x : like(engine, x.shape);
   if (!isOwn) engine.copyInto(sum, 0, x);
-  group.allReduce(sum, 'sum', optionsOf(engine, module)).wait();
+  group.allReduce(sum, 'sum', exchangeOptions(module)).wait();
   return sum;
 }
 
-function gathered(x: tf.Tensor, group: ProcessGroup, dim: number, module: string): tf.Tensor {
+function gathered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: string): tf.Tensor {
   const engine = requireEngine();
   const own = x.shape[dim] ?? 1;
   const whole = like(engine, x.shape.with(dim, own * group.size));
   const parts = group.ranks.map((_, rank) => blockOf(whole, dim, rank * own, own));
-  group.allGatherPieces(blockOf(x, dim, 0, own), parts, optionsOf(engine, module)).wait();
+  group.allGatherPieces(blockOf(x, dim, 0, own), parts, exchangeOptions(module)).wait();
   return whole;
 }
 
-function reduceScattered(x: tf.Tensor, group: ProcessGroup, module: string): tf.Tensor {
+function reduceScattered(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   const engine = requireEngine();
   const own = partOf(x, group, SEQUENCE);
   const sum = like(engine, x.shape.with(SEQUENCE, own));
   const parts = group.ranks.map((_, rank) => blockOf(x, SEQUENCE, rank * own, own));
-  group.reduceScatterPieces(parts, blockOf(sum, SEQUENCE, 0, own), 'sum', optionsOf(engine, module)).wait();
+  group.reduceScatterPieces(parts, blockOf(sum, SEQUENCE, 0, own), 'sum', exchangeOptions(module)).wait();
   return sum;
 }
 
@@ -173,11 +191,6 @@ function partOf({ shape }: tf.Tensor, group: ProcessGroup, dim: number): number 
 
 function like(engine: Engine, shape: readonly number[]): tf.Tensor {
   return engine.allocate(shape, 'float32', engine.currentTag);
-}
-
-/** Activations of a unit with 16-bit parameters are sent with 16 bits. */
-function optionsOf(engine: Engine, module: string): CollectiveOptions {
-  return { cause: 'activation', module, wireDType: engine.currentTag.declared ?? 'float32' };
 }
 
 function requireEngine(): Engine {

@@ -1,3 +1,4 @@
+import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
@@ -37,13 +38,12 @@ export function vocabParallelCrossEntropy(
   const rows = tf.reshape(logits, [numRows, width]);
   const labels = tf.reshape(targets, [numRows]);
   const sent = { cause: 'activation', module } as const;
-  return tf.customGrad((_logits, save) => {
+  return withGradients([rows], (save) => {
     const { local, isOwn } = readRows(labels, own);
     const { powers, sums, loss } = forward(rows, { group, own, local, isOwn, sent });
-    // tfjs passes a function after the inputs; its types say that it is a tensor.
-    (save as unknown as (tensors: tf.Tensor[]) => void)([powers, sums, local, isOwn]);
-    return { value: loss, gradFunc: (dy: tf.Tensor, saved: tf.Tensor[]) => gradient(dy, saved) };
-  })(rows);
+    save([powers, sums, local, isOwn]);
+    return { value: loss, gradients: (dy, saved) => [gradient(dy, saved)] };
+  });
 }
 
 /** What a rank computes with its part of the classes. */
