@@ -1,4 +1,5 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
+import { CP_KINDS } from '../config/settings/model-parallel';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
@@ -30,7 +31,7 @@ export interface ParallelOptions {
   readonly tp?: number;
   readonly sequenceParallel?: boolean;
   readonly cp?: number;
-  readonly cpKind?: 'ulysses' | 'ring';
+  readonly cpKind?: (typeof CP_KINDS)[number];
 }
 
 /** Adds the options of model parallelism to a command. */
@@ -39,9 +40,7 @@ export function addParallelOptions(command: Command): Command {
     .option('--tp <n>', 'ranks that hold parts of the same matrices (tensor parallelism)', wholeNumber(1))
     .option('--sequence-parallel', 'also divides norms and residuals over the ranks of --tp')
     .option('--cp <n>', 'ranks that hold parts of the same sequences (context parallelism)', wholeNumber(1))
-    .addOption(
-      new Option('--cp-kind <kind>', 'how attention reaches all positions').choices(['ulysses', 'ring']),
-    );
+    .addOption(new Option('--cp-kind <kind>', 'how attention reaches all positions').choices(CP_KINDS));
 }
 
 /** Returns the settings of `parallel` that were given as options. */

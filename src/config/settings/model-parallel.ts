@@ -3,7 +3,7 @@ import type { Facts, Settings } from '../setting';
 import { size } from './model';
 
 /** How ranks compute attention over a sequence of which each has a part. */
-const CP_KINDS = ['ulysses', 'ring'] as const;
+export const CP_KINDS = ['ulysses', 'ring'] as const;
 
 /** The part of a config that the rules below read. */
 export interface ModelParallelRead {

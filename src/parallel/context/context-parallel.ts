@@ -1,4 +1,5 @@
 import { requireKnownOptions } from '../../config/option-names';
+import { CP_KINDS } from '../../config/settings/model-parallel';
 import { withGradients } from '../../core/custom-gradient';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -19,7 +20,7 @@ import {
 import { exchangingHeads } from './ulysses-attention';
 
 /** How ranks compute attention over a sequence of which each has a part; 'usp' is Ulysses and ring together. */
-export const CONTEXT_PARALLEL_KINDS = ['ulysses', 'ring', 'usp'] as const;
+export const CONTEXT_PARALLEL_KINDS = [...CP_KINDS, 'usp'] as const;
 export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 
 /** Options of context parallelism. */
