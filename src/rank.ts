@@ -55,8 +55,8 @@ export const initDeviceMesh = scope.initDeviceMesh;
 export const initializeModelParallel = scope.initializeModelParallel;
 /**
  * Makes modules tensor-parallel by name, in place, and returns the module; `mesh` has one axis. Each rank then holds its parts of
- * the named matrices, with the values that the whole ones would have. Call it on every rank, before fullyShard and DDP. Throws:
- * CONFIG. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * the named matrices, with the values that the whole ones would have. A style instead of a plan is that of the module itself. Call it
+ * on every rank, before fullyShard and DDP. Throws: CONFIG. Source: torch.distributed.tensor.parallel.parallelize_module.
  * @example
  * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
  * const net = new nn.Sequential(new nn.Linear(8, 32), new nn.ReLU(), new nn.Linear(32, 8));

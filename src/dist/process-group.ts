@@ -152,11 +152,13 @@ export class Group implements ProcessGroup {
     const leads = this.rank === 0 && ranks.length > 1;
     const offer = leads ? (this.#plane?.offerSubgroup(ranks.length) ?? 0) : 0;
     const parts = { op: 'subgroup', inputs: [], outputs: [], value: offer } as const;
-    const header = this.#header({ ...parts, signature: signatureOf(ranks) }, {}, 'float32', ranks.length);
+    const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
+    const whole = { ...parts, signature: signatureOf(ranks) };
+    const header = this.#header(whole, { detail: `making ${wanted}` }, 'float32', ranks.length);
     const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
     const rank = ranks.indexOf(this.rank);
     if (rank < 0) return null;
-    const title = this.#uniqueName(name ?? `${this.name}[${ranks.join(',')}]`, globalRanks);
+    const title = this.#uniqueName(wanted, globalRanks);
     const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
     return new Group(this.#context, identity, plane);

@@ -1,6 +1,6 @@
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
-import type { Warn } from '../core/warn';
+import { type Warn, warnOnce } from '../core/warn';
 import { initializeModelParallel } from '../dist/model-parallel';
 import type { ProcessGroup } from '../dist/types';
 import type { Module } from '../nn/module';
@@ -32,8 +32,9 @@ export function applyModelParallelism(
 ): TrainingGroups {
   const { tp, sequenceParallel, cp, cpKind } = config.parallel;
   if (tp === 1 && cp === 1) return { data: group, shards: group };
+  const once = warnOnce(warn);
   const ranks = initializeModelParallel(group, { tensorModelParallelSize: tp, contextParallelSize: cp });
-  if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn }, { sequenceParallel });
+  if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
   if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
   return { data: ranks.dp, shards: ranks.dpCp };
 }

@@ -9,6 +9,7 @@ import { type ColumnOptions, ColumnParallelLinear } from '../../parallel/tensor/
 import { groupOfMesh, type ParallelPlan, parallelizeModule } from '../../parallel/tensor/parallelize-module';
 import { parallelizeTensors, type TensorOptions } from '../../parallel/tensor/parallelize-tensors';
 import { type RowOptions, RowParallelLinear } from '../../parallel/tensor/row-parallel-linear';
+import type { ParallelStyle } from '../../parallel/tensor/styles';
 import {
   VocabParallelEmbedding,
   type VocabularyOptions,
@@ -24,7 +25,7 @@ export function rankTensor(warn: Warn) {
   const once = warnOnce(warn);
   return {
     ...names,
-    parallelizeModule<M extends Module>(module: M, mesh: DeviceMesh, plan: ParallelPlan): M {
+    parallelizeModule<M extends Module>(module: M, mesh: DeviceMesh, plan: ParallelPlan | ParallelStyle): M {
       const group = groupOfMesh('parallelizeModule(module, mesh, plan)', mesh);
       if (Object.keys(plan ?? {}).length === 0)
         throw new ConfigError(

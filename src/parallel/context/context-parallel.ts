@@ -49,7 +49,8 @@ export class ContextParallel {
   readonly ulysses: ProcessGroup | null;
   /** The ranks among which keys and values travel; null: none. */
   readonly ring: ProcessGroup | null;
-  readonly #order: SequenceOrder;
+  /** The order in which the ranks have the positions. */
+  readonly order: SequenceOrder;
 
   /** All ranks of the group must make it with the same options. Throws: CONFIG for unknown and contradictory options. */
   constructor(group: ProcessGroup, options: ContextParallelOptions = {}) {
@@ -61,7 +62,7 @@ export class ContextParallel {
     const mesh = isBoth ? initDeviceMesh(group, [group.size / degree, degree], ['ring', 'ulysses']) : null;
     this.ulysses = mesh?.get('ulysses') ?? (degree > 1 ? group : null);
     this.ring = mesh?.get('ring') ?? (degree > 1 ? null : group);
-    this.#order = this.ring === null ? 'contiguous' : (order ?? 'zigzag');
+    this.order = this.ring === null ? 'contiguous' : (order ?? 'zigzag');
   }
 
   /** The part of a sequence that this rank has, or another rank of the group. */
@@ -70,7 +71,7 @@ export class ContextParallel {
     return {
       ring: { rank: Math.floor(rank / degree), size: this.ring?.size ?? 1 },
       ulysses: { rank: rank % degree, size: degree },
-      order: this.#order,
+      order: this.order,
     };
   }
 
@@ -119,7 +120,7 @@ export class ContextParallel {
         ring === null
           ? attention
           : (...[a, b, c]) =>
-              ringAttention(a, b, c, { group: ring, causal, scale, order: this.#order, module: name });
+              ringAttention(a, b, c, { group: ring, causal, scale, order: this.order, module: name });
       const own = (...heads: [tf.Tensor, tf.Tensor, tf.Tensor]): tf.Tensor =>
         within(...heads, { causal, scale, kind });
       return ulysses === null

@@ -7,7 +7,7 @@ import { affine, Linear, type LinearOptions } from '../../nn/linear';
 import type { Parameter } from '../../nn/parameter';
 import { copyToTensorParallelRegion, gatherFromTensorParallelRegion } from './mappings';
 import { entered } from './shared-input';
-import { evenCut, headCut, splitParameter, type Ties } from './split-parameter';
+import { evenCut, headCut, requireArrangement, splitParameter, type Ties } from './split-parameter';
 import { type GroupOptions, groupOf, sharersOf, warnOfPadding } from './tensor-context';
 
 /** How a `ColumnParallelLinear` takes its input and returns its output. */
@@ -100,6 +100,7 @@ function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Wa
   const layer = linear.path === '' ? 'ColumnParallelLinear' : linear.path;
   const [outputs = 0] = linear.weight.shape;
   const { heads, parts = 1, gatherOutput = false } = options;
+  requireArrangement(layer, { heads, parts });
   const between = { ranks: group.size, rank: group.rank };
   const cut =
     heads === undefined && parts === 1
@@ -109,7 +110,7 @@ function splitColumns(linear: Linear<boolean>, options: EnteredOptions, warn: Wa
     throw new ConfigError(
       `${layer}: gatherOutput cannot restore the order of fused outputs or of heads that ranks share; leave it out`,
     );
-  if (cut.copies === 1) warnOfPadding(warn, layer, { what: 'outputs', length: outputs, ranks: group.size });
+  if (cut.copies === 1) warnOfPadding(warn, { what: 'outputs', length: outputs, ranks: group.size });
   const over = { group, copies: cut.copies };
   for (const [name, { shape: wholeShape }] of linear.ownParameters)
     splitParameter(

@@ -13,17 +13,17 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>;
 
 /**
  * Makes modules tensor-parallel by name, in place, and returns the module: each rank then holds only its parts of the matrices,
- * with the values that the whole ones would have. Call it before fullyShard, DDP and FSDP, and on every rank. Random layers draw
+ * with the values that the whole ones would have. One style instead of a plan is that of the module itself. Call it before fullyShard, DDP and FSDP, and on every rank. Random layers draw
  * the same on all ranks, because their inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
  * Throws: CONFIG for a name without a match, a style that does not fit its module, a matrix that is shared with a module
  * outside of the plan, and a module that is already sharded.
  */
 export function parallelizeModule<M extends Module>(
   module: M,
-  plan: ParallelPlan,
+  plan: ParallelPlan | ParallelStyle,
   context: TensorContext,
 ): M {
-  const chosen = stylesOf(module, plan);
+  const chosen = isStyle(plan) ? new Map<Module, ParallelStyle>([[module, plan]]) : stylesOf(module, plan);
   requireSeparate(chosen);
   apply(module, chosen, context);
   return module;
@@ -46,8 +46,7 @@ export function apply(
 export function stylesOf(root: Module, plan: ParallelPlan): Map<Module, ParallelStyle> {
   const chosen = new Map<Module, ParallelStyle>();
   for (const [pattern, style] of Object.entries(plan)) {
-    // A function, such as ColwiseParallel without (), has a method apply too.
-    if (typeof style !== 'object' || typeof (style as Partial<ParallelStyle> | null)?.apply !== 'function')
+    if (!isStyle(style))
       throw new ConfigError(
         `parallelizeModule: the plan has ${classOf(style)} for "${pattern}"; give a style, as { 'blocks.*.fc1': ColwiseParallel() }`,
       );
@@ -61,6 +60,11 @@ export function stylesOf(root: Module, plan: ParallelPlan): Map<Module, Parallel
     }
   }
   return chosen;
+}
+
+/** A function, such as ColwiseParallel without (), has a method apply too. */
+function isStyle(value: unknown): value is ParallelStyle {
+  return typeof value === 'object' && typeof (value as Partial<ParallelStyle> | null)?.apply === 'function';
 }
 
 /** Returns the ranks of a mesh of one axis. Throws: CONFIG for other meshes. */

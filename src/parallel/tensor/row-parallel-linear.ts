@@ -1,4 +1,5 @@
 import { requireKnownOptions } from '../../config/option-names';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
@@ -33,6 +34,7 @@ interface RowState {
  * reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]). Initial
  * values are those of `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts are padded
  * with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
+ * Throws: SHAPE for an input of another width.
  */
 export class RowParallelLinear<HasBias extends boolean = true> extends Linear<HasBias> {
   declare readonly rows: RowState;
@@ -55,6 +57,7 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
   override forward(x: tf.Tensor): tf.Tensor {
     const { group, options, cut } = this.rows;
     const { inputIsParallel = true, sequenceParallel = false } = options;
+    if (inputIsParallel) requirePart(x, this.rows, this.path);
     const own = unpadded(inputIsParallel ? x : ownFeatures(x, this.rows, this.path), cut);
     const y = affine(own, this.weight.tensor);
     const reduce = sequenceParallel ? reduceScatterToSequenceParallelRegion : reduceFromTensorParallelRegion;
@@ -64,6 +67,23 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
     // Each rank adds the bias to its part of the sequence, so the gradient is the sum over ranks.
     return tf.add(sum, sequenceParallel ? copyToTensorParallelRegion(tensor, group, this.path) : tensor);
   }
+}
+
+/** Throws: SHAPE unless the features are as many as this rank's part has, with padding. */
+function requirePart(x: tf.Tensor, { inputs, cut }: RowState, layer: string): void {
+  const features = x.shape.at(-1);
+  if (features === cut.length) return;
+  const what =
+    features === inputs
+      ? 'has all features; give inputIsParallel: false (RowwiseParallel: inputLayouts: Replicate()), and the layer takes its part'
+      : `must be this rank's part of ${inputs} features, […, ${cut.length}], as ColumnParallelLinear returns it`;
+  throw new ShardlabError(
+    'SHAPE',
+    `RowParallelLinear${layer === '' ? '' : ` "${layer}"`}: the input [${x.shape}] ${what}`,
+    {
+      details: { shape: x.shape, inputs, own: cut.length },
+    },
+  );
 }
 
 /** Returns this rank's part of the features, with padding. */
@@ -91,11 +111,10 @@ export function toRowParallel(linear: Linear<boolean>, options: RowOptions, warn
 
 function splitRows(linear: Linear<boolean>, options: RowOptions, warn: Warn, ties?: Ties): void {
   const group = groupOf('RowParallelLinear', options);
-  const layer = linear.path === '' ? 'RowParallelLinear' : linear.path;
   const { shape: wholeShape } = linear.weight;
   const inputs = wholeShape[1] ?? 0;
   const cut = evenCut(inputs, { ranks: group.size, rank: group.rank });
-  warnOfPadding(warn, layer, { what: 'inputs', length: inputs, ranks: group.size });
+  warnOfPadding(warn, { what: 'inputs', length: inputs, ranks: group.size });
   const over = { group, copies: 1 };
   const split = { over, wholeShape, dim: 1, ranges: cut.ranges };
   splitParameter(linear, 'weight', { split, length: cut.length }, ties);

@@ -38,6 +38,19 @@ export interface Arrangement {
   readonly layer: string;
 }
 
+/** Throws: CONFIG unless both are positive integers or left out. */
+export function requireArrangement(
+  layer: string,
+  counts: Readonly<Record<'heads' | 'parts', number | undefined>>,
+): void {
+  for (const [name, count] of Object.entries(counts)) {
+    if (count === undefined || (Number.isInteger(count) && count >= 1)) continue;
+    throw new ConfigError(
+      `${layer}: ${name} is ${count}, but must be an integer of at least 1; or leave it out`,
+    );
+  }
+}
+
 /**
  * Cuts a dim between heads. If there are more ranks than heads, several ranks have the same head (grouped-query attention).
  * Throws: CONFIG if neither number divides the other, or if the heads do not divide the dim.

@@ -10,7 +10,7 @@ import { LayerNorm, RMSNorm } from '../../nn/norms';
 import { toColumnParallel } from './column-parallel-linear';
 import { toRowParallel } from './row-parallel-linear';
 import { toSequenceParallel } from './sequence-parallel-norms';
-import type { Ties } from './split-parameter';
+import { requireArrangement, type Ties } from './split-parameter';
 import type { TensorContext } from './tensor-context';
 import { toVocabParallel } from './vocab-parallel-embedding';
 
@@ -20,8 +20,12 @@ export type Placement = { readonly kind: 'replicate' } | { readonly kind: 'shard
 /** Every rank has the whole tensor. */
 export const Replicate = (): Placement => ({ kind: 'replicate' });
 
-/** Each rank has a part of a dim; -1 is the last. */
-export const Shard = (dim: number): Placement => ({ kind: 'shard', dim });
+/** Each rank has a part of a dim; -1 is the last. Throws: CONFIG for a dim that is no integer. */
+export function Shard(dim: number): Placement {
+  if (!Number.isInteger(dim))
+    throw new ConfigError(`Shard(${dim}): give the dim that is cut, as Shard(1) for the sequence`);
+  return { kind: 'shard', dim };
+}
 
 /** How `parallelizeModule` makes a module tensor-parallel, in place. Source: torch's ParallelStyle. */
 export interface ParallelStyle {
@@ -53,6 +57,7 @@ const LAYOUTS = ['inputLayouts', 'outputLayouts'] as const;
 export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
   requireKnownOptions('ColwiseParallel({ … })', options, [...LAYOUTS, 'heads', 'parts']);
   const { inputLayouts = Replicate(), outputLayouts = Shard(-1), heads, parts } = options;
+  requireArrangement('ColwiseParallel', { heads, parts });
   const sequenceParallel =
     choice('ColwiseParallel: inputLayouts', inputLayouts, [Replicate(), Shard(1)]) === 1;
   const gatherOutput =
@@ -163,5 +168,6 @@ function unfit(style: string, module: Module, wanted: string): ConfigError {
     ? 'its forward reads the whole fused weight of queries, keys and values, so it cannot be cut; write the attention with an nn.Linear ' +
       'for each of them'
     : `${style} takes ${wanted}; name such a module inside of it`;
-  return new ConfigError(`${style} of "${module.path}", a ${type}: ${reason}`);
+  const name = module.path === '' ? 'the module itself' : `"${module.path}"`;
+  return new ConfigError(`${style} of ${name}, a ${type}: ${reason}`);
 }

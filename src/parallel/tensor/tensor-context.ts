@@ -36,16 +36,15 @@ export function sharersOf(group: ProcessGroup, { copies }: Pick<SplitOver, 'copi
   return own;
 }
 
-/** Warns that a size was padded. */
+/** Warns that a size was padded. The message names no layer, so that `warnOnce` reports each size once. */
 export function warnOfPadding(
   warn: Warn,
-  layer: string,
   { what, length, ranks }: { readonly what: string; readonly length: number; readonly ranks: number },
 ): void {
   const padded = Math.ceil(length / ranks) * ranks;
   if (padded === length) return;
   warn(
-    `tensor parallelism: ${ranks} ranks do not divide the ${length} ${what} of ${layer}, so they are padded to ${padded}; padding is ` +
+    `tensor parallelism: ${ranks} ranks do not divide ${length} ${what} of a matrix, so they are padded to ${padded}; padding is ` +
       'zero, gets no gradient and changes no result, but takes memory and time',
   );
 }

@@ -74,8 +74,7 @@ function splitRows(table: Embedding, options: VocabularyOptions, warn: Warn, tie
   const rows = wholeShape[0] ?? 0;
   const { sequenceParallel: isSequence = false } = options;
   const { ranges, length } = evenCut(rows, { ranks: group.size, rank: group.rank });
-  const layer = table.path === '' ? 'VocabParallelEmbedding' : table.path;
-  warnOfPadding(warn, layer, { what: 'rows', length: rows, ranks: group.size });
+  warnOfPadding(warn, { what: 'rows', length: rows, ranks: group.size });
   const split = { over: { group, copies: 1 }, wholeShape, dim: 0, ranges };
   splitParameter(table, 'weight', { split, length }, ties);
   const vocabulary: VocabularyState = { group, own: ownRowsOf(rows, group), rows, isSequence };

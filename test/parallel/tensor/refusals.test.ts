@@ -1,5 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import * as tf from '../../../src/core/tf';
+import { warnOnce } from '../../../src/core/warn';
 import { initDeviceMesh } from '../../../src/dist/device-mesh';
 import type { ProcessGroup } from '../../../src/dist/types';
 import { Embedding } from '../../../src/nn/embedding';
@@ -9,12 +11,14 @@ import { gpt, moe } from '../../../src/nn/models/gpt';
 import { llama } from '../../../src/nn/models/llama';
 import { Module } from '../../../src/nn/module';
 import { requireSameParts } from '../../../src/parallel/same-parts';
+import { ColumnParallelLinear } from '../../../src/parallel/tensor/column-parallel-linear';
 import {
   groupOfMesh,
   type ParallelPlan,
   parallelizeModule,
 } from '../../../src/parallel/tensor/parallelize-module';
 import { parallelizeTensors, type TensorOptions } from '../../../src/parallel/tensor/parallelize-tensors';
+import { RowParallelLinear } from '../../../src/parallel/tensor/row-parallel-linear';
 import {
   ColwiseParallel,
   RowwiseParallel,
@@ -48,8 +52,8 @@ class Net extends Module {
   }
 }
 
-const apply = (plan: ParallelPlan, isTied = false, warnings: string[] = []): Net =>
-  parallelizeModule(new Net(isTied), plan, { group: groupOf(2), warn: (text) => void warnings.push(text) });
+const apply = (plan: ParallelPlan, isTied = false): Net =>
+  parallelizeModule(new Net(isTied), plan, { group: groupOf(2), warn: () => undefined });
 
 test('an attention whose heads the ranks do not divide is refused with the reason', () => {
   const context = { group: groupOf(4), warn: () => undefined };
@@ -100,10 +104,43 @@ test('a plan that does not fit the modules is refused', () => {
     ],
   ];
   for (const [plan, message] of cases) assert.throws(() => apply(plan), { code: 'CONFIG', message });
-  assert.throws(() => ColwiseParallel({ inputLayouts: Shard(0) }), {
+});
+
+test('arguments of styles that fit no module are refused', () => {
+  const untyped = Shard as () => ReturnType<typeof Shard>;
+  const cases: readonly [() => unknown, RegExp][] = [
+    [
+      () => ColwiseParallel({ inputLayouts: Shard(0) }),
+      /inputLayouts is Shard\(0\), but must be Replicate\(\) or Shard\(1\)/,
+    ],
+    [() => ColwiseParallel({ inputLayouts: untyped() }), /Shard\(undefined\): give the dim/],
+    [() => ColwiseParallel({ heads: 0 }), /heads is 0, but must be an integer of at least 1/],
+    [
+      () => new ColumnParallelLinear(8, 8, { group: groupOf(2), parts: 1.5 }),
+      /ColumnParallelLinear: parts is 1\.5, but must/,
+    ],
+  ];
+  for (const [call, message] of cases) assert.throws(call, { code: 'CONFIG', message });
+});
+
+test('a style instead of a plan is that of the module itself', () => {
+  const context = { group: groupOf(2), warn: () => undefined };
+  const linear = parallelizeModule(new Linear(4, 4), ColwiseParallel(), context);
+  assert.ok(linear instanceof ColumnParallelLinear);
+  assert.deepEqual(linear.weight.shape, [2, 4]);
+  assert.throws(() => parallelizeModule(new Net(false), ColwiseParallel(), context), {
     code: 'CONFIG',
-    message: /inputLayouts is Shard\(0\), but must be Replicate\(\) or Shard\(1\)/,
+    message: /ColwiseParallel of the module itself, a Net: ColwiseParallel takes nn\.Linear/,
   });
+});
+
+test('an input with all features is refused, and the error names inputIsParallel', () => {
+  const layer = new RowParallelLinear(8, 4, { group: groupOf(2) });
+  for (const [width, message] of [
+    [8, /the input \[3,8\] has all features; give inputIsParallel: false/],
+    [5, /the input \[3,5\] must be this rank's part of 8 features, \[…, 4\]/],
+  ] as const)
+    assert.throws(() => layer.forward(tf.zeros([3, width])), { code: 'SHAPE', message });
 });
 
 test('modules that share a matrix are cut together, and alike', () => {
@@ -120,12 +157,14 @@ test('modules that share a matrix are cut together, and alike', () => {
   });
 });
 
-test('a size that the ranks do not divide is padded with zeros, with one warning', () => {
+test('sizes that the ranks do not divide are padded with zeros, with one warning per size and dim', () => {
   const warnings: string[] = [];
-  const { up } = apply({ up: ColwiseParallel() }, false, warnings);
+  const context = { group: groupOf(2), warn: warnOnce((text) => void warnings.push(text)) };
+  const [up] = [1, 2].map(() => parallelizeModule(new Net(false), { up: ColwiseParallel() }, context).up);
+  assert.ok(up !== undefined);
   assert.deepEqual(up.weight.shape, [7, 8]);
   assert.equal(warnings.length, 1);
-  assert.match(warnings[0] ?? '', /2 ranks do not divide the 13 outputs of up, so they are padded to 14/);
+  assert.match(warnings[0] ?? '', /2 ranks do not divide 13 outputs of a matrix, so they are padded to 14/);
 });
 
 test('a rank has the values that the whole matrices have at its places', () => {
