@@ -4,8 +4,9 @@ export function nearest(word: string, candidates: readonly string[]): string | u
   let best: { readonly name: string; readonly distance: number } | undefined;
   for (const name of candidates) {
     const distance = editDistance(normalized(word), normalized(name));
-    // A word that has no letter in common, such as 'tp' with 'id', is not near.
-    if (distance <= limit && distance < word.length && (best === undefined || distance < best.distance))
+    // Words need two letters in common: 'ep' is not a misspelled 'tp'.
+    const isAlike = distance <= Math.max(0, Math.max(word.length, name.length) - 2);
+    if (distance <= limit && isAlike && (best === undefined || distance < best.distance))
       best = { name, distance };
   }
   return best?.name;

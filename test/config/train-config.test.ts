@@ -68,6 +68,9 @@ test('the error of an unknown key names the nearest known key', () => {
       .message,
     /model\.layer: unknown key; did you mean "layers"\?/,
   );
+  // A short name with one other letter is another name.
+  const { message } = thrown(() => parseTrainConfig({ parallel: { xp: 2 } }));
+  assert.match(message, /^parallel\.xp: unknown key; known are strategy/);
 });
 
 test('the error of a wrong value shows the given value', () => {
