@@ -3,6 +3,8 @@ import { ConfigError } from '../core/errors';
 import { type Warn, warnOnce } from '../core/warn';
 import { initializeModelParallel } from '../dist/model-parallel';
 import type { ProcessGroup } from '../dist/types';
+import { GPT } from '../nn/models/gpt';
+import { Llama } from '../nn/models/llama';
 import type { Module } from '../nn/module';
 import { applyContextParallel } from '../parallel/context/apply-context-parallel';
 import { parallelizeTensors } from '../parallel/tensor/parallelize-tensors';
@@ -32,11 +34,22 @@ export function applyModelParallelism(
 ): TrainingGroups {
   const { tp, sequenceParallel, cp, cpKind } = config.parallel;
   if (tp === 1 && cp === 1) return { data: group, shards: group };
+  requireDivisible(model);
   const once = warnOnce(warn);
   const ranks = initializeModelParallel(group, { tensorModelParallelSize: tp, contextParallelSize: cp });
   if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
   if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
   return { data: ranks.dp, shards: ranks.dpCp };
+}
+
+/** Throws: CONFIG unless there is a ready plan for the model. */
+function requireDivisible(model: Module): void {
+  if (model instanceof GPT || model instanceof Llama) return;
+  throw new ConfigError(
+    `parallel.tp and parallel.cp divide nn.gpt and nn.llama in job.train, not a ${model.constructor.name}; in a loop of a %%ranks cell, ` +
+      'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
+      'divides sequences',
+  );
 }
 
 /** Throws: CONFIG if each rank has only the outputs of its own positions. `what` reads all of them. */

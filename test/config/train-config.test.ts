@@ -73,6 +73,30 @@ test('the error of an unknown key names the nearest known key', () => {
   assert.match(message, /^parallel\.xp: unknown key; known are strategy/);
 });
 
+test('a sequence that its ranks do not divide is refused', () => {
+  const said = (parallel: TrainConfigInput['parallel']): string =>
+    thrown(() =>
+      parseTrainConfig({ model: { kind: 'gpt', layers: 1, dim: 8, heads: 4, vocab: 300, seq: 6 }, parallel }),
+    ).message;
+  assert.match(
+    said({ cp: 4 }),
+    /^parallel\.cp: 4 ranks do not divide the model's seq 6; give a multiple of 4/,
+  );
+  assert.match(
+    said({ cp: 2, cpKind: 'ring' }),
+    /^parallel\.cp: the 4 chunks of a ring of 2 ranks do not divide/,
+  );
+  assert.match(said({ tp: 4, sequenceParallel: true }), /^parallel\.sequenceParallel: 4 ranks do not divide/);
+  assert.match(said({ tp: 2, cp: 2, sequenceParallel: true }), /^parallel\.sequenceParallel: 4 ranks/);
+  for (const parallel of [
+    { cp: 2 },
+    { cp: 3, cpKind: 'ring' },
+    { tp: 3, sequenceParallel: true },
+    { tp: 4 },
+  ] as const)
+    parseTrainConfig({ model: { kind: 'gpt', layers: 1, dim: 8, heads: 4, vocab: 300, seq: 6 }, parallel });
+});
+
 test('the error of a wrong value shows the given value', () => {
   const { message } = thrown(() => parseTrainConfig({ parallel: { strategy: 'ZERO_9' }, batch: 0 }));
   assert.match(

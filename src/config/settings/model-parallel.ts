@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Facts, Settings } from '../setting';
-import { size } from './model';
+import { type ModelSetting, modelShape, size } from './model';
 
 /** How ranks compute attention over a sequence of which each has a part. */
 export const CP_KINDS = ['ulysses', 'ring'] as const;
@@ -12,6 +12,12 @@ export interface ModelParallelRead {
     readonly sequenceParallel: boolean;
     readonly cp: number;
   };
+}
+
+/** The part that the rules about sequences read. */
+export interface SequenceRead extends ModelParallelRead {
+  readonly model: ModelSetting;
+  readonly parallel: ModelParallelRead['parallel'] & { readonly cpKind: (typeof CP_KINDS)[number] };
 }
 
 /** How ranks share one copy of a model's matrices. */
@@ -28,12 +34,21 @@ export const MODEL_PARALLEL = {
     names: { megatron: 'sequence_parallel' },
     warns: ({ config }: Facts<ModelParallelRead>): string | null =>
       config.parallel.sequenceParallel ? withoutSplit(config) : null,
+    conflict: ({ model, parallel: { tp, cp, sequenceParallel } }: SequenceRead): string | null =>
+      sequenceParallel ? undivided(model, cp * tp, `${cp * tp} ranks`) : null,
     planned: { reads: true, but: withoutSplit },
   },
   cp: {
     schema: size.default(1),
     says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over them and the data-parallel ranks',
     names: { megatron: 'context_parallel_size' },
+    conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
+      if (cp === 1) return null;
+      // Zigzag order gives each rank an early and a late chunk.
+      return cpKind === 'ring'
+        ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
+        : undivided(model, cp, `${cp} ranks`);
+    },
     planned: { reads: true },
   },
   cpKind: {
@@ -44,7 +59,7 @@ export const MODEL_PARALLEL = {
     names: { megatron: 'cp_comm_type' },
     planned: { refused: 'is planned as all-gathers of keys and values' },
   },
-} as const satisfies Settings<ModelParallelRead>;
+} as const satisfies Settings<SequenceRead>;
 
 /** Returns the number of data-parallel ranks, which have different batches. */
 export function dataRanksOf({ parallel }: ModelParallelRead, world: number): number {
@@ -54,6 +69,13 @@ export function dataRanksOf({ parallel }: ModelParallelRead, world: number): num
 /** Returns the number of ranks over which a strategy shards. */
 export function shardRanksOf({ parallel }: ModelParallelRead, world: number): number {
   return world / parallel.tp;
+}
+
+/** Returns what contradicts a division of the model's sequences; null: nothing. */
+function undivided(model: ModelSetting, parts: number, what: string): string | null {
+  const shape = modelShape({ model });
+  if (!('seq' in shape) || shape.seq % parts === 0) return null;
+  return `${what} do not divide the model's seq ${shape.seq}; give a multiple of ${parts}, or change a degree`;
 }
 
 function withoutSplit({ parallel }: ModelParallelRead): string | null {

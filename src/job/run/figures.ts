@@ -1,4 +1,6 @@
 import { availableParallelism } from 'node:os';
+import { nearest } from '../../config/nearest';
+import { requireKnownOptions } from '../../config/option-names';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -22,10 +24,12 @@ import { type Phase, placeText, type RunHistory } from './history';
 /** The numbers behind the figures of recorded steps. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;
 
+const TIMELINE_FORMS = ['lanes', 'pipeline'] as const;
+
 /** How a step's times are drawn. */
 export interface TimelineOptions extends CommTimelineOptions {
   /** 'lanes' (default): main thread and wire of every rank; 'pipeline': the actions of a pipeline's schedule. */
-  readonly as?: 'lanes' | 'pipeline';
+  readonly as?: (typeof TIMELINE_FORMS)[number];
 }
 
 /** Recorded steps, and how figures show them. */
@@ -64,6 +68,7 @@ export abstract class StepFigures {
    * job.memory({ over: 'time', rank: 0 }); // of the last step of %%ranks cells and job.on().run
    */
   memory(options: MemoryOptions = {}): Figure {
+    requireKnownOptions('memory({ … })', options, ['over', 'space', 'rank', 'step']);
     return this.#draw(options.step, (view) => memoryFigure(view, options));
   }
 
@@ -74,11 +79,18 @@ export abstract class StepFigures {
 
   /**
    * Draws one step of all ranks: when they compute and wait, and when the wire is used. `as: 'pipeline'` draws the schedule of a
-   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, and without a pipeline.
+   * pipeline's step, as predicted and as it ran. Throws: CONFIG before the first step, and without a pipeline, and for an unknown form.
    */
-  timeline({ as = 'lanes', ...options }: TimelineOptions = {}): Figure {
-    return this.#draw(options.step, (view) =>
-      as === 'pipeline' ? pipelineGantt(view, options.step) : commTimeline(view, options),
+  timeline(options: TimelineOptions = {}): Figure {
+    requireKnownOptions('timeline({ … })', options, ['as', 'step']);
+    const { as = 'lanes', step } = options;
+    if (!TIMELINE_FORMS.includes(as)) {
+      const near = nearest(as, TIMELINE_FORMS);
+      const hint = near === undefined ? `known are ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
+      throw new ConfigError(`timeline({ as: '${as}' }): there is no such form; ${hint}`);
+    }
+    return this.#draw(step, (view) =>
+      as === 'pipeline' ? pipelineGantt(view, step) : commTimeline(view, step === undefined ? {} : { step }),
     );
   }
 

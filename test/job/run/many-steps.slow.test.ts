@@ -23,6 +23,12 @@ test('steps use under 4 kB each in the launcher, and figures of old steps can be
   await job.shutdown();
   assert.deepEqual(folder.left(), []);
   assert.match(run.timeline({ step: 7 }).subtitle, /[Ss]tep 7/);
+  const wrong: readonly [() => unknown, RegExp][] = [
+    [() => run.timeline({ as: 'pipelin' as 'pipeline' }), /did you mean 'pipeline'\?/],
+    [() => run.timeline({ stepp: 7 } as object), /no argument stepp; did you mean step\?/],
+    [() => run.memory({ overr: 'time' } as object), /no argument overr; did you mean over\?/],
+  ];
+  for (const [draw, message] of wrong) assert.throws(draw, { code: 'CONFIG', message });
   assert.match(run.comm().subtitle, /mean per rank and step, over 10 steps/);
   assert.equal(run.losses.length, 300);
   assert.throws(() => run.memory({ step: 301 }), { code: 'CONFIG', message: /step 301 .* 1 to 300/ });

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
 import { launchFor } from '../job-fixture';
 
@@ -133,8 +134,10 @@ test('job.train with parallel.tp and parallel.cp', async (context) => {
       code: 'CONFIG',
       message: /heads/,
     });
-    await assert.rejects(job.train({ model: { ...GPT, kind: 'moe', experts: 2 }, parallel: { tp: 2 } }), {
+    const own = { model: ({ nn }: RankScope) => new nn.Linear(4, 4), data: () => ({ x: [[1, 2, 3, 4]] }) };
+    await assert.rejects(job.train({ ...own, parallel: { tp: 2 } }), {
       code: 'CONFIG',
+      message: /not a Linear; in a loop of a %%ranks cell, parallelizeModule\(model, mesh, plan\) divides/,
     });
   });
 });
