@@ -2,9 +2,9 @@ import { requireKnownOptions } from '../../config/option-names';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../dist/types';
 import { attention } from '../../nn/attention';
 import { exchangeOptions } from '../exchange-options';
+import { DIVIDED_ATTENTION_OPTIONS, type DividedAttentionOptions } from './attention-options';
 import { ringBlock } from './ring-blocks';
 import { type Ring, ringBackward, ringForward } from './ring-passes';
 import { requireOrder, type SequenceOrder } from './sequence-order';
@@ -12,20 +12,10 @@ import { requireOrder, type SequenceOrder } from './sequence-order';
 // B sequences, T positions of all P ranks together, H heads of queries, G of keys and values, D values per head.
 
 /** Options of `ringAttention`. */
-export interface RingOptions {
-  /** The ranks that have parts of the same sequences. */
-  readonly group: ProcessGroup;
-  /** Whether a position attends only to itself and earlier positions. */
-  readonly causal: boolean;
+export interface RingOptions extends DividedAttentionOptions {
   /** The order in which the ranks have the positions. Default 'zigzag', in which all ranks compute equally much. */
   readonly order?: SequenceOrder | undefined;
-  /** The factor of scores. Default 1/sqrt(D). */
-  readonly scale?: number | undefined;
-  /** The name in ledgers. Default: the module that runs. */
-  readonly module?: string | undefined;
 }
-
-const OPTIONS = ['group', 'causal', 'order', 'scale', 'module'];
 
 /**
  * Returns attention over a sequence of which each rank has a part.
@@ -41,7 +31,7 @@ const OPTIONS = ['group', 'causal', 'order', 'scale', 'module'];
  * Throws: SHAPE if the shapes do not fit together, or if zigzag order cannot halve the rank's part; CONFIG for unknown options.
  */
 export function ringAttention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: RingOptions): tf.Tensor {
-  requireKnownOptions('ringAttention(q, k, v, { … })', options, OPTIONS);
+  requireKnownOptions('ringAttention(q, k, v, { … })', options, [...DIVIDED_ATTENTION_OPTIONS, 'order']);
   const { group, causal, order = 'zigzag', scale = 1 / Math.sqrt(q.shape[3] ?? 1), module } = options;
   requireOrder(order);
   if (group.size === 1) return attention(q, k, v, { causal, scale, kind: 'flash' });

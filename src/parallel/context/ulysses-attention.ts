@@ -2,26 +2,16 @@ import { requireKnownOptions } from '../../config/option-names';
 import type { AttentionKind } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
-import type { ProcessGroup } from '../../dist/types';
 import { attention } from '../../nn/attention';
+import { DIVIDED_ATTENTION_OPTIONS, type DividedAttentionOptions } from './attention-options';
 import { headsOfSequence, sequenceOfHeads } from './exchange-heads';
 import { leastCommonMultiple } from './sequence-order';
 
-/** Options of `ulyssesAttention`. */
-export interface UlyssesOptions {
-  /** The ranks that have parts of the same sequences. */
-  readonly group: ProcessGroup;
-  /** Whether a position attends only to itself and earlier positions; the ranks' parts are then consecutive, in rank order. */
-  readonly causal: boolean;
-  /** The factor of scores. Default 1/sqrt(D). */
-  readonly scale?: number | undefined;
+/** Options of `ulyssesAttention`. The ranks' parts are consecutive, in rank order. */
+export interface UlyssesOptions extends DividedAttentionOptions {
   /** How a rank computes its heads. Default 'flash'. */
   readonly kind?: AttentionKind | undefined;
-  /** The name in ledgers. Default: the module that runs. */
-  readonly module?: string | undefined;
 }
-
-const OPTIONS = ['group', 'causal', 'scale', 'kind', 'module'];
 
 /**
  * Returns attention over a sequence of which each rank has a part. An all-to-all each of q, k and v gives every rank all
@@ -38,7 +28,7 @@ export function ulyssesAttention(
   v: tf.Tensor,
   options: UlyssesOptions,
 ): tf.Tensor {
-  requireKnownOptions('ulyssesAttention(q, k, v, { … })', options, OPTIONS);
+  requireKnownOptions('ulyssesAttention(q, k, v, { … })', options, [...DIVIDED_ATTENTION_OPTIONS, 'kind']);
   const { causal, scale, kind = 'flash' } = options;
   return exchangingHeads(q, k, v, options, (...parts) => attention(...parts, { causal, scale, kind }));
 }

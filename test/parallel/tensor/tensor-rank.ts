@@ -6,8 +6,6 @@ import * as tf from '../../../src/core/tf';
 import { initializeModelParallel } from '../../../src/dist/model-parallel';
 import type { ProcessGroup } from '../../../src/dist/types';
 import type { Module } from '../../../src/nn/module';
-import type { Parameter } from '../../../src/nn/parameter';
-import { readState } from '../../../src/nn/state-values';
 import { AdamW } from '../../../src/optim/adamw';
 import { clipGradNormInPlace } from '../../../src/optim/clip-grad-norm';
 import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
@@ -18,6 +16,7 @@ import { parallelizeModule } from '../../../src/parallel/tensor/parallelize-modu
 import { parallelizeTensors } from '../../../src/parallel/tensor/parallelize-tensors';
 import { layersOf } from '../../../src/parallel/wrap-policy';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+import { type Compared, compared, partsOf } from './compare-parts';
 import { withDefect } from './defects';
 import { type ModelCase, modelOf, OWN_PLANS, sizesOf } from './tensor-models';
 
@@ -34,14 +33,6 @@ export interface TensorRun {
   readonly isMade?: boolean;
   /** The module whose activations are not reduced: a comparison must find this. */
   readonly unreduced?: string;
-}
-
-/** Sums over the elements of a parameter that a rank has. */
-export interface Compared {
-  readonly count: number;
-  /** Of the squared differences from the values of one process, and of those values. */
-  readonly values: readonly [difference: number, size: number];
-  readonly grads: readonly [difference: number, size: number];
 }
 
 /** The report of one rank on one training. */
@@ -106,10 +97,10 @@ function compare(rank: TestRank<TensorArgs>, run: TensorRun): TensorResult {
     const loss = trainStep(rank, model, batchOf(run.model, step, replica, 1));
     const mean = run.dp === undefined ? loss : meanOf(parallel.dp, loss);
     result.losses.push([mean, expected.losses[step] ?? Number.NaN]);
-    const grads = new Map(partsOf(rank, model, 'grad'));
+    const grads = new Map(partsOf(rank.engine, model, 'grad'));
     result.norms.push([clipGradNormInPlace(engine, model, MAX_NORM), expected.norms[step] ?? Number.NaN]);
     optimizer.step();
-    result.parameters.push(compared(rank, model, grads, expected.steps[step] ?? new Map()));
+    result.parameters.push(compared(rank.engine, model, grads, expected.steps[step] ?? new Map()));
     optimizer.zeroGrad();
   }
   const { collectives } = tally;
@@ -165,10 +156,10 @@ function trainAlone(rank: TestRank<TensorArgs>, run: TensorRun, replicas: number
   currentDraws().pass = 0;
   for (let step = 0; step < STEPS; step++) {
     expected.losses.push(trainStep(rank, model, batchOf(run.model, step, 0, replicas)));
-    const grads = new Map(partsOf(rank, model, 'grad'));
+    const grads = new Map(partsOf(rank.engine, model, 'grad'));
     expected.norms.push(clipGradNormInPlace(engine, model, MAX_NORM));
     optimizer.step();
-    const values = new Map(partsOf(rank, model, 'values'));
+    const values = new Map(partsOf(rank.engine, model, 'values'));
     expected.steps.push(
       new Map(
         [...model.namedParameters()].map(([name, parameter]) => [
@@ -230,73 +221,4 @@ function meanOf(group: ProcessGroup, value: number): number {
   const [mean = Number.NaN] = tensor.dataSync();
   tensor.dispose();
   return mean;
-}
-
-/** A parameter's elements on this rank: those of its part from `start` on. */
-interface OwnPart {
-  readonly start: number;
-  readonly values: Float32Array;
-}
-
-function partsOf(
-  { engine }: TestRank<TensorArgs>,
-  model: Module,
-  what: 'values' | 'grad',
-): [Parameter, OwnPart][] {
-  return model.states().flatMap((buffer) => {
-    const all = readState(engine, buffer, what);
-    return buffer.slices.map(({ parameter, offset, length, start }): [Parameter, OwnPart] => {
-      return [parameter, { start, values: all.slice(offset, offset + length) }];
-    });
-  });
-}
-
-function compared(
-  rank: TestRank<TensorArgs>,
-  model: Module,
-  grads: ReadonlyMap<Parameter, OwnPart>,
-  expected: ReadonlyMap<string, { readonly values: Float32Array; readonly grad: Float32Array }>,
-): Record<string, Compared> {
-  const values = new Map(partsOf(rank, model, 'values'));
-  return Object.fromEntries(
-    [...model.namedParameters()].map(([name, parameter]) => {
-      const whole = expected.get(name) ?? { values: new Float32Array(), grad: new Float32Array() };
-      const [own, ofValues] = distance(parameter, values.get(parameter), whole.values);
-      const [, ofGrads] = distance(parameter, grads.get(parameter), whole.grad);
-      return [name, { count: own, values: ofValues, grads: ofGrads }];
-    }),
-  );
-}
-
-function distance(
-  parameter: Parameter,
-  part: OwnPart | undefined,
-  whole: Float32Array,
-): [count: number, sums: [number, number]] {
-  const places = placesOf(parameter);
-  let [count, difference, size] = [0, 0, 0];
-  part?.values.forEach((value, i) => {
-    const place = places[part.start + i] ?? -1;
-    if (place < 0 && value !== 0) difference = Number.POSITIVE_INFINITY;
-    if (place < 0) return;
-    const wanted = whole[place] ?? Number.NaN;
-    count++;
-    difference += (value - wanted) ** 2;
-    size += wanted ** 2;
-  });
-  return [count, [difference, size]];
-}
-
-/** Returns the index in the whole of each element of this rank's part; -1 for padding. */
-function placesOf({ split, shape, size }: Parameter): number[] {
-  if (split === null) return Array.from({ length: size }, (_, i) => i);
-  const { dim, ranges, wholeShape } = split;
-  const inner = tf.util.sizeFromShape(wholeShape.slice(dim + 1));
-  const along = ranges.flatMap(({ begin, end }) => Array.from({ length: end - begin }, (_, i) => begin + i));
-  const length = shape[dim] ?? 1;
-  return Array.from({ length: size }, (_, i) => {
-    const at = along[Math.floor(i / inner) % length];
-    if (at === undefined) return -1;
-    return (Math.floor(i / (inner * length)) * (wholeShape[dim] ?? 1) + at) * inner + (i % inner);
-  });
 }
