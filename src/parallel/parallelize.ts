@@ -42,6 +42,7 @@ function replicated(model: Module, settings: ParallelSettings, context: ShardCon
     policy,
     precision: policyOf(settings),
     sparseGradients: parallel.sparseGradients,
+    commHook: parallel.commHook,
   });
   const isLocal = parallel.noSync ?? properties.accumulatesLocally;
   return {
@@ -49,7 +50,7 @@ function replicated(model: Module, settings: ParallelSettings, context: ShardCon
     properties,
     accumulate: (work) => (isLocal ? ddp.noSync(work) : work()),
     abandon: () => ddp.abandon(),
-    dispose: () => model.dispose(),
+    dispose: () => ddp.dispose(),
   };
 }
 

@@ -59,6 +59,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'parallel.mesh': parallelOf,
   'parallel.reshardAfterForward': parallelOf,
   'parallel.communicationDataType': reduceDtype,
+  'parallel.commHook': ({ parallel: { commHook } }) => (commHook === null ? {} : { commHook }),
   'parallel.tp': tensorParallelOf,
   'parallel.sequenceParallel': tensorParallelOf,
   'parallel.cp': ({ parallel: { cp } }) => (cp === 1 ? {} : { cp }),

@@ -75,6 +75,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     dropout: asked.dropout ?? (stack === 'megatron' && model.kind !== 'llama'),
     optimizer: asked.optimizerStates ?? USUAL_OPTIMIZER,
     reduceDtype: asked.reduceDtype ?? null,
+    commHook: asked.commHook ?? null,
     offload: asked.offload ?? { optimizer: false, parameters: false },
   };
 }

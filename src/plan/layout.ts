@@ -1,3 +1,4 @@
+import type { CommHookConfig } from '../config/settings/comm-hook';
 import type { OptimizerConfig } from '../config/settings/optimizer';
 import type { StrategyName } from '../config/strategies';
 import type { Hardware } from './hardware';
@@ -64,6 +65,8 @@ export interface Layout {
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
+  /** How DDP compresses gradients; null: not. */
+  readonly commHook: CommHookConfig | null;
 }
 
 /**

@@ -9,7 +9,7 @@ export function requestOfLayout(
 ): PlanRequestInput {
   const { stack, strategy, dp, tp, pp, cp, ep, shards, sequenceParallel, asyncTensorParallel } = layout;
   const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
-  const { compile, compileLoss, dropout, optimizer, reduceDtype, offload } = layout;
+  const { compile, compileLoss, dropout, optimizer, reduceDtype, commHook, offload } = layout;
   const degrees = { dp, tp, pp, cp, ep, dpShard: shards, sequenceParallel, asyncTensorParallel };
   return {
     model,
@@ -22,6 +22,7 @@ export function requestOfLayout(
     ...{ compile, compileLoss, dropout },
     optimizerStates: { ...optimizer },
     ...(reduceDtype === null ? {} : { reduceDtype }),
+    ...(commHook === null ? {} : { commHook }),
     offload: { ...offload },
   };
 }

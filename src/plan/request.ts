@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { commHookSchema } from '../config/settings/comm-hook';
 import { size } from '../config/settings/model';
 import { optimizerFields } from '../config/settings/optimizer';
 import { PARALLEL } from '../config/settings/parallel';
@@ -80,6 +81,8 @@ export const planRequestSchema = z.strictObject({
   optimizerStates: plannedOptimizerSchema.optional(),
   /** Type in which gradients are reduced. Default: the framework's default. */
   reduceDtype: z.enum(['fp32', 'fp16', 'bf16']).optional(),
+  /** The same as `parallel.commHook` in a TrainConfig. */
+  commHook: commHookSchema.optional(),
   offload: offloadSchema.optional(),
 });
 

@@ -207,5 +207,18 @@ test('the errors of contradictions name both settings, all errors at once', () =
     said({ parallel: { strategy: 'HYBRID_SHARD', mesh, reshardAfterForward: 3 } })[0] ?? '',
     /^parallel\.reshardAfterForward: 3 does not divide mesh\.dpShard 2/,
   );
+  const commHook = { kind: 'topK' };
+  const whole = { strategy: 'NO_SHARD', commHook };
+  for (const [input, message] of [
+    [{ parallel: { commHook } }, /^parallel\.commHook: .*FULL_SHARD reduces gradients by units/],
+    [{ parallel: { ...whole, ignoredModules: ['wte'] } }, /NO_SHARD with unitStrategies or ignoredModules/],
+    [{ parallel: whole, mixedPrecision: 'bf16' }, /sent as bfloat16; set mixedPrecision\.reduceDtype 'fp32'/],
+    [{ parallel: whole, gradScaler: true }, /gradScaler changes the scale/],
+  ] as const)
+    assert.match(said(input)[0] ?? '', message);
+  assert.deepEqual(
+    said({ parallel: whole, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' } }),
+    [],
+  );
   assert.deepEqual(said({ optimizer: { kind: 'sgd', nesterov: true, momentum: 0.9 } }), []);
 });

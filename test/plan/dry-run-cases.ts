@@ -36,6 +36,16 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
     },
     'small buckets': { parallel: { strategy: 'NO_SHARD', bucketBytes: 4000 } },
     'bf16 on the wire': { parallel: { strategy: 'NO_SHARD', communicationDataType: 'bf16' } },
+    PowerSGD: {
+      parallel: {
+        strategy: 'NO_SHARD',
+        commHook: { kind: 'powerSGD', matrixApproximationRank: 2, startPowerSGDIter: 0 },
+        bucketBytes: 4000,
+      },
+    },
+    'the top 2%': {
+      parallel: { strategy: 'NO_SHARD', commHook: { kind: 'topK', ratio: 0.02 }, bucketBytes: 4000 },
+    },
     'bf16, NO_SHARD': { mixedPrecision: 'bf16', parallel: { strategy: 'NO_SHARD' } },
     'fp16 and a scaler': { mixedPrecision: 'fp16', gradScaler: { initScale: 2 } },
     'gradients kept at bf16': {

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '../strategies';
+import { COMM_HOOK } from './comm-hook';
 import { type ModelSetting, modelShape, size } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
@@ -234,7 +235,7 @@ const DATA_PARALLEL = {
 } as const satisfies Settings<Read>;
 
 /** How ranks share a model. */
-export const PARALLEL = { ...DATA_PARALLEL, ...MODEL_PARALLEL };
+export const PARALLEL = { ...DATA_PARALLEL, commHook: COMM_HOOK, ...MODEL_PARALLEL };
 
 export const parallelSchema = schemaOf(PARALLEL);
 

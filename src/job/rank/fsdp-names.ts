@@ -7,6 +7,8 @@ import { strictNames } from '../../config/strict-names';
 import { CheckpointImpl as Implementations } from '../../parallel/recompute/checkpointed';
 
 export { allreduceHook, bf16CompressHook, fp16CompressHook } from '../../parallel/ddp/comm-hooks';
+export { PowerSGDState, powerSGDHook } from '../../parallel/ddp/power-sgd';
+export { TopKState, topKHook } from '../../parallel/ddp/top-k';
 export {
   setModulesToBackwardPrefetch,
   setModulesToForwardPrefetch,

@@ -1,3 +1,4 @@
+import type { Engine } from '../../backend/engine';
 import type { WireDType } from '../../core/dtypes';
 import type { PieceList, ProcessGroup, Work } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
@@ -12,8 +13,18 @@ export interface GradBucket {
   readonly pieces: PieceList;
   /** The ranks of this DDP. */
   readonly group: ProcessGroup;
+  readonly engine: Engine;
   /** The module name under which ledgers count the bytes. */
   readonly module: string;
+}
+
+/** A bucket's reduction. */
+export interface HookWork extends Work<void> {
+  /**
+   * Called in place of `wait` if backward was interrupted and its gradients are dropped: the hook's state must be as before
+   * the bucket. Omitted by hooks without state.
+   */
+  abandon?(): void;
 }
 
 /**
@@ -21,7 +32,32 @@ export interface GradBucket {
  * runs during backward, so the work should be asynchronous. All ranks must start the same collectives. Source: torch's
  * DDP communication hooks.
  */
-export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) => Work<void>;
+export type CommHook<S = ProcessGroup | null> = (state: S, bucket: GradBucket) => HookWork;
+
+/** Makes the work of a hook with state: `finish` or `abandon` runs, once. If `finish` fails, `abandon` runs after it. */
+export function statefulWork(finish: () => void, abandon: () => void): HookWork {
+  let isOpen = true;
+  const close = (work: () => void): void => {
+    if (!isOpen) return;
+    isOpen = false;
+    work();
+  };
+  return {
+    get done() {
+      return !isOpen;
+    },
+    wait: () =>
+      close(() => {
+        try {
+          finish();
+        } catch (error) {
+          abandon();
+          throw error;
+        }
+      }),
+    abandon: () => close(abandon),
+  };
+}
 
 /** Averages gradients in float32 over the group `state`; null: DDP's group. Source: torch's default_hooks.allreduce_hook. */
 export const allreduceHook: CommHook = (state, bucket) => averaged(state, bucket, 'float32');

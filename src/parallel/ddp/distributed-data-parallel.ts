@@ -1,5 +1,6 @@
 import type { UnitHooks } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
+import type { CommHookInput } from '../../config/settings/comm-hook';
 import type { HalfDType } from '../../core/dtypes';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
@@ -15,7 +16,9 @@ import { requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { CommHook } from './comm-hooks';
+import { PowerSGDState, powerSGDHook } from './power-sgd';
 import { type BucketSizes, DEFAULT_BUCKET_SIZES, Reducer } from './reducer';
+import { TopKState, topKHook } from './top-k';
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
@@ -27,6 +30,11 @@ export interface DdpOptions extends Partial<BucketSizes> {
   readonly broadcastBuffers?: boolean | undefined;
   /** Sends gradients only of embedding rows and experts that a rank used. Source: DeepSpeed's sparse_gradients. */
   readonly sparseGradients?: boolean | undefined;
+  /**
+   * Compresses gradients: `{ kind: 'powerSGD', matrixApproximationRank: 2 }` or `{ kind: 'topK', ratio: 0.01 }`. `dispose` of
+   * the DDP frees the hook's state.
+   */
+  readonly commHook?: CommHookInput | null | undefined;
 }
 
 /**
@@ -42,6 +50,7 @@ export class DDP<M extends Module = Module> extends Module {
   readonly #reducer: Reducer;
   /** The rounded parameters of each unit. */
   readonly #copies: RoundedParameters[] = [];
+  #hookState: PowerSGDState | TopKState | null = null;
   readonly #syncsBuffers: boolean;
   #hasReduced = true;
   /** Optional modules that ran in this pass. */
@@ -73,6 +82,7 @@ export class DDP<M extends Module = Module> extends Module {
       declared: keepLowPrecisionGrads ? (halfOf(reduceDtype) ?? undefined) : undefined,
       tables: options.sparseGradients === true ? rowTables(module) : [],
     });
+    this.#registerHook(options.commHook ?? null);
     this.#hook(context, options.policy ?? blockWrapPolicy(module));
   }
 
@@ -99,10 +109,28 @@ export class DDP<M extends Module = Module> extends Module {
     this.#reducer.useHook((bucket) => hook(state, bucket));
   }
 
+  /** Frees the model, and the state of the hook of `commHook`. */
+  override dispose(): void {
+    super.dispose();
+    this.#hookState?.dispose();
+  }
+
   /** Frees an interrupted backward's gradients and rounded parameters; the parameters themselves do not change. */
   abandon(): void {
     for (const copies of this.#copies) copies.leave();
     this.#reducer.abandon();
+  }
+
+  #registerHook(hook: CommHookInput | null): void {
+    if (hook?.kind === 'powerSGD') {
+      const state = new PowerSGDState(hook);
+      this.#hookState = state;
+      this.registerCommHook(state, powerSGDHook);
+    } else if (hook?.kind === 'topK') {
+      const state = new TopKState(hook);
+      this.#hookState = state;
+      this.registerCommHook(state, topKHook);
+    }
   }
 
   #hook(context: RankContext, policy: WrapPolicy): void {

@@ -4,13 +4,13 @@ import { undone } from '../../backend/undone';
 import type { HalfDType, WireDType } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
-import type { ProcessGroup, Work } from '../../dist/types';
+import type { ProcessGroup } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
 import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
 import { settled } from '../settled';
 import { type RowTable, touchedByAny } from '../sparse/row-masks';
 import { piecesOfRows } from '../sparse/row-pieces';
-import type { GradBucket } from './comm-hooks';
+import type { GradBucket, HookWork } from './comm-hooks';
 
 /** Sizes of gradient buckets, in bytes. */
 export interface BucketSizes {
@@ -46,7 +46,7 @@ export function assignBuckets(parameters: readonly Parameter[], sizes: BucketSiz
 
 /** A bucket in flight. */
 interface Reducing {
-  readonly work: Work<void>;
+  readonly work: HookWork;
   readonly parameters: readonly Parameter[];
   /** Per parameter, whether its gradient is missing on this rank. */
   readonly missing: readonly boolean[];
@@ -81,7 +81,7 @@ export class Reducer {
   readonly #options: ReducerOptions;
   readonly #buckets: readonly Bucket[];
   readonly #bucketOf = new Map<Parameter, Bucket>();
-  #hook: ((bucket: GradBucket) => Work<void>) | null = null;
+  #hook: ((bucket: GradBucket) => HookWork) | null = null;
   #started = 0;
   /** Parameters that have no gradient in this pass on any rank. */
   #leftOut = new Set<Parameter>();
@@ -111,7 +111,7 @@ export class Reducer {
    * Sets the hook that starts the buckets' reductions. Throws: CONFIG if there is already a hook, or if a setting chooses
    * the dtype in which gradients are sent.
    */
-  useHook(hook: (bucket: GradBucket) => Work<void>): void {
+  useHook(hook: (bucket: GradBucket) => HookWork): void {
     if (this.#hook !== null) {
       throw new ConfigError(
         'this DDP already has a communication hook; register one hook, once, before training',
@@ -145,7 +145,7 @@ export class Reducer {
 
   /** Prepares for a forward: waits for an aborted backward's reductions and drops them, but does not free gradients. */
   begin(): void {
-    for (const { work } of this.#reducing) settled(work);
+    for (const { work } of this.#reducing) work.abandon === undefined ? settled(work) : work.abandon();
     this.#restart();
   }
 
@@ -184,7 +184,12 @@ export class Reducer {
     this.#reduceTables();
     const reducing = this.#reducing;
     this.#restart();
-    for (const { work } of reducing) work.wait();
+    try {
+      for (const { work } of reducing) work.wait();
+    } catch (error) {
+      for (const { work } of reducing) work.abandon?.();
+      throw error;
+    }
     for (const { work, parameters, missing, module } of reducing)
       this.#dropMissing(parameters, missing, module, work.agrees);
   }
@@ -217,7 +222,7 @@ export class Reducer {
     const module = parameters[0]?.module ?? '';
     const isLast = index === this.#buckets.length - 1;
     const work =
-      this.#hook?.({ index, isLast, parameters, pieces, group, module }) ??
+      this.#hook?.({ index, isLast, parameters, pieces, group, engine, module }) ??
       group.allReducePieces(pieces, 'avg', {
         async: true,
         cause: 'grad',

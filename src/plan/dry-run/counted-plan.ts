@@ -103,6 +103,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
   seq: 'the batches of data',
   precision: 'mixedPrecision of the config',
   reduceDtype: 'mixedPrecision.reduceDtype of the config',
+  commHook: 'parallel.commHook of the config',
   recompute: 'activationCheckpointing of the config',
   recomputeEveryNth: 'activationCheckpointing: { everyNth } of the config',
   optimizerStates: 'optimizer of the config',

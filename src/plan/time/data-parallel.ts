@@ -1,3 +1,4 @@
+import type { CommHookConfig } from '../../config/settings/comm-hook';
 import { STRATEGIES } from '../../config/strategies';
 import type { Bytes, Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
@@ -55,15 +56,18 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const place = op === 'allReduce' ? all : groups.shards;
   const chunk = (params * item.grad) / groups.shards.size;
   const copies = op === 'allReduce' ? 0 : run('allReduce', chunk, groups.copies);
+  const sent: ReturnType<typeof compressed> =
+    op === 'allReduce' && layout.commHook !== null
+      ? compressed(layout, layout.commHook, params)
+      : { op, bytes: params * item.grad };
   return {
     gather,
     regather: again * gather,
-    reduce: run(op, params * item.grad, place) + copies,
+    reduce: run(sent.op, sent.bytes, place) + copies,
     gatherBytes,
     regatherBytes: again * gatherBytes,
     reduceBytes:
-      wireBytes(op, params * item.grad, place) +
-      (copies > 0 ? wireBytes('allReduce', chunk, groups.copies) : 0),
+      wireBytes(sent.op, sent.bytes, place) + (copies > 0 ? wireBytes('allReduce', chunk, groups.copies) : 0),
   };
 }
 
@@ -120,4 +124,32 @@ export function afterStep(layout: Layout, params: number, cal: Calibration) {
 /** Returns the bytes that a GPU receives. */
 function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Bytes {
   return size <= 1 ? 0 : bytes * BUS_FACTOR[op](size);
+}
+
+/**
+ * Returns the collective of compressed gradients in float32. topK gathers values and indices of 4 bytes each. PowerSGD reduces
+ * r (n + m) of n m elements: the share over the matrices of the blocks and of the embeddings, assumed for all parameters.
+ */
+function compressed(
+  { model, dp, cp }: Layout,
+  hook: CommHookConfig,
+  params: number,
+): { readonly op: GroupOperation; readonly bytes: Bytes } {
+  if (hook.kind === 'topK') return { op: 'allGather', bytes: 8 * hook.ratio * params * dp * cp };
+  const { dim, layers, heads, kvHeads, headDim, ffn, gatedFfn, vocab, tied } = model;
+  const block = [
+    [dim, (heads + 2 * kvHeads) * headDim],
+    [dim, heads * headDim],
+    ...Array.from({ length: gatedFfn ? 3 : 2 }, () => [dim, ffn]),
+  ];
+  const embeddings = Array.from({ length: vocab === 0 ? 0 : tied ? 1 : 2 }, () => [vocab, dim]);
+  const matrices = [...Array.from({ length: layers }, () => block).flat(), ...embeddings];
+  const total = (elements: (rows: number, columns: number) => number): number =>
+    matrices.reduce((sum, [rows = 1, columns = 1]) => sum + elements(rows, columns), 0);
+  const rankSent = (rows: number, columns: number): number => {
+    const factors = Math.min(rows, columns, hook.matrixApproximationRank) * (rows + columns);
+    return factors * hook.minCompressionRate < rows * columns ? factors : rows * columns;
+  };
+  const share = total(rankSent) / total((rows, columns) => rows * columns);
+  return { op: 'allReduce', bytes: 4 * share * params };
 }

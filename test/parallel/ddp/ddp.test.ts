@@ -4,7 +4,7 @@ import { gradients } from '../../../src/autograd/unit';
 import type { Engine } from '../../../src/backend/engine';
 import { SILENT } from '../../../src/core/events';
 import * as tf from '../../../src/core/tf';
-import type { ProcessGroup } from '../../../src/dist/types';
+import type { ProcessGroup, Work } from '../../../src/dist/types';
 import { ModuleList } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';
 import { Module } from '../../../src/nn/module';
@@ -40,17 +40,19 @@ before(async () => {
 function countingGroup(): { readonly group: ProcessGroup; numReductions: number; breaks: boolean } {
   const solo = soloGroup(engine);
   const counting = { group: solo, numReductions: 0, breaks: false };
-  const allReducePieces: ProcessGroup['allReducePieces'] = (...args) => {
+  const counted = (run: () => Work<void>): Work<void> => {
     counting.numReductions++;
-    if (!counting.breaks) return solo.allReducePieces(...args);
+    if (!counting.breaks) return run();
     const wait = (): never => {
       throw new Error('interrupted');
     };
     return { done: true, wait };
   };
-  counting.group = new Proxy(solo, {
-    get: (target, key) => (key === 'allReducePieces' ? allReducePieces : Reflect.get(target, key)),
-  });
+  counting.group = {
+    ...solo,
+    allReducePieces: (...args) => counted(() => solo.allReducePieces(...args)),
+    allGatherPieces: (...args) => counted(() => solo.allGatherPieces(...args)),
+  };
   return counting;
 }
 
@@ -107,6 +109,54 @@ test('after an interrupted backward the next backward reduces every bucket again
   assert.deepEqual(grads(model), expected);
   model.dispose();
 });
+
+for (const [what, commHook] of Object.entries({
+  PowerSGD: { kind: 'powerSGD', startPowerSGDIter: 0, minCompressionRate: 1.1 },
+  topK: { kind: 'topK', ratio: 0.3 },
+} as const)) {
+  test(`${what}: an interrupted backward does not change the errors for the next step`, () => {
+    const counting = countingGroup();
+    const model = new Stack([0, 1]);
+    const before = engine.memory.bytes;
+    const ddp = new DDP(
+      model,
+      { engine, observer: SILENT, group: counting.group },
+      { firstBucketBytes: 1, commHook },
+    );
+    train(model);
+    const first = grads(model);
+    model.zeroGrad();
+    counting.breaks = true;
+    assert.throws(() => train(model), /interrupted/);
+    engine.recover();
+    counting.breaks = false;
+    ddp.abandon();
+    const held = engine.memory.bytes;
+    train(model);
+    const second = grads(model);
+    model.zeroGrad();
+    assert.equal(engine.memory.bytes, held);
+    ddp.dispose();
+    assert.ok(engine.memory.bytes <= before);
+
+    const twin = new Stack([0, 1]);
+    const other = new DDP(
+      twin,
+      { engine, observer: SILENT, group: counting.group },
+      { firstBucketBytes: 1, commHook },
+    );
+    train(twin);
+    assert.deepEqual(grads(twin), first);
+    twin.zeroGrad();
+    train(twin);
+    grads(twin).forEach((values, i) => {
+      values.forEach((value, j) => {
+        assert.ok(Math.abs(value - (second[i]?.[j] ?? Number.NaN)) < 1e-6);
+      });
+    });
+    other.dispose();
+  });
+}
 
 test('a module that runs twice is an error if a reduction would miss its gradient, and works with rootOnly', () => {
   const { group } = countingGroup();
