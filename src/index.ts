@@ -30,7 +30,7 @@ export type { Claims } from './job/notebook/claims';
 export { claims } from './job/notebook/claims';
 export { lookup } from './job/notebook/lookup';
 export type { Plan } from './job/notebook/plan';
-export { accuracy, comparePlans, dryRun, plan } from './job/notebook/plan-figures';
+export { accuracy, comparePlans, dryRun, plan, traffic } from './job/notebook/plan-figures';
 export type { Predictions } from './job/notebook/predictions';
 export { predictions } from './job/notebook/predictions';
 export type { Recommended } from './job/notebook/recommend';

@@ -93,6 +93,8 @@ export interface CollectiveEvent {
   /** The group's name; its ranks are global ranks in group order. */
   readonly group: string;
   readonly ranks: readonly number[];
+  /** The other rank (global) of a send or recv; omitted for other operations. */
+  readonly peer?: number | undefined;
   /** Number of the collective in its group, counted from 1. */
   readonly number: number;
   readonly dtype: DType;

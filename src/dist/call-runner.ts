@@ -117,6 +117,7 @@ export class CallRunner {
       op: op as CollectiveOp,
       group,
       ranks,
+      ...(isPointToPoint(call.header) && { peer: ranks[call.header.peer] }),
       number,
       dtype,
       wireDType,

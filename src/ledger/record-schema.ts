@@ -57,6 +57,7 @@ const collective = z
     op: z.enum(COLLECTIVE_OPS),
     group: z.string(),
     ranks: z.array(z.int()),
+    peer: z.int().nonnegative().optional(),
     number: z.int(),
     dtype: z.enum(['float32', 'int32', 'bool']),
     wireDType: z.enum(['float32', 'int32', 'bfloat16', 'float16']),

@@ -10,7 +10,9 @@ import { memoryTimeline } from '../../src/figures/memory-timeline';
 import { pipelineGantt } from '../../src/figures/pipeline-gantt';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
+import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
+import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { type Scenario, simulateRanks } from '../ledger/simulated-step';
 import { predictStates } from '../support/formulas/zero-formulas';
 import { pipelineRun } from './pipeline-run';
@@ -81,6 +83,14 @@ function accumulated(run: RunView): RunView {
   return { ...run, records: run.records.map((record) => ({ ...record, tokens: (record.tokens ?? 0) * 4 })) };
 }
 
+/** A dry run of all ranks with tensor and context parallelism. */
+export function meshRun(world: number): RunView {
+  const model = { kind: 'gpt', layers: 1, dim: 32, heads: 4, vocab: 64, seq: 16 } as const;
+  const config = { model, data: 'synthetic', parallel: { tp: 2, cp: 2 } } as const;
+  const { records } = dryRun(config, { world, ranks: 'all', steps: 1, curve: false });
+  return { strategy: 'FULL_SHARD', world, records };
+}
+
 const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
 const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
 
@@ -126,6 +136,11 @@ export function gallery(): Record<string, Figure> {
     'memory-ranks-64': memoryRanks(uneven),
     'memory-ranks-64-alike': memoryRanks(many),
     'memory-ranks-nothing': memoryRanks(nothing),
+    'traffic-4': trafficMatrix(four),
+    'traffic-1': trafficMatrix(one),
+    'traffic-nothing': trafficMatrix(nothing),
+    'traffic-8': trafficMatrix(meshRun(8), { ranksPerNode: 4 }),
+    'traffic-16': trafficMatrix({ ...meshRun(16), note: 'which share 2 cores' }, { ranksPerNode: 8 }),
     'compare-memory': compareRuns(runs, 'memory'),
     'compare-memory-residual': compareRuns({ ...runs, FULL_SHARD: wrong as RunView }, 'memory'),
     'compare-memory-unpredicted': compareRuns(

@@ -10,7 +10,21 @@ const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 
 /** Examples of notebook cells. Those that declare names which other examples use come first. */
 const NOTEBOOK = [
-  ...['launch', 'train', 'step', 'memory', 'compare', 'plan', 'recommend', 'dryRun', 'claims', 'lr', 'put'],
+  ...[
+    'launch',
+    'train',
+    'step',
+    'memory',
+    'comm',
+    'compare',
+    'plan',
+    'recommend',
+    'dryRun',
+    'traffic',
+    'claims',
+    'lr',
+    'put',
+  ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
   ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'savePretrained'],
 ];

@@ -53,7 +53,15 @@ export interface Marker {
   readonly line?: Outline;
 }
 
-export type MarkerSymbol = 'circle' | 'circle-open' | 'square' | 'diamond-open' | 'x' | 'line-ew-open';
+export type MarkerSymbol =
+  | 'circle'
+  | 'circle-open'
+  | 'square'
+  | 'diamond'
+  | 'diamond-open'
+  | 'triangle-up'
+  | 'x'
+  | 'line-ew-open';
 
 export type BarTrace = TraceBase & {
   readonly type: 'bar';

@@ -109,8 +109,9 @@ const OUTLINES: Readonly<Record<MarkerSymbol, (r: number) => string>> = {
   circle: (r) => `m${-r} 0a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0z`,
   'circle-open': (r) => OUTLINES.circle(r),
   square: (r) => `m${-r} ${-r}h${2 * r}v${2 * r}h${-2 * r}z`,
-  'diamond-open': (r) =>
-    `m0 ${-r * 1.3}l${r * 1.3} ${r * 1.3}l${-r * 1.3} ${r * 1.3}l${-r * 1.3} ${-r * 1.3}z`,
+  diamond: (r) => `m0 ${-r * 1.3}l${r * 1.3} ${r * 1.3}l${-r * 1.3} ${r * 1.3}l${-r * 1.3} ${-r * 1.3}z`,
+  'diamond-open': (r) => OUTLINES.diamond(r),
+  'triangle-up': (r) => `m0 ${-r}l${r * 1.155} ${r * 1.5}h${-r * 2.31}z`,
   x: (r) => `m${-r * 0.8} ${-r * 0.8}l${r * 1.6} ${r * 1.6}m${-r * 1.6} 0l${r * 1.6} ${-r * 1.6}`,
   'line-ew-open': (r) => `m${-r * 1.4} 0h${r * 2.8}`,
 };

@@ -3,6 +3,7 @@ import { warnOnce } from '../../core/warn';
 import type { Figure } from '../../figures/figure';
 import { accuracyFigure } from '../../figures/plans/accuracy-figure';
 import { comparePlans as compared, type PlanComparison } from '../../figures/plans/compare-plans';
+import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
 import type { Module } from '../../nn/module';
 import { type DryRunOptions, dryRun as dryRan } from '../../plan/dry-run/dry-run';
 import type { DryRun } from '../../plan/dry-run/dry-run-result';
@@ -66,6 +67,19 @@ export function dryRun<Net = Module, Batch = FileBatch>(
   const own = split.own && ownOnMeta(split.own.functions);
   const settings = typeof options === 'object' ? { warn: warnOnce(warnOnStderr), ...options } : options;
   return withProgressSync('dry run', 'steps', (progress) => dryRan(split.config, settings, own, progress));
+}
+
+/**
+ * Draws which rank sends how many bytes to which rank in the last step of a dry run, by axis of the mesh.
+ * Throws: CONFIG unless all ranks ran (`ranks: 'all'`).
+ * @example
+ * const dry = sl.dryRun({ model: 'tiny', parallel: { tp: 4 } }, { world: 8, ranks: 'all' });
+ * sl.traffic(dry, { ranksPerNode: 4 });
+ */
+export function traffic({ config, world, records }: DryRun, options: TrafficOptions = {}): Figure {
+  return sessionGuesses().reveal(
+    trafficMatrix({ strategy: config.parallel.strategy, world, records }, options),
+  );
 }
 
 /** Shows plans side by side: the time of an iteration, or the peak by cause. Throws: CONFIG without plans. */

@@ -14,6 +14,7 @@ import { pipelineGantt } from '../../figures/pipeline-gantt';
 import { processTable } from '../../figures/process-table';
 import { notRecorded, type RunView } from '../../figures/run-view';
 import { createTable, shownAsTables, type Table } from '../../figures/table';
+import { type TrafficOptions, trafficMatrix } from '../../figures/traffic-matrix';
 import { forecastRun, type RunForecast } from '../../plan/dry-run/forecast';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
@@ -30,6 +31,12 @@ const TIMELINE_FORMS = ['lanes', 'pipeline'] as const;
 export interface TimelineOptions extends CommTimelineOptions {
   /** 'lanes' (default): main thread and wire of every rank; 'pipeline': the actions of a pipeline's schedule. */
   readonly as?: (typeof TIMELINE_FORMS)[number];
+}
+
+/** How bytes are drawn. */
+export interface CommOptions extends TrafficOptions {
+  /** 'causes' (default): by what they carry; 'traffic': by sender and receiver. */
+  readonly as?: 'causes' | 'traffic';
 }
 
 /** Recorded steps, and how figures show them. */
@@ -72,9 +79,17 @@ export abstract class StepFigures {
     return this.#draw(options.step, (view) => memoryFigure(view, options));
   }
 
-  /** Draws the bytes that are sent in one step, by cause. Throws: CONFIG before the first step. */
-  comm(): Figure {
-    return this.#draw(undefined, commCauses);
+  /**
+   * Draws the bytes that are sent in one step, by cause; `as: 'traffic'` draws who sends them to whom, by axis of the mesh.
+   * Throws: CONFIG before the first step.
+   * @example
+   * run.comm();
+   * run.comm({ as: 'traffic', ranksPerNode: 2 }); // as if every two ranks had a machine
+   */
+  comm({ as = 'causes', ...options }: CommOptions = {}): Figure {
+    return this.#draw(options.step, (view) =>
+      as === 'traffic' ? trafficMatrix(view, options) : commCauses(view),
+    );
   }
 
   /**

@@ -1,0 +1,287 @@
+import { ConfigError } from '../core/errors';
+import type { Bytes } from '../core/units';
+import { CAUSE_WORDS } from './comm-words';
+import { createFigure, type Figure, quantity, titleOf } from './figure';
+import { byteScale, counted, inUnit, listed, percent, type Scaled } from './format';
+import { niceTicks, rowAxis, titled } from './grammar/axes';
+import { plain, soft, strong, unescaped } from './grammar/ink';
+import { bars, dots, endLabel, note } from './grammar/marks';
+import { type Fill, hatch, inkOn, NEUTRAL } from './grammar/palette';
+import { type Panel, plot } from './grammar/plot';
+import type { Annotation } from './grammar/plotly';
+import { textWidth } from './grammar/text-width';
+import { type RunView, recordsOfStep } from './run-view';
+import { sumOf } from './spread';
+import { typicalStep } from './step-times';
+import { createTable } from './table';
+import { type Flow, type Traffic, trafficOf } from './traffic';
+import { type AxisStyle, keyOf, styleOf } from './traffic-axes';
+
+/** How `comm({ as: 'traffic' })` draws bytes between ranks. */
+export interface TrafficOptions {
+  /** Step number. Default: the step nearest to the medians of the last steps. */
+  readonly step?: number | undefined;
+  /** Number of ranks that share a machine, in rank order. Default: all. Bytes between machines are drawn apart. */
+  readonly ranksPerNode?: number | undefined;
+}
+
+/** Sizes in pixels: the square of cells, the frame, the widest mark; the largest mark as a share of a cell, the smallest of the largest. */
+const SIZES = {
+  matrix: 330,
+  top: 98,
+  right: 96,
+  foot: 46,
+  largest: 0.8,
+  widest: 40,
+  smallest: 0.3,
+} as const;
+/** Where the panels begin and end, as shares of the width. */
+const SPLIT = { matrix: [0, 0.52], bars: [0.82, 1] } as const;
+/** The height of a row of bars, as a share of the panels' height. */
+const ROW_SHARE = 0.13;
+/** Ranks up to which cells have numbers, and up to which every rank has a label. */
+const MOST_WITH_NUMBERS = 8;
+const MOST_NAMED = 16;
+/** Axes with less than this share of the bytes are named, but not drawn in the matrix. */
+const LEAST_SHARE = 0.001;
+
+/**
+ * Draws which rank sends how many bytes to which rank in one step: a matrix with a mark per pair, by axis of the mesh, and the bytes per
+ * axis within and between machines. Throws: CONFIG without steps, if ranks are missing, or for a wrong `ranksPerNode`.
+ */
+export function trafficMatrix(run: RunView, { step, ranksPerNode = run.world }: TrafficOptions = {}): Figure {
+  if (!Number.isInteger(ranksPerNode) || ranksPerNode < 1)
+    throw new ConfigError(
+      `traffic: ranksPerNode is ${ranksPerNode}; give a number of ranks from 1 to ${run.world}`,
+    );
+  const records = recordsOfStep(run.records, step ?? typicalStep(run)[0]?.step);
+  if (records.length < run.world) {
+    throw new ConfigError(
+      `traffic: only ${records.length} of ${run.world} ranks have records; give dryRun the option ranks: 'all'`,
+    );
+  }
+  const traffic = trafficOf(records);
+  const view = viewOf(traffic, run.world, ranksPerNode);
+  return createFigure({
+    title: findingOf(view),
+    subtitle: subtitleOf(run, view, records[0].step),
+    ...plot(
+      { top: SIZES.top, right: SIZES.right, foot: SIZES.foot, pixels: SIZES.matrix, left: leftOf(view) },
+      view.axes.length === 0 ? [matrixPanel(view)] : [matrixPanel(view), axesPanel(view)],
+    ),
+    quantities: {
+      outsideShare: quantity(view.outside * 100, '%', (share) => `${share} of the bytes leave a machine`),
+      wireMB: quantity(view.total / run.world / 1e6, 'MB', (mb) => `each rank receives ${mb} per step`),
+    },
+    table: createTable(
+      traffic.flows.map(({ from, to, axis, bytes }) => ({
+        from,
+        to,
+        axis,
+        bytes,
+        link: isInside(from, to, ranksPerNode) ? 'within a machine' : 'between machines',
+      })),
+    ),
+  });
+}
+
+type View = ReturnType<typeof viewOf>;
+
+function isInside(a: number, b: number, ranksPerNode: number): boolean {
+  return Math.floor(a / ranksPerNode) === Math.floor(b / ranksPerNode);
+}
+
+/** Adds up the traffic by axis, the largest first. */
+function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPerNode: number) {
+  const total = sumOf(flows, ({ bytes }) => bytes);
+  const axes = [...new Set(flows.map(({ axis }) => axis))]
+    .map((axis) => {
+      const own = flows.filter((flow) => flow.axis === axis);
+      const outside = sumOf(own, ({ from, to, bytes }) => (isInside(from, to, ranksPerNode) ? 0 : bytes));
+      const bytes = sumOf(own, (flow) => flow.bytes);
+      const [cause = 'user'] = causes.get(axis) ?? [];
+      return {
+        axis,
+        style: styleOf(axis),
+        flows: own,
+        bytes,
+        outside,
+        share: bytes / total,
+        carries: CAUSE_WORDS[cause],
+      };
+    })
+    .sort((a, b) => b.bytes - a.bytes);
+  const outside = total === 0 ? 0 : sumOf(axes, (one) => one.outside) / total;
+  return {
+    axes,
+    total,
+    outside,
+    coordinates,
+    world,
+    ranksPerNode,
+    numNodes: Math.ceil(world / ranksPerNode),
+  };
+}
+
+function findingOf({ axes, total, outside, numNodes }: View): string {
+  const [most] = axes;
+  if (most === undefined) return 'No bytes travelled between ranks';
+  const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
+  const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
+  if (numNodes === 1)
+    return titleOf(`${carried[0]?.toUpperCase()}${carried.slice(1)}, all within one machine`);
+  const share = unescaped(percent(outside));
+  const leaving =
+    outside === 0 ? 'No bytes leave' : `${outside < 0.2 ? 'Only ' : ''}${share} of the bytes leave`;
+  return titleOf(
+    `${leaving} a machine; ${carried}`,
+    `${leaving} a machine; ${carried.replace(' of the bytes', '')}`,
+    `${leaving} a machine`,
+  );
+}
+
+function subtitleOf(run: RunView, view: View, step: number): string {
+  const hidden = view.axes.filter(({ share }) => share < LEAST_SHARE);
+  const first = `Step ${step} of ${counted(run.world, 'rank')}: bytes from a rank (row) to a rank (column), by the ring algorithm.`;
+  const second = [
+    ...(view.numNodes === 1
+      ? []
+      : [`Dashed: machines of ${counted(view.ranksPerNode, 'rank')}; hatched: bytes between machines.`]),
+    ...(run.note === undefined ? [] : [`${counted(run.world, 'rank')}, ${run.note}.`]),
+    ...(hidden.length === 0
+      ? []
+      : [`Not drawn: ${listed(hidden.map(({ style, carries }) => `${style.name} (${carries})`))}.`]),
+  ];
+  return second.length === 0 ? first : `${first}<br>${second.join(' ')}`;
+}
+
+function matrixPanel(view: View): Panel {
+  const { axes, world, ranksPerNode, numNodes } = view;
+  const drawn = axes.filter(({ share }) => share >= LEAST_SHARE);
+  const largest = Math.max(...drawn.flatMap(({ flows }) => flows.map(({ bytes }) => bytes)));
+  const cell = SIZES.matrix / world;
+  const sizeOf = (bytes: Bytes): number =>
+    Math.round(
+      Math.max(
+        4,
+        Math.min(SIZES.widest, cell * SIZES.largest) * Math.max(SIZES.smallest, Math.sqrt(bytes / largest)),
+      ),
+    );
+  const labelled = Array.from({ length: world }, (_, rank) => rank).filter(
+    (rank) => rank % Math.ceil(world / MOST_NAMED) === 0,
+  );
+  const axis = { showgrid: false, ticks: '', tickvals: labelled } as const;
+  return {
+    x: {
+      domain: SPLIT.matrix,
+      range: [-0.5, world - 0.5],
+      ...axis,
+      ticktext: labelled.map(String),
+      ...titled('to rank', 4),
+    },
+    y: { range: [world - 0.5, -0.5], ...axis, ticktext: labelled.map((rank) => rankName(view, rank)) },
+    data: drawn.flatMap(({ style, flows }) => marksOf(style, flows, sizeOf)),
+    shapes: Array.from({ length: numNodes === 1 ? 0 : numNodes }, (_, node) => {
+      const low = node * ranksPerNode - 0.5;
+      const high = Math.min(world, (node + 1) * ranksPerNode) - 0.5;
+      return {
+        type: 'rect',
+        x0: low,
+        x1: high,
+        y0: low,
+        y1: high,
+        line: { width: 1.2, color: NEUTRAL, dash: 'dash' },
+      };
+    }),
+    annotations: world > MOST_WITH_NUMBERS ? [] : numbersOf(drawn, byteScale(largest), sizeOf),
+  };
+}
+
+/** Returns the room for the ranks' names. */
+function leftOf(view: View): number {
+  const names = Array.from({ length: view.world }, (_, rank) => plain(rankName(view, rank)));
+  return 18 + Math.max(...names.map((name) => textWidth(name, 11) * 1.1));
+}
+
+/** Returns a rank's number and, of few ranks, its coordinates: 'dp 1 tp 1 3'. */
+function rankName({ coordinates, world }: View, rank: number): string {
+  const isCut = coordinates.has('dpShard');
+  const own = [...coordinates].flatMap(([axis, positions]) => {
+    const isWhole = axis === 'world' || axis.includes('_') || (axis === 'dp' && isCut);
+    return isWhole || positions[rank] === undefined ? [] : [`${axis} ${positions[rank]}`];
+  });
+  return own.length === 0 || world > MOST_NAMED
+    ? strong(String(rank))
+    : `${soft(`${own.join(', ')} ·`)} ${strong(String(rank))}`;
+}
+
+/** Makes one trace per size of mark, because a trace's marks have one size. */
+function marksOf({ color, symbol }: AxisStyle, flows: readonly Flow[], sizeOf: (bytes: Bytes) => number) {
+  return [...new Set(flows.map(({ bytes }) => sizeOf(bytes)))].flatMap((size) => {
+    const items = flows
+      .filter(({ bytes }) => sizeOf(bytes) === size)
+      .map(({ from, to, bytes }) => ({
+        x: to,
+        y: from,
+        text: `rank ${from} → ${to}: ${inUnit(bytes, byteScale(bytes))}`,
+      }));
+    return dots(items, { size, color, symbol }, { showlegend: false });
+  });
+}
+
+/** Writes the bytes of each pair that has one mark: into the mark, or beside it where no other mark is. */
+function numbersOf(drawn: View['axes'], { divisor }: Scaled, sizeOf: (bytes: Bytes) => number): Annotation[] {
+  const flows = drawn.flatMap(({ style, flows: own }) => own.map((flow) => ({ ...flow, style })));
+  const marksAt = (from: number, to: number): number =>
+    flows.filter((flow) => flow.from === from && flow.to === to).length;
+  return flows.flatMap(({ from, to, bytes, style: { color, symbol } }) => {
+    if (marksAt(from, to) > 1) return [];
+    const text = String(Number((bytes / divisor).toPrecision(3)));
+    const half = sizeOf(bytes) / 2;
+    const font = { size: 10 };
+    if (textWidth(text, 10) < 2 * half && (symbol === 'square' || symbol === 'circle'))
+      return note(to, from, `<span style="color:${inkOn({ color })}">${text}</span>`, {
+        xanchor: 'center',
+        font,
+      });
+    if (marksAt(from, to + 1) === 0) return note(to, from, soft(text), { xshift: half + 3, font });
+    return marksAt(from, to - 1) > 0
+      ? []
+      : note(to, from, soft(text), { xshift: -half - 3, xanchor: 'right', font });
+  });
+}
+
+/** Draws the bytes per axis: plain within a machine, hatched between machines. */
+function axesPanel({ axes, world, numNodes }: View): Panel {
+  const scale = byteScale(Math.max(...axes.map(({ bytes }) => bytes / world)));
+  const lengthOf = (bytes: Bytes): number => bytes / world / scale.divisor;
+  const most = Math.max(...axes.map(({ bytes }) => lengthOf(bytes)));
+  const between: Partial<Fill> = { pattern: hatch('/', 'rgba(255,255,255,.8)') };
+  const inside = numNodes === 1 ? '' : ' within a machine';
+  return {
+    heading: 'Received per rank',
+    aside: `, ${scale.unit} per step`,
+    x: { domain: SPLIT.bars, range: [0, most * 1.04], tickvals: niceTicks([0, most], 2) },
+    y: {
+      domain: [0.94 - axes.length * ROW_SHARE, 0.94],
+      ...rowAxis(
+        axes.map(({ style, carries }) => `${keyOf(style)}${strong(style.name)}${soft(`: ${carries}`)}`),
+      ),
+    },
+    data: axes.flatMap(({ style, bytes, outside }, at) => [
+      bars([{ at, length: lengthOf(bytes - outside) }], {
+        fill: { color: style.color },
+        width: 0.5,
+        hover: `%{x:.3f} ${scale.unit}${inside}<extra></extra>`,
+      }),
+      bars([{ at, length: lengthOf(outside), from: lengthOf(bytes - outside) }], {
+        fill: { color: style.color, ...between },
+        width: 0.5,
+        hover: `%{x:.3f} ${scale.unit} between machines<extra></extra>`,
+      }),
+    ]),
+    annotations: axes.map(({ bytes, share }, at) =>
+      endLabel(lengthOf(bytes), at, inUnit(bytes / world, byteScale(bytes / world)), percent(share)),
+    ),
+  };
+}
