@@ -1,3 +1,4 @@
+import { withGradients } from '../core/custom-gradient';
 import { ShardlabError } from '../core/errors';
 import * as tf from '../core/tf';
 import { FUSED, hasFused, runForFirst, runFused } from './fused/fused-kernel';
@@ -177,6 +178,24 @@ export function embedding(table: tf.Tensor, ids: tf.Tensor, paddingIndex?: numbe
   if (!hasFused(FUSED.embedding)) return plainEmbedding(table, ids);
   const padding = paddingIndex === undefined ? {} : { paddingIndex };
   return runForFirst(FUSED.embedding, { table, ids }, { rows: table.shape[0] ?? 0, ...padding });
+}
+
+/**
+ * Returns, for each of `numRows` rows, the sum of the rows of x that have its index in `ids`: the transpose of `embedding`.
+ * Shapes: x [A, d], ids [A] int32 → [numRows, d]. Throws: SHAPE as `embedding`.
+ */
+export function sumRows(x: tf.Tensor, ids: tf.Tensor, numRows: number): tf.Tensor {
+  requireWhole('sumRows', { ids });
+  requireFit('sumRows', x.rank === 2 && x.shape[0] === ids.size, { x, ids });
+  return withGradients([x], (save) => {
+    save([ids]);
+    return {
+      value: hasFused(FUSED.embeddingGrad)
+        ? runForFirst(FUSED.embeddingGrad, { ids, dy: x }, { rows: numRows })
+        : tf.unsortedSegmentSum(x, ids as tf.Tensor1D, numRows),
+      gradients: (dy, [indices = ids]) => [embedding(dy, indices)],
+    };
+  });
 }
 
 /**

@@ -1,9 +1,14 @@
+import { routerIssues } from './router-options';
 import type { ConfigIssue } from './setting';
 import type { BuiltInModel, DitConfig } from './settings/model';
 
 /** Finds sizes of a model that contradict each other; each issue has both values and says what to change. */
 export function modelConflicts(shape: BuiltInModel): ConfigIssue[] {
-  return headConflicts(shape) ?? (shape.kind === 'dit' ? gridConflicts(shape) : []);
+  const heads = headConflicts(shape);
+  if (heads !== null) return heads;
+  if (shape.kind === 'moe')
+    return routerIssues(shape, shape.experts).flatMap(({ option, message }) => wrong(option, message));
+  return shape.kind === 'dit' ? gridConflicts(shape) : [];
 }
 
 /** Finds what is wrong with heads; null: nothing. */

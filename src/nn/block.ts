@@ -3,8 +3,8 @@ import type { AttentionKind } from '../config/settings/model';
 import * as tf from '../core/tf';
 import { CausalSelfAttention } from './attention';
 import { GPT2, Linear } from './linear';
-import { MixtureOfExperts, type MixtureOptions } from './mixture-of-experts';
 import { Module } from './module';
+import { MixtureOfExperts, type MixtureOptions } from './moe/mixture-of-experts';
 import { LayerNorm } from './norms';
 
 /** The sizes and the attention of a block. */

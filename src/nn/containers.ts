@@ -51,7 +51,7 @@ export class ModuleList<M extends Module = Module> extends Module implements Ite
     return this.#items[Symbol.iterator]();
   }
 
-  forward(): tf.Tensor {
+  forward(..._inputs: never[]): tf.Tensor {
     throw notCalled('ModuleList');
   }
 }

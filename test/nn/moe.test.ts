@@ -4,10 +4,10 @@ import type { Engine } from '../../src/backend/engine';
 import { gelu } from '../../src/backend/ops';
 import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
-import { MixtureOfExperts } from '../../src/nn/mixture-of-experts';
 import { moe } from '../../src/nn/models/gpt';
-import { valueKeys } from '../../src/nn/row-keys';
-import { TemperatureGating } from '../../src/nn/temperature-gating';
+import { MixtureOfExperts } from '../../src/nn/moe/mixture-of-experts';
+import { valueKeys } from '../../src/nn/moe/row-keys';
+import { TemperatureGating } from '../../src/nn/moe/temperature-gating';
 import { assertClose, normals, valuesOf } from '../support/close';
 import { collectGradients } from '../support/collect-gradients';
 import { testEngine } from '../support/wasm-test-engine';
@@ -97,7 +97,7 @@ test('a mixture equals the dense sum over its experts, in value and gradients', 
 test('an expert without rows has no gradient', () => {
   const mixture = newMixture(3);
   const avoided = tf.tensor1d([0, -1e4, 0]);
-  engine.copyInto(mixture.gate.gate.bias.tensor, 0, avoided);
+  engine.copyInto(gateOf(mixture).gate.bias.tensor, 0, avoided);
   const x = tf.reshape(rows('idle'), [1, ROWS, DIM]);
   const found = collectGradients(engine, mixture)(() => tf.mean(tf.square(mixture.apply(x))));
   for (const [name, grad] of found) assert.equal(grad === null, name.startsWith('experts.1.'), name);
@@ -138,6 +138,11 @@ function newMixture(experts: number): MixtureOfExperts {
   return new MixtureOfExperts({ dim: DIM, experts, keys: valueKeys }).manualSeed(5);
 }
 
+function gateOf({ gate }: MixtureOfExperts): TemperatureGating {
+  assert.ok(gate instanceof TemperatureGating);
+  return gate;
+}
+
 /** Every expert on every row, weighted by the gate: 1 for the selected expert, with the soft choice's gradient. */
 function dense(
   mixture: MixtureOfExperts,
@@ -146,10 +151,10 @@ function dense(
 ): { readonly value: number; readonly grads: Float32Array[] } {
   const names = [...mixture.namedParameters().keys()];
   const x = tf.reshape(x_BTD, [ROWS, DIM]) as tf.Tensor2D;
-  const noise = mixture.gate.noiseOf(x);
+  const noise = gateOf(mixture).noiseOf(x);
   const chosen = mixture.gate.apply(x);
   const soft = tf.tidy(() => {
-    const { gate, temperature } = mixture.gate;
+    const { gate, temperature } = gateOf(mixture);
     return tf.softmax(tf.add(tf.div(gate.apply(x), temperature.tensor), noise));
   });
   const run = (...values: tf.Tensor[]): tf.Scalar => {

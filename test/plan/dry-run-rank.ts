@@ -1,7 +1,7 @@
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import type { CollectiveEvent } from '../../src/core/events';
 import * as tf from '../../src/core/tf';
-import { TemperatureGating } from '../../src/nn/temperature-gating';
+import { TemperatureGating } from '../../src/nn/moe/temperature-gating';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { type DryRunEvent, EventLog } from '../../src/plan/dry-run/event-log';
 import { createTrainer } from '../../src/train/trainer';

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
+import { ROUTERS } from '../router-options';
 import type { Planned } from '../setting';
 
 export const size = z.int().min(1);
@@ -35,6 +36,11 @@ export const moeSchema = z.strictObject({
   tied,
   experts: size,
   attention: gptAttention,
+  router: z.enum(ROUTERS).default('temperature'),
+  topK: size.optional(),
+  capacityFactor: z.number().positive().nullable().optional(),
+  auxLossWeight: z.number().min(0).default(0),
+  biasUpdateRate: z.number().min(0).default(0),
 });
 
 /** A decoder with RMSNorm, rotary position embeddings, grouped-query attention and SwiGLU. */
@@ -195,6 +201,21 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   qkvBias: read('whether queries, keys and values have a bias (Qwen)'),
   experts: read(
     'experts per block; for a dit, whole transformers: the timestep chooses one of them per step',
+  ),
+  router: read(
+    "how a moe chooses experts: 'temperature' (one, by hard Gumbel-softmax), 'topk' (Mixtral), 'switch' (one, with a capacity), 'expert-choice'",
+  ),
+  topK: read(
+    "experts per token of a moe (Megatron's moe_router_topk); default: 2 for 'topk' and 'expert-choice', else 1",
+  ),
+  capacityFactor: read(
+    "an expert takes at most this times the mean number of tokens per expert, and drops the rest (Megatron's moe_expert_capacity_factor); null: no limit; default: 1.25 for 'switch', 1 for 'expert-choice', else null",
+  ),
+  auxLossWeight: values(
+    "factor of the auxiliary loss that balances experts (Megatron's moe_aux_loss_coeff with moe_router_load_balancing_type aux_loss)",
+  ),
+  biasUpdateRate: values(
+    "by how much the bias of each expert's score changes after a step, to balance experts without a loss (Megatron's moe_router_bias_update_rate)",
   ),
   attention: read(
     "'flash' computes attention in blocks, without the matrix of its weights; default: 'eager'",

@@ -1,4 +1,5 @@
 import { softmaxCrossEntropy } from '../../backend/ops';
+import type { RouterOptions } from '../../config/router-options';
 import { type AttentionKind, gptSchema, moeSchema } from '../../config/settings/model';
 import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
@@ -7,10 +8,11 @@ import { applyInTurn, ModuleList } from '../containers';
 import { Embedding } from '../embedding';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
+import { addAuxiliaryLosses } from '../moe/mixture-of-experts';
+import { TokenKeys } from '../moe/row-keys';
 import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
 import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
-import { TokenKeys } from '../row-keys';
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
@@ -126,7 +128,7 @@ export function gpt({ seed = 0, ...shape }: GptOptions): GPT {
 }
 
 /** The sizes of a GPT with experts. */
-export interface MoeShape extends GptShape {
+export interface MoeShape extends GptShape, RouterOptions {
   /** The number of experts per block. */
   readonly experts: number;
 }
@@ -137,13 +139,14 @@ export interface MoeOptions extends MoeShape {
   readonly seed?: number;
 }
 
-/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; one expert processes each token. */
+/** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses the experts of each token. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
   readonly #keys: TokenKeys;
 
-  constructor({ experts, ...shape }: MoeShape) {
+  constructor({ experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...shape }: MoeShape) {
     const keys = new TokenKeys();
-    const mixture = { dim: shape.dim, experts, keys: keys.of };
+    const routing = { router, topK, capacityFactor, auxLossWeight, biasUpdateRate };
+    const mixture = { dim: shape.dim, experts, keys: keys.of, ...routing };
     super(shape, () => new MoeBlock(shape, mixture));
     this.#keys = keys;
   }
@@ -151,7 +154,8 @@ export class MoeGPT extends LanguageModel<MoeBlock> {
   override forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens(this.constructor.name, ids, targets);
     this.#keys.read(ids);
-    return super.forward(ids, targets);
+    const output = super.forward(ids, targets);
+    return targets === undefined ? output : addAuxiliaryLosses(this, output);
   }
 }
 

@@ -3,7 +3,7 @@ import { readValues } from '../../backend/meta-backend';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 import { Embedding } from '../../nn/embedding';
-import { MixtureOfExperts } from '../../nn/mixture-of-experts';
+import { MixtureOfExperts } from '../../nn/moe/mixture-of-experts';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 

@@ -5,7 +5,7 @@ import type { Bytes, Seconds } from '../../core/units';
 import type { Dist } from '../../dist/facade';
 import type { ProcessGroup } from '../../dist/types';
 import type { BytesByCause } from '../../ledger/record';
-import type { TemperatureGating, TemperatureGatingOptions } from '../../nn/temperature-gating';
+import type { TemperatureGating, TemperatureGatingOptions } from '../../nn/moe/temperature-gating';
 import type { LinkName, LinkNumbers } from '../../transport/link';
 import type { MemoryPrediction, Prediction } from '../prediction';
 import type { PlanRequestInput } from '../request';

@@ -1,5 +1,5 @@
-import { readValues } from '../backend/meta-backend';
-import type * as tf from '../core/tf';
+import { readValues } from '../../backend/meta-backend';
+import type * as tf from '../../core/tf';
 
 /**
  * Computes one number per row: the seed of the row's noise.

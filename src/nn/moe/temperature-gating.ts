@@ -1,12 +1,12 @@
-import { withGradients } from '../core/custom-gradient';
-import { ConfigError } from '../core/errors';
-import { seeded } from '../core/random';
-import * as tf from '../core/tf';
-import { constant } from './init';
-import { GPT2, Linear } from './linear';
-import { Module } from './module';
-import { Parameter } from './parameter';
-import { requireExtents } from './require-extents';
+import { withGradients } from '../../core/custom-gradient';
+import { ConfigError } from '../../core/errors';
+import { seeded } from '../../core/random';
+import * as tf from '../../core/tf';
+import { constant } from '../init';
+import { GPT2, Linear } from '../linear';
+import { Module } from '../module';
+import { Parameter } from '../parameter';
+import { requireExtents } from '../require-extents';
 import { mixed, type RowKeys, valueKeys } from './row-keys';
 
 /** Options of `TemperatureGating`. */

@@ -1,0 +1,92 @@
+import { ConfigError } from '../core/errors';
+
+/** How rows are sent to experts. */
+export interface RouterOptions {
+  /** Default 'temperature'. */
+  readonly router?: RouterKind | undefined;
+  /** Experts per row; for 'expert-choice', the mean. Default: 2, or 1 for 'switch' and 'temperature', which take no other. */
+  readonly topK?: number | undefined;
+  /**
+   * An expert takes at most capacityFactor · rows · topK / experts rows of a rank's batch, rounded up; null: any number. Default:
+   * 1.25 for 'switch', 1 for 'expert-choice' (all experts then take exactly so many), null for the others.
+   */
+  readonly capacityFactor?: number | null | undefined;
+  /** The factor of the auxiliary loss, which a model adds to its loss in training. Only 'topk' and 'switch'. Default 0. */
+  readonly auxLossWeight?: number | undefined;
+  /** By how much `balanceExperts` changes an expert's bias. Only 'topk' and 'switch'. Default 0: there is no bias. */
+  readonly biasUpdateRate?: number | undefined;
+}
+
+export const ROUTERS = ['temperature', 'topk', 'switch', 'expert-choice'] as const;
+export type RouterKind = (typeof ROUTERS)[number];
+
+/** What a kind of router fixes. */
+interface RouterRules {
+  readonly topK: number;
+  /** Whether another topK is possible. */
+  readonly isTopKFree: boolean;
+  readonly capacityFactor: number | null;
+  /** Whether the auxiliary loss and biases can balance its experts. */
+  readonly balances: boolean;
+}
+
+const RULES: Readonly<Record<RouterKind, RouterRules>> = {
+  temperature: { topK: 1, isTopKFree: false, capacityFactor: null, balances: false },
+  topk: { topK: 2, isTopKFree: true, capacityFactor: null, balances: true },
+  // Source of 1.25: Fedus et al. 2021, section 2.2.
+  switch: { topK: 1, isTopKFree: false, capacityFactor: 1.25, balances: true },
+  'expert-choice': { topK: 2, isTopKFree: true, capacityFactor: 1, balances: false },
+};
+
+/** All options of a router, with defaults. */
+export type Routers = { readonly [Key in keyof RouterOptions]-?: Exclude<RouterOptions[Key], undefined> };
+
+/** A wrong option, and what is wrong. */
+export interface RouterIssue {
+  readonly option: keyof RouterOptions;
+  readonly message: string;
+}
+
+/** Returns the options with defaults. Throws: CONFIG for options that contradict each other. */
+export function routerOf(options: RouterOptions, experts: number): Routers {
+  const [issue] = routerIssues(options, experts);
+  if (issue !== undefined) throw new ConfigError(`${issue.option}: ${issue.message}`);
+  const { router = 'temperature', auxLossWeight = 0, biasUpdateRate = 0 } = options;
+  const { topK, capacityFactor } = RULES[router];
+  return {
+    router,
+    topK: options.topK ?? Math.min(topK, experts),
+    capacityFactor: options.capacityFactor === undefined ? capacityFactor : options.capacityFactor,
+    auxLossWeight,
+    biasUpdateRate,
+  };
+}
+
+/** Returns which options contradict each other, and how. */
+export function routerIssues(options: RouterOptions, experts: number): RouterIssue[] {
+  const { router = 'temperature', topK, capacityFactor, auxLossWeight = 0, biasUpdateRate = 0 } = options;
+  const rules = RULES[router];
+  const issues: RouterIssue[] = [];
+  const wrong = (option: keyof RouterOptions, message: string): void => {
+    issues.push({ option, message });
+  };
+  if (topK !== undefined && topK > experts)
+    wrong('topK', `a row goes to ${topK} experts, but there are ${experts}; give at most ${experts}`);
+  if (topK !== undefined && !rules.isTopKFree && topK !== 1)
+    wrong('topK', `router '${router}' sends a row to 1 expert, not to ${topK}; use router 'topk'`);
+  if (router === 'topk' && (topK ?? rules.topK) === 1)
+    wrong(
+      'topK',
+      "the factor of one expert is always 1 after normalisation, so the router does not learn; use router 'switch'",
+    );
+  if (router === 'expert-choice' && capacityFactor === null)
+    wrong('capacityFactor', 'every expert chooses as many rows as its capacity; give a number above 0');
+  for (const [option, value] of Object.entries({ auxLossWeight, biasUpdateRate })) {
+    if (value > 0 && !rules.balances)
+      wrong(
+        option as keyof RouterOptions,
+        `has no effect with router '${router}'; use 'topk' or 'switch', or leave it out`,
+      );
+  }
+  return issues;
+}

@@ -1,0 +1,50 @@
+/** The rows of each expert, ascending. */
+export type RowsByExpert = readonly (readonly number[])[];
+
+/** Scores of rows and experts, row by row. */
+export interface ScoreTable {
+  readonly values: ArrayLike<number>;
+  readonly experts: number;
+}
+
+/** Sends every row to the `k` experts with the highest scores; of equal scores, the first expert's counts as higher. */
+export function topExperts({ values, experts }: ScoreTable, k: number): number[][] {
+  const rowsOf: number[][] = Array.from({ length: experts }, () => []);
+  const order = Array.from({ length: experts }, (_, expert) => expert);
+  for (let row = 0; row * experts < values.length; row++) {
+    for (const expert of largest(order, k, (i) => values[row * experts + i] ?? 0)) rowsOf[expert]?.push(row);
+  }
+  return rowsOf;
+}
+
+/** Gives every expert its `k` rows with the highest scores; of equal scores, the first row's counts as higher. */
+export function topRows({ values, experts }: ScoreTable, k: number): number[][] {
+  const rows = Array.from({ length: values.length / experts }, (_, row) => row);
+  return Array.from({ length: experts }, (_, expert) =>
+    largest(rows, k, (row) => values[row * experts + expert] ?? 0).sort((a, b) => a - b),
+  );
+}
+
+/** Leaves each expert its first `capacity` rows; the other rows are dropped. */
+export function withinCapacity(rowsOf: RowsByExpert, capacity: number | null): RowsByExpert {
+  return capacity === null ? rowsOf : rowsOf.map((rows) => rows.slice(0, capacity));
+}
+
+/** Returns the number of assignments. */
+export function numAssigned(rowsOf: RowsByExpert): number {
+  return rowsOf.reduce((sum, { length }) => sum + length, 0);
+}
+
+/**
+ * Returns the scores that a dry run assumes, with which `topExperts` spreads rows evenly: row i goes to the experts i k to
+ * i k + k - 1, modulo their number. [Note: values in a dry run]
+ */
+export function evenScores(rows: number, experts: number, k: number): Float32Array {
+  const scores = new Float32Array(rows * experts);
+  for (let i = 0; i < rows * k; i++) scores[Math.floor(i / k) * experts + (i % experts)] = 1;
+  return scores;
+}
+
+function largest(indices: readonly number[], k: number, scoreOf: (index: number) => number): number[] {
+  return [...indices].sort((a, b) => scoreOf(b) - scoreOf(a) || a - b).slice(0, k);
+}

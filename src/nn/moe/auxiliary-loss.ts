@@ -1,0 +1,99 @@
+import { readValues } from '../../backend/meta-backend';
+import { withGradients } from '../../core/custom-gradient';
+import { ConfigError } from '../../core/errors';
+import * as tf from '../../core/tf';
+
+/** The last forward's auxiliary loss of one layer. */
+interface Auxiliary {
+  readonly value: number;
+  /** The gradient of the loss to which it was added, once its backward has begun. */
+  seed: number | null;
+}
+
+/** The loads of a layer's experts in one forward. */
+interface Loads {
+  /** Rows that the router chose for each expert, also those beyond its capacity. */
+  readonly chosen: readonly number[];
+  /** The router's probabilities, row by row. */
+  readonly probabilities: ArrayLike<number>;
+}
+
+/**
+ * A layer's auxiliary loss, which is smallest if rows are spread evenly over N experts: weight · N · Σ f_i P_i. f_i is the
+ * share of assignments of expert i, P_i its mean probability. Source: Fedus et al. 2021, equations 4 to 6; for several experts
+ * per row, megatron.core.transformer.moe.moe_utils.switch_load_balancing_loss_func.
+ *
+ * [Note: auxiliary loss] A layer returns only its output, and each unit has its own tape, so the layer's loss cannot be added
+ * to the model's loss as a tensor. `addAuxiliaryLosses` adds its value. Backward begins there, with the gradient of the whole loss
+ * (1, or a scale), and each layer adds the gradient of its own loss to that of its probabilities later in the same backward.
+ */
+export class AuxiliaryLoss {
+  readonly #weight: number;
+  #last: Auxiliary | null = null;
+
+  constructor(weight: number) {
+    this.#weight = weight;
+  }
+
+  /** The last forward's value; null if there is none that a loss has to include. */
+  get last(): Auxiliary | null {
+    return this.#last;
+  }
+
+  /** Forgets the last forward. */
+  forget(): void {
+    this.#last = null;
+  }
+
+  /** Computes the loss; returns the probabilities [rows, experts], to whose gradient that of the loss will be added. */
+  attach(probabilities_NE: tf.Tensor, { chosen, probabilities }: Loads, isReplayed: boolean): tf.Tensor {
+    if (this.#weight === 0) return probabilities_NE;
+    const [rows = 0, experts = 0] = probabilities_NE.shape;
+    const total = chosen.reduce((sum, count) => sum + count, 0);
+    const factors = chosen.map((count) => (this.#weight * experts * count) / (total * rows));
+    if (!isReplayed) {
+      let value = 0;
+      for (let i = 0; i < probabilities.length; i++)
+        value += (factors[i % experts] ?? 0) * (probabilities[i] ?? 0);
+      this.#last = { value, seed: null };
+    }
+    const last = this.#last;
+    return withGradients([probabilities_NE], () => ({
+      value: tf.clone(probabilities_NE),
+      gradients: (dy) => [
+        tf.add(
+          dy,
+          tf.tensor2d(
+            factors.map((factor) => factor * seedOf(last)),
+            [1, experts],
+          ),
+        ),
+      ],
+    }));
+  }
+}
+
+function seedOf(last: Auxiliary | null): number {
+  if (last !== null && last.seed !== null) return last.seed;
+  throw new ConfigError(
+    'auxLossWeight: the loss does not include the auxiliary losses; call the model with targets, or return ' +
+      'nn.addAuxiliaryLosses(model, loss) in place of your own loss',
+  );
+}
+
+/** Adds layers' losses to a model's loss, a scalar; returns the sum. */
+export function withAuxiliaryLosses(loss: tf.Tensor, layers: readonly AuxiliaryLoss[]): tf.Tensor {
+  const parts = layers.flatMap(({ last }) => last ?? []);
+  if (parts.length === 0) return loss;
+  return withGradients([loss], () => ({
+    value: tf.add(
+      loss,
+      parts.reduce((sum, { value }) => sum + value, 0),
+    ),
+    gradients: (dy) => {
+      const [seed = 1] = readValues(dy, () => Float32Array.of(1));
+      for (const part of parts) part.seed = seed;
+      return [tf.clone(dy)];
+    },
+  }));
+}

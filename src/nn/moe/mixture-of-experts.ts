@@ -1,0 +1,198 @@
+import { isReplaying } from '../../autograd/recording';
+import { readValues } from '../../backend/meta-backend';
+import { embedding, sumRows } from '../../backend/ops';
+import { type RouterOptions, type Routers, routerOf } from '../../config/router-options';
+import * as tf from '../../core/tf';
+import { Buffer } from '../buffer';
+import { GPT2, Linear } from '../linear';
+import { Module } from '../module';
+import {
+  evenScores,
+  numAssigned,
+  type RowsByExpert,
+  topExperts,
+  topRows,
+  withinCapacity,
+} from './assignments';
+import { AuxiliaryLoss, withAuxiliaryLosses } from './auxiliary-loss';
+import { Experts, FeedForward } from './experts';
+import { type RowKeys, valueKeys } from './row-keys';
+import { TemperatureGating } from './temperature-gating';
+
+/** Sizes of a `MixtureOfExperts`, and how it chooses experts. */
+export interface MixtureOptions extends RouterOptions {
+  readonly dim: number;
+  readonly experts: number;
+  /** The seeds of the noise of router 'temperature'. Default: from the rows' values. */
+  readonly keys?: RowKeys | undefined;
+}
+
+/** Applies experts to rows that are ordered by expert. Shapes: rows [A, d], and the rows per expert → [A, d]. */
+type ApplyExperts = (rows_AD: tf.Tensor, counts: readonly number[]) => tf.Tensor;
+
+/** How rows reach their experts; `layer` is the mixture's name. */
+export type ExpertExchange = (
+  rows_AD: tf.Tensor,
+  counts: readonly number[],
+  apply: ApplyExperts,
+  layer: string,
+) => tf.Tensor;
+
+/** The rows that a layer's experts got from this rank's batches since the last `takeLoad`. */
+export interface ExpertLoad {
+  readonly tokens: readonly number[];
+  /** Assignments beyond the experts' capacity. */
+  readonly dropped: number;
+}
+
+/** What a router decided: the factor of each pair of row and expert, and which pairs count. */
+interface Routing {
+  /** [rows, experts]; differentiable. */
+  readonly factors: tf.Tensor;
+  readonly chosen: RowsByExpert;
+}
+
+/**
+ * Several feed-forward layers, of which a router chooses some per row; the output is the sum of their outputs, each times the
+ * router's factor. The rows of an expert are gathered, processed together, and put back. A row that all its experts drop gets zeros.
+ * Routers: 'temperature', one expert, by hard Gumbel-softmax; 'topk', softmax over all experts, then the k largest, then division
+ * by their sum (Jiang et al. 2024, Mixtral); 'switch', the largest of a softmax, undivided (Fedus et al. 2021); 'expert-choice', every
+ * expert chooses the rows with its largest softmax values (Zhou et al. 2022), also those of later tokens. With a capacity, an
+ * expert takes the rows of earlier positions first. Shapes: x [B, T, d] → the same.
+ * Throws: CONFIG for options that contradict each other.
+ */
+export class MixtureOfExperts extends Module {
+  readonly gate: TemperatureGating | Linear<false>;
+  readonly experts: Experts;
+  /** Added to probabilities when experts are chosen, but not to factors; null if biasUpdateRate is 0. Source: Wang et al. 2024. */
+  readonly expertBias: Buffer | null;
+  readonly options: Routers;
+  readonly auxiliary: AuxiliaryLoss;
+  /** Replaced by expert parallelism. */
+  exchange: ExpertExchange = (rows_AD, counts, apply) => apply(rows_AD, counts);
+  #tokens: number[];
+  #dropped = 0;
+
+  constructor({ dim, experts, keys = valueKeys, ...options }: MixtureOptions) {
+    super();
+    this.options = routerOf(options, experts);
+    const { router, auxLossWeight, biasUpdateRate } = this.options;
+    this.gate =
+      router === 'temperature'
+        ? new TemperatureGating(dim, experts, { keys })
+        : new Linear(dim, experts, { ...GPT2, bias: false });
+    this.experts = new Experts(Array.from({ length: experts }, () => new FeedForward(dim)));
+    this.expertBias = biasUpdateRate > 0 ? new Buffer(tf.zeros([experts])) : null;
+    this.auxiliary = new AuxiliaryLoss(auxLossWeight);
+    this.#tokens = new Array<number>(experts).fill(0);
+  }
+
+  forward(x_BTD: tf.Tensor): tf.Tensor {
+    const dim = x_BTD.shape.at(-1) ?? 1;
+    const x_ND = tf.reshape(x_BTD, [-1, dim]);
+    const numRows = x_ND.shape[0] ?? 0;
+    const { factors, chosen } = this.#route(x_ND);
+    const taken = withinCapacity(chosen, this.#capacity(numRows));
+    this.#count(chosen, taken);
+    const rows = tf.tensor1d(taken.flat(), 'int32');
+    const experts = taken.length;
+    const pairs = tf.tensor1d(
+      taken.flatMap((own, expert) => own.map((row) => row * experts + expert)),
+      'int32',
+    );
+    const factors_A1 = embedding(tf.reshape(factors, [-1, 1]), pairs);
+    const counts = taken.map(({ length }) => length);
+    const apply: ApplyExperts = (rows_AD, own) => this.experts.apply(rows_AD, own);
+    const outputs_AD = this.exchange(embedding(x_ND, rows), counts, apply, this.path);
+    return tf.reshape(sumRows(tf.mul(outputs_AD, factors_A1), rows, numRows), x_BTD.shape);
+  }
+
+  /** Returns the loads since the last call, and sets them to 0. */
+  takeLoad(): ExpertLoad {
+    const load = { tokens: this.#tokens, dropped: this.#dropped };
+    this.#tokens = load.tokens.map(() => 0);
+    this.#dropped = 0;
+    return load;
+  }
+
+  #route(x_ND: tf.Tensor): Routing {
+    const { gate } = this;
+    const { router, topK } = this.options;
+    if (gate instanceof TemperatureGating) {
+      const factors = gate.apply(x_ND);
+      return { factors, chosen: topExperts(this.#scores(factors), 1) };
+    }
+    const probabilities = tf.softmax(gate.apply(x_ND));
+    const table = this.#scores(probabilities);
+    if (router === 'expert-choice') {
+      const capacity = this.#capacity(x_ND.shape[0] ?? 0) ?? 1;
+      return { factors: probabilities, chosen: topRows(table, capacity) };
+    }
+    const chosen = topExperts(this.#biased(table), topK);
+    const balanced = this.#balanced(probabilities, table.values, chosen);
+    return { factors: router === 'topk' ? normalized(balanced, chosen) : balanced, chosen };
+  }
+
+  /** Reads scores; a dry run assumes that they spread rows evenly. */
+  #scores(scores: tf.Tensor): { readonly values: ArrayLike<number>; readonly experts: number } {
+    const [rows = 0, experts = 0] = scores.shape;
+    return { values: readValues(scores, () => evenScores(rows, experts, this.options.topK)), experts };
+  }
+
+  #biased({ values, experts }: { readonly values: ArrayLike<number>; readonly experts: number }) {
+    if (this.expertBias === null) return { values, experts };
+    const bias = readValues(this.expertBias.tensor, () => new Float32Array(experts));
+    return { values: Float32Array.from(values, (value, i) => value + (bias[i % experts] ?? 0)), experts };
+  }
+
+  #balanced(probabilities_NE: tf.Tensor, values: ArrayLike<number>, chosen: RowsByExpert): tf.Tensor {
+    const isReplayed = isReplaying();
+    if (!this.training) {
+      this.auxiliary.forget();
+      return probabilities_NE;
+    }
+    const loads = { chosen: chosen.map(({ length }) => length), probabilities: values };
+    return this.auxiliary.attach(probabilities_NE, loads, isReplayed);
+  }
+
+  #capacity(rows: number): number | null {
+    const { capacityFactor, topK } = this.options;
+    if (capacityFactor === null) return null;
+    return Math.min(rows, Math.ceil((capacityFactor * rows * topK) / this.experts.length));
+  }
+
+  #count(chosen: RowsByExpert, taken: RowsByExpert): void {
+    if (!this.training || isReplaying()) return;
+    taken.forEach((rows, expert) => {
+      this.#tokens[expert] = (this.#tokens[expert] ?? 0) + rows.length;
+    });
+    this.#dropped += numAssigned(chosen) - numAssigned(taken);
+  }
+}
+
+/** Divides the chosen probabilities of each row by their sum. */
+function normalized(probabilities_NE: tf.Tensor, chosen: RowsByExpert): tf.Tensor {
+  const [rows = 0, experts = 0] = probabilities_NE.shape;
+  const mask = new Float32Array(rows * experts);
+  chosen.forEach((own, expert) => {
+    for (const row of own) mask[row * experts + expert] = 1;
+  });
+  const masked = tf.mul(probabilities_NE, tf.tensor2d(mask, [rows, experts]));
+  return tf.div(masked, tf.sum(masked, -1, true));
+}
+
+/** Returns the mixtures of experts in a module. */
+export function mixturesIn(model: Module): MixtureOfExperts[] {
+  return model.modules().filter((module) => module instanceof MixtureOfExperts);
+}
+
+/**
+ * Adds the auxiliary losses of a model's last forward in training mode to a loss, a scalar. Losses of `nn.moe` include them already:
+ * [Note: auxiliary loss].
+ */
+export function addAuxiliaryLosses(model: Module, loss: tf.Tensor): tf.Tensor {
+  return withAuxiliaryLosses(
+    loss,
+    mixturesIn(model).map(({ auxiliary }) => auxiliary),
+  );
+}
