@@ -6,6 +6,11 @@ export interface SplitOver {
   readonly group: ProcessGroup;
   /** How many ranks hold the same part; above 1 for the keys and values of fewer heads than ranks. */
   readonly copies: number;
+  /**
+   * The ranks that hold the same part and reduce its gradients, in place of all ranks that DDP or fullyShard get; default: those.
+   * Source: Megatron's expert data parallel group.
+   */
+  readonly replicas?: ProcessGroup | undefined;
 }
 
 /** Indices [begin, end). */
@@ -14,7 +19,7 @@ export interface Range {
   readonly end: number;
 }
 
-/** The part of a parameter that this rank holds under tensor parallelism. The parameter's own shape is that of the part. */
+/** The part of a parameter that this rank holds under tensor or expert parallelism; a part may be empty. The parameter's own shape is that of the part. */
 export interface TensorSplit {
   readonly over: SplitOver;
   /** The shape of the whole tensor, without padding. */

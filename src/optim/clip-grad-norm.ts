@@ -66,8 +66,10 @@ class SumsByRanks {
 /** Adds the squares of a buffer's gradients. A part of a matrix that several ranks have counts once. */
 function addSquares(engine: Engine, state: StateBuffer, sums: SumsByRanks): void {
   const segments = state.segments().filter(({ grad }) => grad !== null);
-  if (segments.length === 0) return;
   const { shardGroup, slices } = state;
+  // Other ranks' experts may have gradients if this rank's have none.
+  const isExpert = slices.some(({ parameter }) => parameter.split?.over.replicas !== undefined);
+  if (segments.length === 0 && !isExpert) return;
   // This rank's shard may have no rows of a parameter, but other ranks reduce its sum.
   for (const { parameter } of slices) sums.add(parameter.split?.over.group ?? null, shardGroup, 0);
   for (const segment of segments) {

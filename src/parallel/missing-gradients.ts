@@ -42,6 +42,18 @@ export function missingEverywhere(
   return Array.from(unionOfRows(engine, group, there, { module }), (flag) => flag === 0);
 }
 
+/** Disposes the gradients of parameters that forward used only for collectives, and replaces them by null. */
+export function withoutSpare(
+  parameters: readonly Parameter[],
+  grads: readonly (tf.Tensor | null)[],
+): (tf.Tensor | null)[] {
+  return grads.map((grad, i) => {
+    if (parameters[i]?.isSpare !== true) return grad;
+    grad?.dispose();
+    return null;
+  });
+}
+
 /** Allocates zeros in place of a parameter's missing gradient; the caller owns the tensor. */
 export function zeroGradient(
   engine: Engine,

@@ -7,6 +7,7 @@ import type { Parameter } from '../nn/parameter';
  */
 export function requireSameParts(parameters: readonly Parameter[], group: ProcessGroup, what: string): void {
   const wrong = parameters.find(({ split }) => {
+    if (split?.over.replicas !== undefined) return false;
     const others = split?.over.group.ranks.filter((rank) => group.ranks.includes(rank)) ?? [];
     return others.length > 1;
   });
@@ -15,4 +16,14 @@ export function requireSameParts(parameters: readonly Parameter[], group: Proces
     `${what}: ranks ${group.ranks.join(', ')} have different parts of ${wrong.name}, which is split over tensor-parallel ranks ` +
       `${wrong.split?.over.group.ranks.join(', ')}; give the ranks with other batches: { mesh: parallel.mesh.slice('dp') }`,
   );
+}
+
+/** Returns the ranks that reduce or shard a parameter: its replicas under expert parallelism, or else `group`. */
+export function replicasOf({ split }: Parameter, group: ProcessGroup): ProcessGroup {
+  return split?.over.replicas ?? group;
+}
+
+/** Returns the parameters of which this rank has elements. */
+export function heldParameters(parameters: readonly Parameter[]): Parameter[] {
+  return parameters.filter(({ size }) => size > 0);
 }

@@ -1,10 +1,11 @@
 import type { ParallelConfig } from '../config/settings/parallel';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
 import type { Module } from '../nn/module';
+import { Experts } from '../nn/moe/experts';
 import { fitsPattern, modulesMatching } from '../nn/name-patterns';
 import type { Parameter } from '../nn/parameter';
 import { requireSelfContained } from '../nn/self-contained';
-import { modulesToWrap, wrapPolicyOf } from './wrap-policy';
+import { anyWrapPolicy, modulesToWrap, type WrapPolicy, wrapPolicyOf } from './wrap-policy';
 
 /** One unit of a config. */
 export interface PlannedUnit {
@@ -55,16 +56,28 @@ function chosenModules(model: Module, parallel: ParallelConfig, ignoredModules: 
     modulesMatching(model, modules, 'parallel.unitStrategies'),
   );
   for (const module of named) requireSelfContained(module, 'parallel.unitStrategies');
-  const policy = wrapPolicyOf(parallel.wrap, model);
+  // Experts that are divided over ranks are reduced over other ranks than their block.
+  const policy = anyWrapPolicy(wrapPolicyOf(parallel.wrap, model), dividedExperts);
   const units = new Set([...modulesToWrap(model, policy, ignoredModules), ...named]);
   const ignored = new Set(ignoredModules.flatMap((module) => module.modules()));
   return model
     .modules()
     .reverse()
-    .filter((module) => module !== model && units.has(module) && !ignored.has(module));
+    .filter(
+      (module) => module !== model && units.has(module) && !ignored.has(module) && !isElsewhere(module),
+    );
 }
 
 /** Returns the first unit strategy whose pattern matches the module; without one, the model's strategy. */
 function strategyOf(module: Module, { strategy, unitStrategies }: ParallelConfig): StrategyName {
   return unitStrategies.find(({ modules }) => fitsPattern(module.path, modules))?.strategy ?? strategy;
+}
+
+const dividedExperts: WrapPolicy = (module, recurse, nonwrappedNumel) =>
+  recurse || (module instanceof Experts && module.owned !== null && nonwrappedNumel > 0);
+
+/** Whether a module is an expert of other ranks. */
+function isElsewhere(module: Module): boolean {
+  const parameters = module.parameters();
+  return parameters.length > 0 && parameters.every(({ size }) => size === 0);
 }

@@ -34,27 +34,31 @@ export class Experts extends ModuleList<FeedForward> {
       (i) => this.at(i) ?? [],
     );
     const sizes = counts.filter((count) => count > 0);
-    const parts = sizes.length > 0 ? tf.split(rows_AD, sizes, 0) : [];
+    const parts = sizes.length > 1 ? tf.split(rows_AD, sizes, 0) : [rows_AD];
     const outputs: tf.Tensor[] = [];
-    const spare: FeedForward[] = [];
+    const spare: tf.Tensor[] = [];
+    // All ranks run the units in the same order.
     experts.forEach((expert, i) => {
       const isIdle = counts[i] === 0;
-      if (isIdle && isUnit(expert)) spare.push(expert);
       for (const parameter of expert.parameters()) parameter.isSpare = isIdle;
-      if (!isIdle) outputs.push(expert.apply(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
+      if (!isIdle)
+        outputs.push(expert.apply(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
+      // Without rows, the output depends on some expert, so that backward runs the exchanges for which other ranks wait.
+      else if (isUnit(expert) || (sizes.length === 0 && i === 0)) spare.push(expert.apply(zeroRow(rows_AD)));
     });
-    // An output must depend on the experts, so that backward runs, and with it the exchanges with other ranks.
-    const [first] = experts;
-    if (outputs.length + spare.length === 0 && first !== undefined) spare.push(first);
-    return spare.length === 0 ? joined(outputs) : withSpare(rows_AD, outputs, spare);
+    return spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
   }
 }
 
-/** Appends the outputs of experts without rows for one row of zeros, and cuts them off again. */
-function withSpare(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: readonly FeedForward[]): tf.Tensor {
-  const [rows = 0, dim = 0] = rows_AD.shape;
-  const zeros = spare.map((expert) => expert.apply(tf.zeros([1, dim])));
-  return tf.slice(joined([...outputs, ...zeros]), [0, 0], [rows, dim]);
+function zeroRow({ shape }: tf.Tensor): tf.Tensor {
+  return tf.zeros([1, shape[1] ?? 0]);
+}
+
+/** Joins outputs, so that the result depends on the spare ones but does not have their rows. */
+function withoutRows(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: tf.Tensor[]): tf.Tensor {
+  // Without outputs, the result still depends on the rows, as on other ranks.
+  const all = joined([...(outputs.length === 0 ? [rows_AD] : outputs), ...spare]);
+  return tf.slice(all, [0, 0], rows_AD.shape);
 }
 
 function joined(outputs: tf.Tensor[]): tf.Tensor {

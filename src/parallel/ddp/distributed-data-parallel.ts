@@ -8,11 +8,12 @@ import { wholeTensor } from '../../nn/first-values';
 import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { broadcastBuffers, roundBuffers } from '../buffers';
+import { withoutSpare } from '../missing-gradients';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { RoundedParameters } from '../precision/rounded-parameters';
 import { type RankContext, runAsUnit } from '../run-as-unit';
-import { requireSameParts } from '../same-parts';
+import { heldParameters, replicasOf, requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import { blockWrapPolicy, modulesToWrap, type WrapPolicy } from '../wrap-policy';
 import type { CommHook } from './comm-hooks';
@@ -62,11 +63,13 @@ export class DDP<M extends Module = Module> extends Module {
     this.module = this.addInner(module);
     this.#engine = engine;
     this.#precision = options.precision ?? FULL_PRECISION;
-    const parameters = module.parameters();
+    const parameters = heldParameters(module.parameters());
     requireSameParts(parameters, group, 'DDP');
     for (const parameter of parameters) {
       const tensor = wholeTensor(engine, parameter);
-      if (group.size > 1) group.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
+      const replicas = replicasOf(parameter, group);
+      if (replicas.size > 1)
+        replicas.broadcast(tensor, 0, { cause: 'param', module: parameter.module }).wait();
     }
     this.#group = group;
     this.#syncsBuffers = options.broadcastBuffers ?? true;
@@ -136,7 +139,7 @@ export class DDP<M extends Module = Module> extends Module {
   #hook(context: RankContext, policy: WrapPolicy): void {
     const taken = new Set<Parameter>();
     for (const module of [...modulesToWrap(this.module, policy), this.module]) {
-      const free = module.parameters().filter((parameter) => !taken.has(parameter));
+      const free = heldParameters(module.parameters()).filter((parameter) => !taken.has(parameter));
       for (const parameter of free) taken.add(parameter);
       const trained = free.filter(({ requiresGrad }) => requiresGrad);
       // Frozen parameters have no gradient, but they are rounded together with the others.
@@ -167,8 +170,9 @@ export class DDP<M extends Module = Module> extends Module {
       },
       postBackward: (grads) => {
         copies?.leave();
+        const used = withoutSpare(trained, grads);
         trained.forEach((parameter, i) => {
-          this.#reducer.add(parameter, this.#rounded(grads[i] ?? null, half));
+          this.#reducer.add(parameter, this.#rounded(used[i] ?? null, half));
         });
         if (isRoot) this.#reducer.finish();
       },

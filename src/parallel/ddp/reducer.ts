@@ -6,7 +6,8 @@ import { ConfigError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Parameter } from '../../nn/parameter';
-import { missingEverywhere, noteOf, zeroGradient } from '../missing-gradients';
+import { missingEverywhere, noteOf, type ReducedBy, zeroGradient } from '../missing-gradients';
+import { replicasOf } from '../same-parts';
 import { settled } from '../settled';
 import { type RowTable, touchedByAny } from '../sparse/row-masks';
 import { piecesOfRows } from '../sparse/row-pieces';
@@ -46,6 +47,7 @@ export function assignBuckets(parameters: readonly Parameter[], sizes: BucketSiz
 
 /** A bucket in flight. */
 interface Reducing {
+  readonly group: ProcessGroup;
   readonly work: HookWork;
   readonly parameters: readonly Parameter[];
   /** Per parameter, whether its gradient is missing on this rank. */
@@ -54,6 +56,8 @@ interface Reducing {
 }
 
 interface Bucket {
+  /** The ranks that reduce it. */
+  readonly group: ProcessGroup;
   readonly parameters: readonly Parameter[];
   missing: Set<Parameter>;
 }
@@ -90,13 +94,16 @@ export class Reducer {
 
   constructor(options: ReducerOptions) {
     this.#options = options;
-    const { parameters, sizes, tables } = options;
+    const { group, parameters, sizes, tables } = options;
     const sparse = new Set(tables.map(({ parameter }) => parameter));
     const dense = parameters.filter((parameter) => !sparse.has(parameter));
-    this.#buckets = assignBuckets(dense, sizes).map((bucket) => ({
-      parameters: bucket,
-      missing: new Set(bucket),
-    }));
+    const groups = new Set([group, ...dense.map((parameter) => replicasOf(parameter, group))]);
+    this.#buckets = [...groups].flatMap((ranks) => {
+      const own = dense.filter((parameter) => replicasOf(parameter, group) === ranks);
+      return assignBuckets(own, sizes).map((bucket) => {
+        return { group: ranks, parameters: bucket, missing: new Set(bucket) };
+      });
+    });
     for (const bucket of this.#buckets) {
       for (const parameter of bucket.parameters) this.#bucketOf.set(parameter, bucket);
     }
@@ -190,8 +197,8 @@ export class Reducer {
       for (const { work } of reducing) work.abandon?.();
       throw error;
     }
-    for (const { work, parameters, missing, module } of reducing)
-      this.#dropMissing(parameters, missing, module, work.agrees);
+    for (const { group, work, parameters, missing, module } of reducing)
+      this.#dropMissing({ group, module }, parameters, missing, work.agrees);
   }
 
   /** Drops an interrupted backward's reductions, because they will not end, and its gradients. */
@@ -208,10 +215,11 @@ export class Reducer {
   }
 
   #start(): void {
-    const { engine, group, wireDType, declared } = this.#options;
+    const { engine, wireDType, declared } = this.#options;
     const index = this.#started++;
     const bucket = this.#buckets[index];
     if (bucket === undefined) return;
+    const { group } = bucket;
     const parameters = bucket.parameters.filter((parameter) => !this.#leftOut.has(parameter));
     if (parameters.length === 0) return;
     const missing = parameters.map(({ grad }) => grad === null);
@@ -230,7 +238,7 @@ export class Reducer {
         wireDType,
         note: noteOf(missing),
       });
-    this.#reducing.push({ work, parameters, missing, module });
+    this.#reducing.push({ group, work, parameters, missing, module });
   }
 
   /**
@@ -254,18 +262,17 @@ export class Reducer {
     const options = { cause: 'grad', module: shared, wireDType, note: noteOf(missing) } as const;
     const work = pieces.length === 0 ? null : group.allReducePieces(pieces, 'avg', options);
     work?.wait();
-    this.#dropMissing(parameters, missing, shared, work === null ? false : work.agrees);
+    this.#dropMissing({ group, module: shared }, parameters, missing, work === null ? false : work.agrees);
   }
 
   /** Frees the gradients that no rank has. See [Note: missing gradients]. */
   #dropMissing(
+    by: Omit<ReducedBy, 'engine'>,
     parameters: readonly Parameter[],
     missing: readonly boolean[],
-    module: string,
     agrees: boolean | undefined,
   ): void {
-    const { engine, group } = this.#options;
-    const nowhere = missingEverywhere({ engine, group, module }, missing, agrees);
+    const nowhere = missingEverywhere({ ...by, engine: this.#options.engine }, missing, agrees);
     parameters.forEach((parameter, i) => {
       if (nowhere[i] === true) parameter.state.zeroGrad();
     });

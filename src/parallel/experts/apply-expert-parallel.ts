@@ -1,7 +1,7 @@
 import { ConfigError } from '../../core/errors';
 import type { ModelParallel } from '../../dist/model-parallel';
-import { type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
 import type { Module } from '../../nn/module';
+import { type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { splitParameter } from '../tensor/split-parameter';
 import { expertExchange } from './expert-exchange';
 
@@ -14,7 +14,10 @@ import { expertExchange } from './expert-exchange';
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
  * experts that the ranks do not divide, and for a second call.
  */
-export function applyExpertParallel<M extends Module>(model: M, { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>): M {
+export function applyExpertParallel<M extends Module>(
+  model: M,
+  { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>,
+): M {
   const mixtures = mixturesIn(model);
   if (mixtures.length === 0) {
     throw new ConfigError(
@@ -29,11 +32,17 @@ export function applyExpertParallel<M extends Module>(model: M, { ep, edp }: Pic
 
 function requireExperts({ experts, path }: MixtureOfExperts, ranks: number): void {
   if (experts.owned !== null)
-    throw new ConfigError(`applyExpertParallel: the experts of "${path}" are divided already; build the model again`);
+    throw new ConfigError(
+      `applyExpertParallel: the experts of "${path}" are divided already; build the model again`,
+    );
   if (experts.parameters().some(({ isAdopted }) => isAdopted))
-    throw new ConfigError(`applyExpertParallel: "${path}" is already in a DDP or a unit; divide experts first`);
+    throw new ConfigError(
+      `applyExpertParallel: "${path}" is already in a DDP or a unit; divide experts first`,
+    );
   if (experts.length % ranks === 0) return;
-  const divisors = Array.from({ length: experts.length }, (_, i) => i + 1).filter((n) => experts.length % n === 0);
+  const divisors = Array.from({ length: experts.length }, (_, i) => i + 1).filter(
+    (n) => experts.length % n === 0,
+  );
   throw new ConfigError(
     `expert parallelism: ${ranks} ranks do not divide the ${experts.length} experts of "${path}"; use ${divisors.join(', ')} ranks`,
     { experts: experts.length, ranks },

@@ -1,10 +1,12 @@
 import { currentEngine } from '../../backend/current-engine';
+import type { Engine } from '../../backend/engine';
 import { readValues } from '../../backend/meta-backend';
 import { withGradients } from '../../core/custom-gradient';
+import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 import type { ExpertExchange } from '../../nn/moe/mixture-of-experts';
-import { floatsOf, scaleElements } from '../../nn/spans';
+import { scaleElements } from '../../nn/spans';
 import { exchangeOptions } from '../exchange-options';
 
 /*
@@ -46,18 +48,26 @@ export function expertExchange(group: ProcessGroup): ExpertExchange {
     const there = { group, module, sent, received };
     const back = { group, module, sent: received, received: sent };
     const local = exchanged(rows_AD, there, { ...back, scale: group.size });
-    const totals = Array.from({ length: own }, (_, expert) => total(arriving.map((each) => each[expert] ?? 0)));
+    const totals = Array.from({ length: own }, (_, expert) =>
+      total(arriving.map((each) => each[expert] ?? 0)),
+    );
     return exchanged(apply(local, totals), back, { ...there, scale: 1 / group.size });
   };
 }
 
 /** Sends row `rank` of the counts to each rank; returns the counts for this rank's experts by rank. */
-function exchangedCounts(byRank: readonly (readonly number[])[], group: ProcessGroup, module: string): number[][] {
+function exchangedCounts(
+  byRank: readonly (readonly number[])[],
+  group: ProcessGroup,
+  module: string,
+): number[][] {
   const own = byRank[0]?.length ?? 0;
   const sent = tf.tensor2d(byRank.flat(), [group.size, own], 'int32');
   const received = group.allToAll(sent, { cause: 'control', module }).wait();
   // A dry run assumes that all ranks send the same.
-  const values = readValues(received, () => Int32Array.from(group.ranks.flatMap(() => byRank[group.rank] ?? [])));
+  const values = readValues(received, () =>
+    Int32Array.from(group.ranks.flatMap(() => byRank[group.rank] ?? [])),
+  );
   const counts = group.ranks.map((_, rank) => [...values.slice(rank * own, (rank + 1) * own)]);
   tf.dispose([sent, received]);
   return counts;
@@ -69,8 +79,7 @@ function exchanged(x: tf.Tensor, there: Route, back: Route & { readonly scale: n
     value: travelled(x, there),
     gradients: (dy) => {
       const dx = travelled(dy, back);
-      const engine = currentEngine();
-      if (engine !== null && dx.size > 0) scaleElements(engine, { tensor: dx, offset: 0 }, back.scale, dx.size);
+      if (dx.size > 0) scaleElements(requireEngine(), { tensor: dx, offset: 0 }, back.scale, dx.size);
       return [dx];
     },
   }));
@@ -116,4 +125,10 @@ function byExpert(counts: readonly (readonly number[])[]): RowsByRank {
 
 function total(lengths: readonly number[]): number {
   return lengths.reduce((sum, length) => sum + length, 0);
+}
+
+function requireEngine(): Engine {
+  const engine = currentEngine();
+  if (engine !== null) return engine;
+  throw new ShardlabError('ENGINE', 'expert parallelism runs in a rank; launch a job and use a %%ranks cell');
 }

@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
+import { withoutSpare } from '../missing-gradients';
 import type { FsdpUnit, UnitSchedule } from './fsdp-unit';
 import type { Reduction } from './reduction';
 import { unitsOf } from './units-of';
@@ -117,11 +118,7 @@ export class FsdpSchedule implements UnitSchedule {
 
   /** Takes ownership of the gradients, and starts their reduction. */
   postBackward(unit: FsdpUnit, all: readonly (tf.Tensor | null)[]): void {
-    const grads = all.slice(0, unit.numTrained).map((grad, i) => {
-      if (unit.members[i]?.isSpare !== true) return grad;
-      grad?.dispose();
-      return null;
-    });
+    const grads = withoutSpare(unit.members, all.slice(0, unit.numTrained));
     grads.forEach((grad, i) => {
       const module = unit.members[i]?.module ?? unit.module;
       if (grad === null) return;

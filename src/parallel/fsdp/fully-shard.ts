@@ -1,4 +1,4 @@
-import type { StrategyName } from '../../config/strategies';
+import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { Buffer } from '../../nn/buffer';
@@ -9,7 +9,7 @@ import { broadcastBuffers, roundBuffers } from '../buffers';
 import { castBoundaries } from '../precision/cast-boundaries';
 import { FULL_PRECISION, halfOf, type MixedPrecision } from '../precision/mixed-precision';
 import { type RankContext, runAsUnit } from '../run-as-unit';
-import { requireSameParts } from '../same-parts';
+import { heldParameters, replicasOf, requireSameParts } from '../same-parts';
 import { rowTables } from '../sparse/row-masks';
 import type { PrefetchOptions } from './fsdp-schedule';
 import { FsdpUnit } from './fsdp-unit';
@@ -83,9 +83,10 @@ export function fullyShard<M extends Module>(
   const { mesh, rows = new RowsOfRanks() } = context;
   const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
   const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
-  const placement = placementOf(strategy, options.reshardAfterForward, { ...context, rows });
+  const ranks = ranksOf(module, context, strategy);
+  const placement = placementOf(strategy, options.reshardAfterForward, { ...ranks, rows });
   for (const ignored of options.ignoredModules ?? []) ignoreModule(ignored, context, options);
-  makeUnit(module, placement, context, options);
+  makeUnit(module, placement, ranks, options);
   return module;
 }
 
@@ -140,7 +141,33 @@ function makeUnit(
 
 /** Returns the parameters that are in no unit yet. */
 function freeParameters(module: Module): Parameter[] {
-  return module.parameters().filter(({ state }) => !(state instanceof UnitState));
+  return heldParameters(module.parameters()).filter(({ state }) => !(state instanceof UnitState));
+}
+
+/**
+ * Returns the ranks over which a unit is sharded: the given ones, or those that have the same experts. Throws: CONFIG if a unit has
+ * experts and other parameters, and for a hybrid strategy of experts.
+ */
+function ranksOf(module: Module, context: ShardContext, strategy: StrategyName): ShardContext {
+  const parameters = freeParameters(module);
+  const [group = context.group, ...others] = new Set(
+    parameters.map((parameter) => replicasOf(parameter, context.group)),
+  );
+  if (group === context.group && others.length === 0) return context;
+  if (others.length > 0) {
+    const expert = parameters.find(({ split }) => split?.over.replicas !== undefined);
+    throw new ConfigError(
+      `fullyShard: the unit "${module.path}" has experts (${expert?.name}), which other ranks share than its other parameters; make units of ` +
+        'the experts first: fullyShard(block.moe.experts, …)',
+    );
+  }
+  if (STRATEGIES[strategy].isHybrid) {
+    throw new ConfigError(
+      `fullyShard: experts ("${module.path}") that are divided over ranks cannot have ${strategy}; use FULL_SHARD, SHARD_GRAD_OP, ` +
+        'ZERO_1 or ZERO_2, or train without expert parallelism',
+    );
+  }
+  return { ...context, group, mesh: undefined };
 }
 
 /** Returns the buffers that are in no unit yet. */

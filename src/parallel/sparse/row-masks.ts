@@ -3,8 +3,8 @@ import { readValues } from '../../backend/meta-backend';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 import { Embedding } from '../../nn/embedding';
-import { MixtureOfExperts } from '../../nn/moe/mixture-of-experts';
 import type { Module } from '../../nn/module';
+import { MixtureOfExperts } from '../../nn/moe/mixture-of-experts';
 import type { Parameter } from '../../nn/parameter';
 
 /** A parameter whose gradient is nonzero only in some rows. */

@@ -1,0 +1,163 @@
+import { gradients } from '../../../src/autograd/unit';
+import type { RouterOptions } from '../../../src/config/router-options';
+import type { CollectiveEvent } from '../../../src/core/events';
+import { seeded } from '../../../src/core/random';
+import * as tf from '../../../src/core/tf';
+import { initializeModelParallel } from '../../../src/dist/model-parallel';
+import { type MoeGPT, moe } from '../../../src/nn/models/gpt';
+import { type ExpertLoad, mixturesIn } from '../../../src/nn/moe/mixture-of-experts';
+import { AdamW } from '../../../src/optim/adamw';
+import { clipGradNorm } from '../../../src/optim/clip-grad-norm';
+import { DDP } from '../../../src/parallel/ddp/distributed-data-parallel';
+import { applyExpertParallel } from '../../../src/parallel/experts/apply-expert-parallel';
+import { fullyShard } from '../../../src/parallel/fsdp/fully-shard';
+import { checkpointed } from '../../../src/parallel/recompute/checkpointed';
+import { valuesOf } from '../../support/close';
+import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
+
+/** A training under expert parallelism. */
+export interface ExpertCase extends RouterOptions {
+  readonly ep: number;
+  readonly strategy: 'NO_SHARD' | 'ZERO_2' | 'FULL_SHARD';
+  readonly experts: number;
+  readonly isRecomputed?: boolean;
+  /** Leaves out the average over ranks with the same experts. */
+  readonly isBroken?: boolean;
+}
+
+/** What a training computed. Experts that a rank does not have are empty. */
+interface Trained {
+  readonly losses: readonly number[];
+  readonly norms: readonly number[];
+  /** Of the first layer, in the first step. */
+  readonly load: ExpertLoad;
+  readonly parameters: Readonly<Record<string, readonly number[]>>;
+}
+
+/** The results of a rank. */
+export interface ExpertResult extends Trained {
+  /** The training in one process on the batches of all ranks; only on rank 0. */
+  readonly alone: Trained | null;
+  /** The all-to-alls of the first step. */
+  readonly exchanges: readonly Pick<CollectiveEvent, 'cause' | 'module' | 'wireBytes'>[];
+  readonly leftBytes: number;
+  readonly peaks: ReturnType<typeof peaksOf>;
+}
+
+/** The cases of one launch. */
+export interface ExpertArgs extends RankArgs {
+  readonly cases: readonly ExpertCase[];
+}
+
+export const STEPS = 3;
+export const SHAPE = { layers: 2, dim: 8, heads: 2, vocab: 29, seq: 6 } as const;
+export const ROWS = 2;
+
+void runAsRank<ExpertArgs>((rank) => rank.args.cases.map((one) => trainBoth(rank, one)));
+
+function trainBoth(rank: TestRank<unknown>, one: ExpertCase): ExpertResult {
+  const { engine, group, tally } = rank;
+  const before = engine.memory.bytes;
+  const model = placed(rank, one);
+  tally.restart();
+  const trained = train(rank, model, [group.rank]);
+  const exchanges = tally.collectives
+    .filter(({ op }) => op === 'allToAll')
+    .map(({ cause, module, wireBytes }) => ({ cause, module, wireBytes }));
+  const alone = group.rank === 0 ? train(rank, build(one), group.ranks) : null;
+  return { ...trained, alone, exchanges, leftBytes: engine.memory.bytes - before, peaks: peaksOf(rank, one) };
+}
+
+const CAUSES = [
+  'activation',
+  'temp',
+  'comm',
+  'grad.full',
+  'grad.shard',
+  'param.full',
+  'param.shard',
+] as const;
+
+/** Returns the peak bytes of a training step by cause; it reads no values, so it also runs on the meta engine. */
+export function peaksOf(rank: TestRank<unknown>, one: ExpertCase): Record<string, number> {
+  const { engine, tally, group } = rank;
+  const model = placed(rank, one);
+  const { ids, targets } = batchOf(0, group.rank);
+  tally.restart();
+  const pass = gradients(engine, () => model.apply(ids, targets));
+  pass.backward();
+  tf.dispose([ids, targets, pass.loss]);
+  const peaks = Object.fromEntries(CAUSES.map((cause) => [cause, tally.peak(cause).bytes]));
+  for (const buffer of model.states()) buffer.dispose();
+  model.dispose();
+  return peaks;
+}
+
+function build({ ep, strategy, isRecomputed, isBroken, ...options }: ExpertCase): MoeGPT {
+  return moe({ ...SHAPE, ...options, seed: 4 });
+}
+
+function placed(rank: TestRank<unknown>, one: ExpertCase): MoeGPT {
+  const parallel = initializeModelParallel(rank.group, { expertModelParallelSize: one.ep });
+  const { ep, edp, tp } = parallel;
+  const model = applyExpertParallel(build(one), { ep, edp: one.isBroken === true ? tp : edp });
+  if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
+  if (one.strategy === 'NO_SHARD') new DDP(model, rank);
+  else {
+    const { strategy } = one;
+    for (const block of model.blocks) {
+      fullyShard(block.moe.experts, rank, { strategy });
+      fullyShard(block, rank, { strategy });
+    }
+    fullyShard(model, rank, { strategy });
+  }
+  return model;
+}
+
+/** Trains on the batches of some ranks, one after another. */
+function train({ engine }: TestRank<unknown>, model: MoeGPT, ranks: readonly number[]): Trained {
+  const optimizer = new AdamW(engine, model, { lr: 1e-2, eps: 1e-4 });
+  const [losses, norms, loads]: [number[], number[], ExpertLoad[]] = [[], [], []];
+  for (let step = 0; step < STEPS; step++) {
+    optimizer.zeroGrad();
+    let loss = 0;
+    for (const rank of ranks) {
+      const { ids, targets } = batchOf(step, rank);
+      const pass = gradients(engine, () => model.apply(ids, targets));
+      loss += (pass.loss.dataSync()[0] ?? Number.NaN) / ranks.length;
+      pass.backward(1 / ranks.length);
+      tf.dispose([ids, targets, pass.loss]);
+    }
+    losses.push(loss);
+    const { norm, scale } = clipGradNorm(engine, model, 0.5);
+    norms.push(norm);
+    optimizer.step(scale);
+    loads.push(...mixturesIn(model).map((mixture) => mixture.takeLoad()));
+  }
+  const dict = model.stateDict();
+  const parameters = Object.fromEntries([...dict].map(([name, value]) => [name, [...valuesOf(value)]]));
+  tf.dispose([...dict.values()]);
+  optimizer.dispose();
+  for (const buffer of model.states()) buffer.dispose();
+  model.dispose();
+  return { losses, norms, parameters, load: loads[0] as ExpertLoad }; // there are steps and layers
+}
+
+function batchOf(step: number, rank: number): { readonly ids: tf.Tensor; readonly targets: tf.Tensor } {
+  const { vocab, seq } = SHAPE;
+  const random = seeded(5, 'experts', step, rank);
+  const tokens = Array.from({ length: ROWS }, () =>
+    Array.from({ length: seq + 1 }, () => Math.floor(random.uniform() * vocab)),
+  );
+  return {
+    ids: tf.tensor2d(
+      tokens.map((row) => row.slice(0, -1)),
+      [ROWS, seq],
+      'int32',
+    ),
+    targets: tf.tensor1d(
+      tokens.flatMap((row) => row.slice(1)),
+      'int32',
+    ),
+  };
+}

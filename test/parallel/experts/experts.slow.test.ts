@@ -1,0 +1,138 @@
+import assert from 'node:assert/strict';
+import { join } from 'node:path';
+import { before, describe, test } from 'node:test';
+import { withMetaEngine } from '../../../src/backend/meta-engine';
+import { joinMetaWorld } from '../../../src/dist/meta-world';
+import { assertClose, relativeDistance } from '../../support/close';
+import { launchRanks } from '../../support/launch-ranks';
+import { TallyObserver } from '../../support/tally-observer';
+import { type ExpertCase, type ExpertResult, peaksOf, ROWS, SHAPE, STEPS } from './experts-rank';
+
+/** Sums of float32 in another order differ by about 1e-7 per operation. */
+const BOUND = 1e-5;
+const WORLD = 4;
+
+const CASES: Readonly<Record<string, ExpertCase>> = {
+  'temperature, DDP, ep 2': { ep: 2, strategy: 'NO_SHARD', experts: 4 },
+  'topk, DDP, ep 4': { ep: 4, strategy: 'NO_SHARD', experts: 8, router: 'topk', auxLossWeight: 0.1 },
+  'topk within a capacity, FULL_SHARD, ep 2, recomputed': {
+    ep: 2,
+    strategy: 'FULL_SHARD',
+    experts: 6,
+    router: 'topk',
+    topK: 3,
+    capacityFactor: 0.75,
+    auxLossWeight: 0.1,
+    isRecomputed: true,
+  },
+  'switch, ZERO_2, ep 2': { ep: 2, strategy: 'ZERO_2', experts: 4, router: 'switch', capacityFactor: 0.75 },
+  'expert choice, FULL_SHARD, ep 4': { ep: 4, strategy: 'FULL_SHARD', experts: 4, router: 'expert-choice' },
+  'expert choice, DDP, ep 2': { ep: 2, strategy: 'NO_SHARD', experts: 4, router: 'expert-choice' },
+};
+const BROKEN: ExpertCase = { ep: 2, strategy: 'NO_SHARD', experts: 4, router: 'topk', isBroken: true };
+
+describe(`expert parallelism on ${WORLD} ranks`, () => {
+  let byRank: ExpertResult[][] = [];
+  before(async () => {
+    const args = { blas: 'none', cases: [...Object.values(CASES), BROKEN] };
+    byRank = await launchRanks({ script: join(__dirname, 'experts-rank.js'), world: WORLD, args });
+  });
+
+  Object.entries(CASES).forEach(([name, one], i) => {
+    const results = (): ExpertResult[] => byRank.flatMap((rank) => rank[i] ?? []);
+
+    test(`${name}: losses, norms, loads and parameters of ${STEPS} steps equal those of one process`, (t) => {
+      const alone = results()[0]?.alone;
+      assert.ok(alone);
+      const means = alone.losses.map((_, step) => mean(results().map(({ losses }) => losses[step] ?? 0)));
+      assertClose(means, alone.losses, BOUND, 'losses');
+      for (const { norms, leftBytes } of results()) {
+        assertClose(norms, alone.norms, BOUND, 'norms');
+        assert.equal(leftBytes, 0);
+      }
+      const tokens = alone.load.tokens.map((_, e) => sum(results().map(({ load }) => load.tokens[e] ?? 0)));
+      assert.deepEqual(tokens, alone.load.tokens);
+      assert.equal(sum(results().map(({ load }) => load.dropped)), alone.load.dropped);
+      t.diagnostic(
+        `distance of parameters ${distanceOf(results()).toExponential(1)}, dropped ${alone.load.dropped}`,
+      );
+      assert.ok(distanceOf(results()) < BOUND);
+    });
+
+    test(`${name}: only rows for other ranks' experts travel, 4 times per layer and step`, () => {
+      const own = one.experts / one.ep;
+      results().forEach(({ exchanges }, rank) => {
+        const ofLayer = exchanges.filter(({ module }) => module === 'blocks.0.moe');
+        const perStep = ofLayer.slice(0, ofLayer.length / STEPS);
+        const rows = perStep.filter(({ cause }) => cause === 'activation');
+        const counts = perStep.filter(({ cause }) => cause === 'control');
+        const passes = one.isRecomputed === true ? 2 : 1;
+        assert.deepEqual([rows.length, counts.length], [2 * passes + 2, passes]);
+        const place = rank % one.ep;
+        const group = results().slice(rank - place, rank - place + one.ep);
+        const isOwn = (expert: number): boolean => Math.floor(expert / own) === place;
+        const ofExperts = (load: ExpertResult['load'], wanted: (expert: number) => boolean): number =>
+          sum(load.tokens.filter((_, expert) => wanted(expert)));
+        const arriving = sum(group.map(({ load }, peer) => (peer === place ? 0 : ofExperts(load, isOwn))));
+        const leaving = ofExperts(
+          group[place]?.load ?? { tokens: [], dropped: 0 },
+          (expert) => !isOwn(expert),
+        );
+        const elements = sum(rows.map(({ wireBytes }) => wireBytes / 4));
+        assert.equal(elements, SHAPE.dim * (passes + 1) * (arriving + leaving));
+      });
+    });
+
+    // Only with expert choice, all experts take equally many rows, as a dry run assumes.
+    if (one.router !== 'expert-choice') return;
+    test(`${name}: the memory of a step by cause equals the dry run's, to the byte`, () => {
+      assert.deepEqual(
+        results().map(({ peaks }) => peaks),
+        dryPeaks(one),
+      );
+      const [load] = results().map((result) => result.load);
+      assert.deepEqual(load?.tokens, new Array(4).fill((ROWS * SHAPE.seq * 2) / 4));
+    });
+  });
+
+  test('parameters differ if ranks with the same experts do not average their gradients', () => {
+    assert.ok(distanceOf(byRank.flatMap((rank) => rank.at(-1) ?? [])) > 1e-2);
+  });
+});
+
+/** The largest relative distance of a parameter on any rank from that of one process. */
+function distanceOf(results: readonly ExpertResult[]): number {
+  const { alone } = results[0] ?? {};
+  const distances = results.flatMap(({ parameters }) =>
+    Object.entries(parameters)
+      .filter(([, values]) => values.length > 0)
+      .map(([name, values]) => relativeDistance(values, alone?.parameters[name] ?? [])),
+  );
+  const names = new Set(
+    results.flatMap(({ parameters }) =>
+      Object.keys(parameters).filter((name) => (parameters[name]?.length ?? 0) > 0),
+    ),
+  );
+  assert.deepEqual([...names].sort(), Object.keys(alone?.parameters ?? {}).sort());
+  return Math.max(...distances);
+}
+
+/** The peaks of every rank on the meta engine. */
+function dryPeaks(one: ExpertCase): ReturnType<typeof peaksOf>[] {
+  return Array.from({ length: WORLD }, (_, rank) =>
+    withMetaEngine({ blas: false }, (engine) => {
+      const tally = new TallyObserver();
+      engine.observe(tally);
+      const group = joinMetaWorld({ rank, world: WORLD, engine, observer: tally });
+      return peaksOf({ engine, group, tally, observer: tally, args: null }, one);
+    }),
+  );
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
+}
+
+function mean(values: readonly number[]): number {
+  return sum(values) / values.length;
+}
