@@ -1,11 +1,13 @@
 /*
- * The names of context parallelism. They need a separate module, because src/rank.ts exports the same ones.
+ * The names of context and expert parallelism. They need a separate module, because src/rank.ts exports the same ones.
  */
 
 import type { ProcessGroup } from '../../dist/types';
 import { ContextParallel, type ContextParallelOptions } from '../../parallel/context/context-parallel';
 
 export { applyContextParallel } from '../../parallel/context/apply-context-parallel';
+export { applyExpertParallel } from '../../parallel/experts/apply-expert-parallel';
+export { balanceExperts } from '../../parallel/experts/balance-experts';
 export { ringAttention } from '../../parallel/context/ring-attention';
 export { ulyssesAttention } from '../../parallel/context/ulysses-attention';
 

@@ -30,11 +30,6 @@ export function withinCapacity(rowsOf: RowsByExpert, capacity: number | null): R
   return capacity === null ? rowsOf : rowsOf.map((rows) => rows.slice(0, capacity));
 }
 
-/** Returns the number of assignments. */
-export function numAssigned(rowsOf: RowsByExpert): number {
-  return rowsOf.reduce((sum, { length }) => sum + length, 0);
-}
-
 /**
  * Returns the scores that a dry run assumes, with which `topExperts` spreads rows evenly: row i goes to the experts i k to
  * i k + k - 1, modulo their number. [Note: values in a dry run]

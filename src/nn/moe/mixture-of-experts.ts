@@ -8,7 +8,6 @@ import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
 import {
   evenScores,
-  numAssigned,
   type RowsByExpert,
   topExperts,
   topRows,
@@ -40,9 +39,10 @@ export type ExpertExchange = (
 
 /** The rows that a layer's experts got from this rank's batches since the last `takeLoad`. */
 export interface ExpertLoad {
+  /** Per expert, the rows that it computed. */
   readonly tokens: readonly number[];
-  /** Assignments beyond the experts' capacity. */
-  readonly dropped: number;
+  /** Per expert, the rows beyond its capacity. */
+  readonly dropped: readonly number[];
 }
 
 /** What a router decided: the factor of each pair of row and expert, and which pairs count. */
@@ -71,7 +71,7 @@ export class MixtureOfExperts extends Module {
   /** Replaced by expert parallelism. */
   exchange: ExpertExchange = (rows_AD, counts, apply) => apply(rows_AD, counts);
   #tokens: number[];
-  #dropped = 0;
+  #dropped: number[];
 
   constructor({ dim, experts, keys = valueKeys, ...options }: MixtureOptions) {
     super();
@@ -85,6 +85,7 @@ export class MixtureOfExperts extends Module {
     this.expertBias = biasUpdateRate > 0 ? new Buffer(tf.zeros([experts])) : null;
     this.auxiliary = new AuxiliaryLoss(auxLossWeight);
     this.#tokens = new Array<number>(experts).fill(0);
+    this.#dropped = [...this.#tokens];
   }
 
   forward(x_BTD: tf.Tensor): tf.Tensor {
@@ -111,7 +112,7 @@ export class MixtureOfExperts extends Module {
   takeLoad(): ExpertLoad {
     const load = { tokens: this.#tokens, dropped: this.#dropped };
     this.#tokens = load.tokens.map(() => 0);
-    this.#dropped = 0;
+    this.#dropped = [...this.#tokens];
     return load;
   }
 
@@ -163,10 +164,10 @@ export class MixtureOfExperts extends Module {
 
   #count(chosen: RowsByExpert, taken: RowsByExpert): void {
     if (!this.training || isReplaying()) return;
-    taken.forEach((rows, expert) => {
-      this.#tokens[expert] = (this.#tokens[expert] ?? 0) + rows.length;
+    taken.forEach(({ length }, expert) => {
+      this.#tokens[expert] = (this.#tokens[expert] ?? 0) + length;
+      this.#dropped[expert] = (this.#dropped[expert] ?? 0) + (chosen[expert]?.length ?? 0) - length;
     });
-    this.#dropped += numAssigned(chosen) - numAssigned(taken);
   }
 }
 

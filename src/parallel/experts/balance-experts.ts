@@ -1,0 +1,51 @@
+import { readValues } from '../../backend/meta-backend';
+import * as tf from '../../core/tf';
+import type { ProcessGroup } from '../../dist/types';
+import { type ExpertLoad, type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
+import type { Module } from '../../nn/module';
+
+/** The loads of all layers with experts, by the layer's name. */
+export type ExpertLoads = Readonly<Record<string, ExpertLoad>>;
+
+/**
+ * Updates the biases of routers with a `biasUpdateRate`: an expert that more tokens than the mean chose since the last call gets a
+ * bias that is smaller by the rate, the others get a larger one. Counts are those of all ranks of `group`, the ranks with other
+ * batches. Call it after each optimizer.step. Returns this rank's own loads since the last call.
+ * Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1; DeepSeek-V3.
+ */
+export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads {
+  const mixtures = mixturesIn(model);
+  const loads = mixtures.map((mixture) => mixture.takeLoad());
+  const biased = mixtures.flatMap((mixture, i) => {
+    const { tokens = [], dropped = [] } = loads[i] ?? {};
+    if (mixture.expertBias === null) return [];
+    return [{ mixture, chosen: tokens.map((count, expert) => count + (dropped[expert] ?? 0)) }];
+  });
+  if (biased.length > 0) {
+    const totals = summed(biased.flatMap(({ chosen }) => chosen), group);
+    let end = 0;
+    for (const { mixture, chosen } of biased) {
+      end += chosen.length;
+      update(mixture, totals.slice(end - chosen.length, end));
+    }
+  }
+  return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as ExpertLoad])); // one per mixture
+}
+
+function summed(counts: readonly number[], group: ProcessGroup): number[] {
+  const tensor = tf.tensor1d([...counts], 'int32');
+  try {
+    group.allReduce(tensor, 'sum', { cause: 'control' }).wait();
+    // A dry run assumes that the other ranks have the same counts.
+    return [...readValues(tensor, () => Int32Array.from(counts, (count) => count * group.size))];
+  } finally {
+    tensor.dispose();
+  }
+}
+
+function update({ expertBias, options }: MixtureOfExperts, counts: readonly number[]): void {
+  const mean = counts.reduce((sum, count) => sum + count, 0) / counts.length;
+  const changes = tf.tensor1d(counts.map((count) => options.biasUpdateRate * Math.sign(mean - count)));
+  expertBias?.update((bias) => tf.add(bias, changes));
+  changes.dispose();
+}
