@@ -6,10 +6,10 @@ import type { ProcessGroup } from '../../dist/types';
 import { ContextParallel, type ContextParallelOptions } from '../../parallel/context/context-parallel';
 
 export { applyContextParallel } from '../../parallel/context/apply-context-parallel';
-export { applyExpertParallel } from '../../parallel/experts/apply-expert-parallel';
-export { balanceExperts } from '../../parallel/experts/balance-experts';
 export { ringAttention } from '../../parallel/context/ring-attention';
 export { ulyssesAttention } from '../../parallel/context/ulysses-attention';
+export { applyExpertParallel } from '../../parallel/experts/apply-expert-parallel';
+export { balanceExperts } from '../../parallel/experts/balance-experts';
 
 /**
  * Divides sequences over the ranks of a group, for a model of your own: `cut` returns this rank's part of a sequence,

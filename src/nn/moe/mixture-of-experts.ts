@@ -6,13 +6,7 @@ import * as tf from '../../core/tf';
 import { Buffer } from '../buffer';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
-import {
-  evenScores,
-  type RowsByExpert,
-  topExperts,
-  topRows,
-  withinCapacity,
-} from './assignments';
+import { evenScores, type RowsByExpert, topExperts, topRows, withinCapacity } from './assignments';
 import { AuxiliaryLoss, withAuxiliaryLosses } from './auxiliary-loss';
 import { Experts, FeedForward } from './experts';
 import { type RowKeys, valueKeys } from './row-keys';

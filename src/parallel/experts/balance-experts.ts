@@ -1,8 +1,8 @@
 import { readValues } from '../../backend/meta-backend';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
-import { type ExpertLoad, type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
 import type { Module } from '../../nn/module';
+import { type ExpertLoad, type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
 
 /** The loads of all layers with experts, by the layer's name. */
 export type ExpertLoads = Readonly<Record<string, ExpertLoad>>;
@@ -22,7 +22,10 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
     return [{ mixture, chosen: tokens.map((count, expert) => count + (dropped[expert] ?? 0)) }];
   });
   if (biased.length > 0) {
-    const totals = summed(biased.flatMap(({ chosen }) => chosen), group);
+    const totals = summed(
+      biased.flatMap(({ chosen }) => chosen),
+      group,
+    );
     let end = 0;
     for (const { mixture, chosen } of biased) {
       end += chosen.length;

@@ -52,7 +52,9 @@ describe(`expert parallelism on ${WORLD} ranks`, () => {
       }
       const tokens = alone.load.tokens.map((_, e) => sum(results().map(({ load }) => load.tokens[e] ?? 0)));
       assert.deepEqual(tokens, alone.load.tokens);
-      const dropped = alone.load.dropped.map((_, e) => sum(results().map(({ load }) => load.dropped[e] ?? 0)));
+      const dropped = alone.load.dropped.map((_, e) =>
+        sum(results().map(({ load }) => load.dropped[e] ?? 0)),
+      );
       assert.deepEqual(dropped, alone.load.dropped);
       t.diagnostic(
         `distance of parameters ${distanceOf(results()).toExponential(1)}, dropped ${sum(dropped)}`,
