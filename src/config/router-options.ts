@@ -8,7 +8,7 @@ export interface RouterOptions {
   readonly topK?: number | undefined;
   /**
    * An expert takes at most capacityFactor · rows · topK / experts rows of a rank's batch, rounded up; null: any number. Default:
-   * 1.25 for 'switch', 1 for 'expert-choice' (all experts then take exactly so many), null for the others.
+   * 1.25 for 'switch', 1 for 'expert-choice' (every expert then takes exactly this number), null for the others.
    */
   readonly capacityFactor?: number | null | undefined;
   /** The factor of the auxiliary loss, which a model adds to its loss in training. Only 'topk' and 'switch'. Default 0. */
