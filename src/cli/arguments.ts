@@ -1,5 +1,6 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
-import { CP_KINDS } from '../config/settings/model-parallel';
+import { z } from 'zod';
+import { PARALLEL, type ParallelConfig } from '../config/settings/parallel';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
@@ -26,27 +27,48 @@ export function blasOption(): Option {
   return new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto');
 }
 
-/** Degrees of model parallelism, as the commands that train take them. */
-export interface ParallelOptions {
-  readonly tp?: number;
-  readonly sequenceParallel?: boolean;
-  readonly cp?: number;
-  readonly cpKind?: (typeof CP_KINDS)[number];
-}
+/** The settings of `parallel` that have an option of their own. */
+const PARALLEL_OPTIONS = [
+  'tp',
+  'sequenceParallel',
+  'cp',
+  'cpKind',
+  'pp',
+  'schedule',
+  'microbatches',
+  'virtualStages',
+] as const satisfies readonly (keyof ParallelConfig)[];
+
+/** Degrees and kinds of model parallelism, as the commands that train take them. */
+export type ParallelOptions = Partial<Pick<ParallelConfig, (typeof PARALLEL_OPTIONS)[number]>>;
 
 /** Adds the options of model parallelism to a command. */
 export function addParallelOptions(command: Command): Command {
-  return command
-    .option('--tp <n>', 'ranks that hold parts of the same matrices (tensor parallelism)', wholeNumber(1))
-    .option('--sequence-parallel', 'also divides norms and residuals over the ranks of --tp')
-    .option('--cp <n>', 'ranks that hold parts of the same sequences (context parallelism)', wholeNumber(1))
-    .addOption(new Option('--cp-kind <kind>', 'how attention reaches all positions').choices(CP_KINDS));
+  for (const key of PARALLEL_OPTIONS) command.addOption(optionOf(key));
+  return command;
+}
+
+/** Returns the option of a setting; its values are those of the table of settings. */
+function optionOf(key: (typeof PARALLEL_OPTIONS)[number]): Option {
+  const { schema, says } = PARALLEL[key];
+  const flag = `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
+  const inner = valuesOf(schema);
+  if (inner instanceof z.ZodBoolean) return new Option(flag, says);
+  if (inner instanceof z.ZodEnum)
+    return new Option(`${flag} <name>`, says).choices(inner.options.map(String));
+  return new Option(`${flag} <n>`, says).argParser(wholeNumber(1));
+}
+
+function valuesOf(schema: z.core.$ZodType): z.core.$ZodType {
+  return schema instanceof z.ZodDefault || schema instanceof z.ZodNullable
+    ? valuesOf(schema.unwrap())
+    : schema;
 }
 
 /** Returns the settings of `parallel` that were given as options. */
-export function parallelSettings({ tp, sequenceParallel, cp, cpKind }: ParallelOptions): ParallelOptions {
-  const settings = Object.entries({ tp, sequenceParallel, cp, cpKind });
-  return Object.fromEntries(settings.filter(([, value]) => value !== undefined));
+export function parallelSettings(options: ParallelOptions): ParallelOptions {
+  const given = PARALLEL_OPTIONS.map((key) => [key, options[key]] as const);
+  return Object.fromEntries(given.filter(([, value]) => value !== undefined));
 }
 
 /** Parses an option's value as a number above 0, such as 1e9. */

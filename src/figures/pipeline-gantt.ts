@@ -1,3 +1,4 @@
+import type { PipelineScheduleName } from '../config/settings/pipeline';
 import { ConfigError } from '../core/errors';
 import type { Seconds } from '../core/units';
 import type { SpanRecord, StepRecord } from '../ledger/record';
@@ -8,7 +9,6 @@ import {
   type ActionTimes,
   bubbleShare,
   mostInFlight,
-  type PipelineScheduleName,
   type PipelineSizes,
 } from '../parallel/pipeline/schedules';
 import { createFigure, type Figure, quantity, titleOf } from './figure';

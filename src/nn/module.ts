@@ -53,6 +53,11 @@ export abstract class Module extends ModuleTree {
     return eager === null ? super.apply(...inputs) : eager.run(this, () => super.apply(...inputs));
   }
 
+  /** The model of which this module is a part on one rank, as a stage of a pipeline is; else the module itself. */
+  get whole(): Module {
+    return this;
+  }
+
   /** Whether the module trains (default) or is evaluated, which Dropout and batch norms read. */
   get training(): boolean {
     return this.#isTraining;

@@ -16,6 +16,9 @@ export function fitsPattern(name: string, pattern: string): boolean {
 export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
   const { found, names } = matchOf(model, pattern);
   if (found.length > 0) return found;
+  const { whole } = model;
+  // A stage of a pipeline has a part of the names.
+  if (whole !== model && matchOf(whole, pattern).found.length > 0) return [];
   throw unmatched(pattern, setting, names);
 }
 

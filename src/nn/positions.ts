@@ -12,6 +12,15 @@ export interface PositionRange {
  */
 export type PositionsOf = (length: number) => readonly PositionRange[];
 
+/** Divides the sequences of a model over ranks, of which each computes its own positions. */
+export interface DividedSequences {
+  readonly group: { readonly size: number };
+  /** Returns this rank's positions: [B, T] → [B, T / ranks]. */
+  cut(ids: tf.Tensor): tf.Tensor;
+  /** Returns the mean of the ranks' losses. */
+  mean(loss: tf.Tensor): tf.Tensor;
+}
+
 /** The input is the sequence from its begin. */
 export const fromBegin: PositionsOf = (length) => [{ start: 0, length }];
 

@@ -1,6 +1,7 @@
 import type { Engine } from '../backend/engine';
 import type { OffloadConfig } from '../config/settings/memory';
 import type { OptimizerConfig } from '../config/settings/optimizer';
+import type { Module } from '../nn/module';
 import { adamWRule } from './adamw';
 import { adamW8bitRule } from './adamw-8bit';
 import { DelayedUpdate } from './delayed-update';
@@ -12,7 +13,7 @@ import { sgdRule } from './sgd';
 import type { UpdateRule } from './update-rule';
 
 /**
- * Makes a config's optimizer; `offload` says whether its states are on the host. Throws: CONFIG for settings that
+ * Makes a config's optimizer; `offload` says whether its states are on the host, and `named` has the names of groups. Throws: CONFIG for settings that
  * contradict each other.
  */
 export function createOptimizer(
@@ -20,8 +21,9 @@ export function createOptimizer(
   model: HasStates,
   config: OptimizerConfig,
   offload: OffloadConfig,
+  named = model as Module, // a model, if groups are named
 ): Optimizer {
-  const groups = config.groups.length === 0 ? undefined : namedGroups(model, config.groups);
+  const groups = config.groups.length === 0 ? undefined : namedGroups(named, config.groups);
   const placement: OptimizerPlacement = { onHost: offload.optimizer, groups };
   const rule = ruleOf(config);
   const create = (of: HasStates): Optimizer => new RuleOptimizer(engine, of, rule, config.lr, placement);

@@ -33,12 +33,12 @@ export interface ParameterGroup {
  * Returns the groups that a config names, after the group of all other parameters. A parameter belongs to the first group
  * that names it. Throws: CONFIG for a name without a match, and for a group without names.
  */
-export function namedGroups(model: HasStates, groups: readonly NamedGroup[]): ParameterGroup[] {
+export function namedGroups(model: Module, groups: readonly NamedGroup[]): ParameterGroup[] {
   const taken = new Set<Parameter>();
   const named = groups.map(({ modules = [], parameters = [], ...own }, i) => {
     const where = `optimizer.groups.${i}`;
     const found = groupParameters(
-      model as Module,
+      model,
       { modules: [modules].flat(), parameters: [parameters].flat() },
       where,
     );

@@ -18,6 +18,8 @@ export interface ParallelModel {
   readonly properties: StrategyProperties;
   /** Runs a microbatch that is not the last of its step; gradients that may stay local are not reduced. */
   accumulate<T>(work: () => T): T;
+  /** Runs work whose gradients stay local; they add up until a backward outside of it. */
+  keepLocal<T>(work: () => T): T;
   /** Frees an interrupted pass's gradients, whole parameters and work in flight, but not parameters or shards at rest. */
   abandon(): void;
   dispose(): void;
@@ -49,6 +51,7 @@ function replicated(model: Module, settings: ParallelSettings, context: ShardCon
     model,
     properties,
     accumulate: (work) => (isLocal ? ddp.noSync(work) : work()),
+    keepLocal: (work) => ddp.noSync(work),
     abandon: () => ddp.abandon(),
     dispose: () => ddp.dispose(),
   };
@@ -63,6 +66,7 @@ function inUnits(model: Module, settings: ParallelSettings, context: ShardContex
     model,
     properties: STRATEGIES[parallel.strategy],
     accumulate: (work) => withoutSync(local, work),
+    keepLocal: (work) => withoutSync(units, work),
     abandon: () => abandonUnits(model),
     dispose() {
       for (const unit of units) unit.dispose();
@@ -98,13 +102,13 @@ function meshOf(parallel: ParallelConfig, { group }: ShardContext): DeviceMesh |
   const isHybrid = strategies.some((strategy) => STRATEGIES[strategy].isHybrid);
   if (!isHybrid || parallel.mesh === null) return undefined;
   const { dpReplicate, dpShard } = parallel.mesh;
-  const [asked, { tp }] = [dpReplicate * dpShard, parallel];
-  if (tp > 1 && asked !== group.size) {
+  const [asked, { tp, pp }] = [dpReplicate * dpShard, parallel];
+  if (tp * pp > 1 && asked !== group.size) {
     throw new ShardlabError(
       'MESH',
-      `parallel.mesh dpReplicate(${dpReplicate}) x dpShard(${dpShard}) = ${asked}, but parallel.tp ${tp} leaves ${group.size} ranks ` +
-        `to shard over; give numbers whose product is ${group.size}, or train on ${asked * tp} ranks`,
-      { details: { dpReplicate, dpShard, tp, ranks: group.size } },
+      `parallel.mesh dpReplicate(${dpReplicate}) x dpShard(${dpShard}) = ${asked}, but parallel.tp ${tp}${pp === 1 ? '' : ` and pp ${pp}`} leaves ${group.size} ranks ` +
+        `to shard over; give numbers whose product is ${group.size}, or train on ${asked * tp * pp} ranks`,
+      { details: { dpReplicate, dpShard, tp, pp, ranks: group.size } },
     );
   }
   return initDeviceMesh(group, [dpReplicate, dpShard], ['dpReplicate', 'dpShard']);

@@ -258,9 +258,10 @@ export function layersOf(model: Module): Module[] {
 
 function classNamed(name: string, model: Module): ModuleClass {
   const classes = new Map<string, ModuleClass>();
-  for (const module of model.modules()) {
+  for (const module of [...model.modules(), ...model.whole.modules()]) {
     // A module's constructor is its class.
-    if (module !== model) classes.set(module.constructor.name, module.constructor as ModuleClass);
+    if (module !== model && module !== model.whole)
+      classes.set(module.constructor.name, module.constructor as ModuleClass);
   }
   const found = classes.get(name);
   if (found !== undefined) return found;

@@ -3,6 +3,7 @@ import { isPretrained } from '../config/pretrained';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
 import { MODEL_PARTS, modelShape } from '../config/settings/model';
 import { isGathered } from '../config/settings/parallel';
+import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
@@ -63,6 +64,10 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   'parallel.tp': tensorParallelOf,
   'parallel.sequenceParallel': tensorParallelOf,
   'parallel.cp': ({ parallel: { cp } }) => (cp === 1 ? {} : { cp }),
+  'parallel.pp': pipelineOf,
+  'parallel.schedule': pipelineOf,
+  'parallel.virtualStages': pipelineOf,
+  'parallel.microbatches': batchOf,
   'mixedPrecision.reduceDtype': reduceDtype,
   'mixedPrecision.paramDtype': ({ mixedPrecision }) => ({
     precision: PRECISIONS[mixedPrecision?.paramDtype ?? 'float32'],
@@ -79,7 +84,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
   // A mesh defines the number of ranks; the default is one node.
-  const { tp = config.parallel.tp, pp = 1, cp = config.parallel.cp } = place.parallel ?? {};
+  const { tp = config.parallel.tp, pp = config.parallel.pp, cp = config.parallel.cp } = place.parallel ?? {};
   const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
   const at = { input, gpus, dp: gpus / (tp * pp * cp) };
   return Object.assign({ gpus }, ...[...new Set(Object.values(READERS))].map((read) => read(config, at)));
@@ -108,9 +113,20 @@ function modelOf(config: TrainConfig, { input }: At): Asked {
   return { model: shapeOfConfig(config), ...(isEager ? { attention: 'unfused' } : {}) };
 }
 
-function batchOf({ batch, accumulation }: TrainConfig, { dp }: At): Asked {
-  return { micro: batch, global: batch * accumulation * dp };
+function batchOf(config: TrainConfig, { dp }: At): Asked {
+  const { batch, accumulation } = config;
+  const micro = config.parallel.pp === 1 ? batch : batch / microbatchesOf(config);
+  return { micro, global: batch * accumulation * dp };
 }
+
+function pipelineOf({ parallel }: TrainConfig): Asked {
+  const { pp, schedule } = parallel;
+  return pp === 1
+    ? {}
+    : { pp, virtualStages: virtualStagesOf(parallel), schedule: PLANNED_SCHEDULES[schedule] };
+}
+
+const PLANNED_SCHEDULES = { gpipe: 'GPipe', '1f1b': '1F1B', interleaved: 'interleaved', zb: '1F1B' } as const;
 
 function recomputeOf({ activationCheckpointing: chosen }: TrainConfig): Asked {
   if (chosen === null) return { recompute: 'none' };

@@ -3,6 +3,7 @@ import { gatherWords } from '../checkpoint/state/agreement';
 import { ConfigError, classOf } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
+import type { ModelPasses } from './passes';
 import type { OutputSeen, Task, TensorBatch } from './task';
 
 /** Called after a part of long work; it resolves when messages have been handled. */
@@ -26,7 +27,11 @@ export type Metrics = Readonly<Record<string, (output: unknown, batch: unknown) 
 /** Returns the mean loss of a task's validation rows; `Trainer.evaluate` says how. */
 export async function evaluateTask(
   task: Task,
-  { engine, group }: { readonly engine: Engine; readonly group: ProcessGroup },
+  {
+    engine,
+    group,
+    passes,
+  }: { readonly engine: Engine; readonly group: ProcessGroup; readonly passes: Pick<ModelPasses, 'lossOf'> },
   progress: Progress,
   metrics: Metrics = {},
 ): Promise<Evaluated> {
@@ -54,7 +59,7 @@ export async function evaluateTask(
         isLast = numRanks < group.size;
       }
       rows += counted;
-      const values = valuesOf(task, batch, metrics);
+      const values = valuesOf(passes, batch, metrics);
       // A rank without a row left still runs a batch, because other ranks need its collectives.
       if (counted > 0) sums = sums.map((sum, i) => sum + (values[i] ?? Number.NaN) * counted);
     } finally {
@@ -76,14 +81,14 @@ export async function evaluateTask(
 }
 
 /** Returns the loss of a batch, then each metric. */
-function valuesOf(task: Task, batch: TensorBatch, metrics: Metrics): number[] {
+function valuesOf(passes: Pick<ModelPasses, 'lossOf'>, batch: TensorBatch, metrics: Metrics): number[] {
   return tf.tidy(() => {
     const values: number[] = [];
     const measure: OutputSeen = (output, seen) => {
       for (const [name, metric] of Object.entries(metrics)) values.push(numberOf(name, metric(output, seen)));
     };
-    const loss = task.lossOf(batch, Object.keys(metrics).length === 0 ? undefined : measure);
-    return [loss.dataSync()[0] ?? Number.NaN, ...values];
+    const loss = passes.lossOf(batch, Object.keys(metrics).length === 0 ? undefined : measure);
+    return [loss, ...values];
   });
 }
 

@@ -15,6 +15,8 @@ interface TrainingGroups {
   readonly data: ProcessGroup;
   /** The ranks that hold the same parts of matrices: states are sharded and gradients are averaged over them. */
   readonly shards: ProcessGroup;
+  /** The ranks with the stages of the model, in order; null: every rank has all layers. */
+  readonly pipeline: ProcessGroup | null;
 }
 
 interface Place {
@@ -32,14 +34,29 @@ export function applyModelParallelism(
   model: Module,
   { config, group, warn = () => undefined }: Place,
 ): TrainingGroups {
-  const { tp, sequenceParallel, cp, cpKind } = config.parallel;
-  if (tp === 1 && cp === 1) return { data: group, shards: group };
-  requireDivisible(model);
+  const { tp, sequenceParallel, cp, cpKind, pp } = config.parallel;
+  if (tp * cp * pp === 1) return { data: group, shards: group, pipeline: null };
+  if (tp * cp > 1) requireDivisible(model);
   const once = warnOnce(warn);
-  const ranks = initializeModelParallel(group, { tensorModelParallelSize: tp, contextParallelSize: cp });
+  const ranks = initializeModelParallel(group, {
+    tensorModelParallelSize: tp,
+    contextParallelSize: cp,
+    pipelineModelParallelSize: pp,
+  });
   if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
   if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
-  return { data: ranks.dp, shards: ranks.dpCp };
+  return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
+}
+
+/** Throws: CONFIG if not every rank has the model's output. `what` reads it. */
+export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'>): void {
+  requireWholeOutput(what, config);
+  const { pp } = config.parallel;
+  if (pp === 1) return;
+  throw new ConfigError(
+    `${what} reads the model's output, but with parallel.pp ${pp} only the ranks of the last stage have it; ` +
+      'await run.reshard({ pp: 1 }) first',
+  );
 }
 
 /** Throws: CONFIG unless there is a ready plan for the model. */

@@ -15,7 +15,7 @@ import {
 } from '../data/batch';
 import { createBatches, createOwnBatches } from '../data/batches';
 import type { Module } from '../nn/module';
-import type { Task, TaskData, TensorBatch } from './task';
+import type { StagedTask, Task, TaskData, TensorBatch } from './task';
 
 /** The parts of a training that the user wrote; null: as the config says. */
 export interface OwnParts {
@@ -82,8 +82,27 @@ export function ownTask(
       seen?.(output, batch);
       return lossOfFunction(loss(output, batch));
     },
+    stages: stagesOf(own),
   };
   return task;
+}
+
+/** How stages use a batch; throws CONFIG for a batch with several inputs, because stages pass on one tensor. */
+function stagesOf({ model, loss }: OwnParts): StagedTask<OwnBatch> {
+  const isBuiltIn = model === null && loss === null;
+  const lossOf = (output: tf.Tensor, batch: unknown): tf.Tensor =>
+    loss === null ? lossOfOutput(output) : lossOfFunction(loss(output, batch));
+  return {
+    inputsOf({ batch }) {
+      const [x, ...others] = inputsOfBatch(batch);
+      if (x instanceof tf.Tensor && others.length === 0) return { x, target: isBuiltIn ? batch.y : batch };
+      throw new ConfigError(
+        `parallel.pp: data returned ${others.length === 0 ? classOf(x) : `${1 + others.length} inputs`}, but the stages of a pipeline ` +
+          'pass on one tensor; return one tensor as x, or train with parallel.pp 1',
+      );
+    },
+    ...(isBuiltIn ? {} : { lossOf }),
+  };
 }
 
 /** Returns the batches of files, arrays or built-in data. Throws: CONFIG for a dit, which has none. */

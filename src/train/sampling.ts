@@ -6,7 +6,7 @@ import { ConfigError, classOf, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
-import type { Module } from '../nn/module';
+import type { ModelPasses } from './passes';
 
 /** How tokens are chosen. */
 export interface Sampling {
@@ -23,13 +23,13 @@ export interface Sampling {
 export interface SamplingParts {
   readonly engine: Engine;
   readonly group: ProcessGroup;
-  readonly model: Module;
+  readonly passes: Pick<ModelPasses, 'outputOf' | 'shared'>;
   readonly config: TrainConfig;
 }
 
 /** Adds tokens to ids; `Trainer.sample` says how. */
 export async function sampleFrom(
-  { engine, group, model, config }: SamplingParts,
+  { engine, group, passes, config }: SamplingParts,
   given: readonly number[],
   { tokens, temperature, topK, seed }: Sampling,
   progress: (done: number, total: number) => Promise<void>,
@@ -41,9 +41,11 @@ export async function sampleFrom(
   const random = seeded(seed, 'sample');
   const ids = [...given];
   for (let done = 0; done < tokens; done++) {
-    const logits = lastLogits(engine, model, ids.slice(-seq));
+    const logits = lastLogits(engine, passes, ids.slice(-seq));
+    const draw = random.uniform();
+    const token = logits === null ? Number.NaN : chosen(logits, { temperature, topK }, draw);
     // Ranks compute the same logits; the first rank decides, so that they never differ by a rounding.
-    ids.push(agreed(engine, group, chosen(logits, { temperature, topK }, random.uniform())));
+    ids.push(passes.shared(agreed(engine, group, token), 'control'));
     await progress(done + 1, tokens);
   }
   return ids;
@@ -66,12 +68,17 @@ function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: 
   }
 }
 
-/** Shapes: ids [T] → logits [V] of the last position. Throws: SHAPE if the model does not return logits [B, T, V]. */
-function lastLogits(engine: Engine, model: Module, ids: readonly number[]): Float32Array {
+/** Shapes: ids [T] → logits [V] of the last position; null on ranks without. Throws: SHAPE if the model does not return logits [B, T, V]. */
+function lastLogits(
+  engine: Engine,
+  passes: Pick<ModelPasses, 'outputOf'>,
+  ids: readonly number[],
+): Float32Array | null {
   const input = engine.tagged({ cause: 'batch', module: '' }, () => tf.tensor(ids, [1, ids.length], 'int32'));
   try {
-    const last = tf.tidy(() => {
-      const logits: unknown = model.apply(input);
+    const [last] = tf.tidy((): tf.Tensor[] => {
+      const logits = passes.outputOf(input);
+      if (logits === null) return [];
       if (!(logits instanceof tf.Tensor && logits.rank === 3 && logits.shape[1] === ids.length)) {
         const found = logits instanceof tf.Tensor ? `a tensor [${logits.shape.join(', ')}]` : classOf(logits);
         throw new ShardlabError(
@@ -80,8 +87,9 @@ function lastLogits(engine: Engine, model: Module, ids: readonly number[]): Floa
         );
       }
       const vocab = logits.shape[2] ?? 1;
-      return tf.reshape(tf.slice(logits, [0, ids.length - 1, 0], [1, 1, vocab]), [vocab]);
+      return [tf.reshape(tf.slice(logits, [0, ids.length - 1, 0], [1, 1, vocab]), [vocab])];
     });
+    if (last === undefined) return null;
     try {
       return Float32Array.from(last.dataSync());
     } finally {

@@ -27,8 +27,13 @@ export class Stopwatch {
   sum<T>(name: SpanName, work: () => T): T {
     const start = this.#clock.now();
     const result = work();
-    this.#seconds.set(name, this.seconds(name) + this.#clock.now() - start);
+    this.add(name, this.#clock.now() - start);
     return result;
+  }
+
+  /** Adds a time. */
+  add(name: SpanName, seconds: Seconds): void {
+    this.#seconds.set(name, this.seconds(name) + seconds);
   }
 
   /** Returns the time so far under a name. */

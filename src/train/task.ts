@@ -39,6 +39,16 @@ export interface Task<B extends TensorBatch = TensorBatch> {
    * model's output and the batch. Throws: CONFIG if `seen` is given and the model returns no output besides its loss.
    */
   lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
+  /** How the stages of a pipeline use a batch. Omitted if the model cannot be cut into stages. */
+  readonly stages?: StagedTask<B> | undefined;
+}
+
+/** What the first and the last stage of a pipeline read. */
+export interface StagedTask<B extends TensorBatch = TensorBatch> {
+  /** Returns the first stage's input, and what the loss reads: tensors in lists and objects, whose rows are divided. */
+  inputsOf(batch: B): { readonly x: tf.Tensor; readonly target: unknown };
+  /** Returns the mean loss of the last stage's output; omitted if that stage computes the model's own. */
+  readonly lossOf?: ((output: tf.Tensor, target: unknown) => tf.Tensor) | undefined;
 }
 
 /** Gets a model's output, and the batch as functions of the user's get it. */
@@ -101,6 +111,7 @@ function languageModelTask(engine: Engine, model: Module, batches: BatchSource):
       seen?.(model.apply(x), { x, y: tf.reshape(targets, x.shape) });
       return model.apply(x, targets);
     },
+    stages: { inputsOf: ({ tensors: [x, target] }) => ({ x: x as tf.Tensor, target }) }, // as tensorsOf makes them
   };
 }
 

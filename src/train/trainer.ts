@@ -1,17 +1,12 @@
-import { gradients } from '../autograd/unit';
 import { currentDraws } from '../backend/current-engine';
-import type { Engine } from '../backend/engine';
+import { exchange } from '../checkpoint/state/agreement';
 import { wholeSizeOf } from '../checkpoint/state/parts';
 import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
-import type { Observer } from '../core/events';
 import * as tf from '../core/tf';
-import type { Warn } from '../core/warn';
-import type { BatchSource } from '../data/batch';
-import type { PreparedData } from '../data/prepared';
 import { markWorld } from '../dist/current-world';
 import type { ProcessGroup } from '../dist/types';
-import { loadState, type StateDict } from '../nn/load-state';
+import { loadState } from '../nn/load-state';
 import { buildModel } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
 import { freeze } from '../nn/name-patterns';
@@ -24,61 +19,42 @@ import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';
-import { applyModelParallelism, requireWholeOutput } from './model-parallelism';
-import { type OwnParts, ownTask } from './own-task';
+import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
+import { ownTask } from './own-task';
+import { type ModelPasses, type PassUse, wholePasses } from './passes';
+import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
 import { Stopwatch, spansOf } from './stopwatch';
 import { type Task, type TensorBatch, taskOf } from './task';
+import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
-
-/** The parts that a trainer needs. */
-export interface TrainerOptions {
-  readonly config: TrainConfig;
-  readonly engine: Engine;
-  /** All ranks of the training. */
-  readonly group: ProcessGroup;
-  readonly observer: Observer;
-  /** Initial parameters by name; default: values from the config's seed. */
-  readonly initialState?: StateDict | undefined;
-  /** Batches to train on; default: the config's data. */
-  readonly batches?: BatchSource | undefined;
-  /** The user's own data that the config names. */
-  readonly data?: PreparedData | undefined;
-  /** A model, loss or data of the user's own in place of the config's. */
-  readonly own?: OwnParts | undefined;
-  /** A task to train instead of the config's model on the config's data. */
-  readonly task?: Task | undefined;
-  /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
-  readonly parallelize?: typeof parallelize | undefined;
-  /** Gets warnings about settings without effect, and about the first loss that is not finite. */
-  readonly warn?: Warn | undefined;
-}
-
-/** The parts of a trainer; `group` has the ranks with other batches. */
-interface TrainerParts extends TrainerOptions {
-  readonly allRanks: ProcessGroup;
-}
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(given: TrainerOptions): Trainer {
   const { config, engine, initialState, own, task } = given;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
-  const { data: group, shards } = applyModelParallelism(model, given);
-  const options = { ...given, group, allRanks: given.group };
+  const { data: group, shards, pipeline } = applyModelParallelism(model, given);
+  const options = { ...given, group, allRanks: given.group, shards, pipeline };
   freeze(model, config.frozen);
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
-  const parallel = (options.parallelize ?? parallelize)(model, config, { ...options, group: shards });
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
   const made = () =>
     own === undefined ? taskOf(engine, model, config, data) : ownTask(engine, config, model, own, data);
-  return new Trainer(options, task ?? made(), parallel);
+  const trained = task ?? made();
+  const sharded = (part: Module): ParallelModel =>
+    (options.parallelize ?? parallelize)(part, config, { ...options, group: shards });
+  const passes =
+    pipeline === null
+      ? wholePasses(engine, model, trained, sharded(model))
+      : pipelinePasses(model, trained, { ...options, pipeline, parallelize: sharded });
+  return new Trainer(options, trained, passes);
 }
 
 /** What passes computed: the mean loss, and the number of tokens or rows. */
-type Passes = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
+type Done = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
 
 /** Trains a config's model on one rank; all ranks of the group step together. */
 export class Trainer {
@@ -86,20 +62,20 @@ export class Trainer {
   readonly optimizer: Optimizer;
   readonly #options: TrainerParts;
   readonly #task: Task;
-  readonly #parallel: ParallelModel;
+  readonly #passes: ModelPasses;
   readonly #schedule: LRSchedule | null;
   readonly #scaler: GradScaler | null;
   #steps = 0;
   #microBatches = 0;
   #warnedOfLoss = false;
 
-  constructor(options: TrainerParts, task: Task, parallel: ParallelModel) {
+  constructor(options: TrainerParts, task: Task, passes: ModelPasses) {
     const { config, engine, allRanks } = options;
     this.config = config;
     this.#options = options;
     this.#task = task;
-    this.#parallel = parallel;
-    this.optimizer = createOptimizer(engine, task.model, config.optimizer, config.offload);
+    this.#passes = passes;
+    this.optimizer = createOptimizer(engine, passes.trained, config.optimizer, config.offload, task.model);
     const { schedule, steps } = config;
     this.#schedule = schedule && new LRSchedule(this.optimizer, rateOf(schedule, steps));
     const scaler = gradScalerOf(config);
@@ -108,6 +84,11 @@ export class Trainer {
 
   get model(): Module {
     return this.#task.model;
+  }
+
+  /** The ranks that hold the same parts of the model. */
+  get replicas(): ProcessGroup {
+    return this.#options.shards;
   }
 
   /** Number of parameters of the whole model. */
@@ -126,10 +107,10 @@ export class Trainer {
     const { lr } = this.optimizer;
     const done = watch.span('step', () => {
       this.optimizer.zeroGrad();
-      const passes = this.#amongRanks(() => this.#passes(watch));
+      const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
       const loss = watch.span('loss', () =>
-        meanOverRanks(this.#options.engine, this.#options.group, passes.loss),
+        meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
       );
       const tokens = passes.count * this.#options.group.size;
       return { ...update, loss, tokens, ...(passes.countedRows ? { countedRows: true } : {}) };
@@ -152,21 +133,22 @@ export class Trainer {
    * returns only its loss.
    */
   async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
-    if (Object.keys(metrics ?? {}).length > 0) requireWholeOutput('run.evaluate({ metrics })', this.config);
-    return this.#inferring(() => evaluateTask(this.#task, this.#options, progress, metrics));
+    if (Object.keys(metrics ?? {}).length > 0) requireOutput('run.evaluate({ metrics })', this.config);
+    const parts = { ...this.#options, passes: this.#passes };
+    return this.#inferring(() => evaluateTask(this.#task, parts, progress, metrics));
   }
 
   /** Runs `work` with the model in eval mode; then frees the whole parameters that its forwards have left. */
   async #inferring<T>(work: () => Promise<T>): Promise<T> {
     const wasTraining = this.model.training;
-    this.model.eval();
+    this.#passes.train(false);
     const world = markWorld(this.#options.group);
     try {
       return await work();
     } finally {
       markWorld(world);
-      this.#parallel.abandon();
-      this.model.train(wasTraining);
+      this.#passes.abandon();
+      this.#passes.train(wasTraining);
     }
   }
 
@@ -178,18 +160,18 @@ export class Trainer {
     requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;
     return this.#inferring(() =>
-      sampleFrom({ engine, group, model: this.model, config: this.config }, ids, how, progress),
+      sampleFrom({ engine, group, passes: this.#passes, config: this.config }, ids, how, progress),
     );
   }
 
-  /** The state that a checkpoint stores besides parameters and optimizer states. */
+  /** The state that a checkpoint stores besides parameters and optimizer states. Every rank calls it. */
   state(): TrainerState {
     return {
       steps: this.#steps,
       microBatches: this.#microBatches,
       data: dataMark(this.#options),
       optimizerSteps: this.optimizer.steps,
-      stepsLeftOut: this.optimizer.stepsLeftOut,
+      stepsLeftOut: this.#stepsLeftOut(),
       lr: this.optimizer.lr,
       lrs: groupRates(this.optimizer),
       schedule: this.#schedule?.state() ?? null,
@@ -224,14 +206,22 @@ export class Trainer {
    * parameters. An optimizer's update that was interrupted remains partly done.
    */
   recover(): void {
-    this.#parallel.abandon();
+    this.#passes.abandon();
     // Discards what the scaler found in the interrupted step.
     this.#scaler?.restore(this.#scaler.state);
   }
 
   dispose(): void {
     this.optimizer.dispose();
-    this.#parallel.dispose();
+    this.#passes.dispose();
+  }
+
+  /** Returns the optimizer's counts for the parameters of all stages. */
+  #stepsLeftOut(): Optimizer['stepsLeftOut'] {
+    const { engine, pipeline } = this.#options;
+    const { stepsLeftOut } = this.optimizer;
+    if (pipeline === null) return stepsLeftOut;
+    return Object.assign({}, ...exchange({ engine, group: pipeline }, 'run.save()', stepsLeftOut));
   }
 
   /** Runs `work` with the trainer's ranks as all ranks: a job can have trainers and cells of different ranks in turn. */
@@ -245,14 +235,15 @@ export class Trainer {
   }
 
   /** Runs forward and backward of all microbatches; returns the mean of their losses, and leaves the gradients of that mean. */
-  #passes(watch: Stopwatch): Passes {
+  #accumulated(watch: Stopwatch): Done {
     const { accumulation } = this.config;
-    const seed = (this.#scaler?.scale ?? 1) / accumulation;
+    const scale = (this.#scaler?.scale ?? 1) / accumulation;
     let [loss, count, countedRows] = [0, 0, false];
     for (let micro = 0; micro < accumulation; micro++) {
       const index = this.#microBatches + micro;
-      const run = () => this.#microBatch(watch, index, seed);
-      const done = micro === accumulation - 1 ? run() : this.#parallel.accumulate(run);
+      const isLast = micro === accumulation - 1;
+      const run = () => this.#pass(watch, index, { scale, isLast });
+      const done = isLast ? run() : this.#passes.accumulate(run);
       loss += done.loss / accumulation;
       count += done.count;
       countedRows ||= done.countedRows;
@@ -260,24 +251,14 @@ export class Trainer {
     return { loss, count, countedRows };
   }
 
-  /**
-   * Runs forward and backward of one microbatch; adds to existing gradients. `index` counts from 0 over the whole run; backward
-   * multiplies the loss by `seed`: 1 / accumulation, times the scale of a scaler.
-   */
-  #microBatch(watch: Stopwatch, index: number, seed: number): Passes {
-    const task = this.#task;
-    const { engine, group } = this.#options;
+  /** Runs forward and backward of one batch; adds to existing gradients. `index` counts from 0 over the whole run. */
+  #pass(watch: Stopwatch, index: number, use: PassUse): Done {
+    const { group } = this.#options;
     Object.assign(currentDraws(), { rank: group.rank, pass: index });
-    const batch = watch.span('data', () => task.batch(group.rank, index));
+    const batch = watch.span('data', () => this.#task.batch(group.rank, index));
     try {
-      const pass = watch.sum('forward', () => gradients(engine, () => task.lossOf(batch)));
-      try {
-        const loss = pass.loss.dataSync()[0] ?? Number.NaN;
-        watch.sum('backward', () => pass.backward(seed));
-        return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
-      } finally {
-        pass.loss.dispose();
-      }
+      const loss = this.#passes.run(batch, use, watch);
+      return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
     } finally {
       tf.dispose([...batch.tensors]);
     }
@@ -286,8 +267,8 @@ export class Trainer {
   /** Clips gradients and updates parameters; skips the update if scaled gradients overflowed. */
   #update(): { readonly gradNorm: number; readonly skipped: boolean } {
     const { engine } = this.#options;
-    const skipped = this.#scaler?.unscaleAndCheck(this.model.states()) ?? false;
-    const { norm: gradNorm, scale } = clipGradNorm(engine, this.model, this.config.clipNorm);
+    const skipped = this.#scaler?.unscaleAndCheck(this.#passes.trained.states()) ?? false;
+    const { norm: gradNorm, scale } = clipGradNorm(engine, this.#passes.trained, this.config.clipNorm);
     if (!skipped) {
       this.optimizer.step(scale);
       this.#schedule?.step();

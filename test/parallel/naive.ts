@@ -17,6 +17,7 @@ export function naively(name: NaiveName | undefined): typeof parallelize | undef
       model,
       properties: STRATEGIES[parallel.strategy],
       accumulate: (work) => work(),
+      keepLocal: (work) => work(),
       abandon() {},
       dispose() {
         for (const state of model.states()) state.dispose();

@@ -5,6 +5,8 @@ const LLAMA = { ...GPT, kind: 'llama', kvHeads: 4 };
 const DIT = { kind: 'dit', layers: 2, dim: 256, heads: 4, ffn: 512, latent: [4, 8, 8], attention: 'eager' };
 const T5 = { kind: 't5-encoder', layers: 2, dim: 256, heads: 4, ffn: 512, vocab: 512 };
 
+const PP = { parallel: { pp: 2 } };
+
 /** Values of a setting other than the default, each with the settings that it needs. */
 export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown, beside?: Written])[]>> = {
   model: [['bench']],
@@ -35,6 +37,13 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   ],
   'parallel.tp': [[2]],
   'parallel.cp': [[2]],
+  'parallel.pp': [[2]],
+  'parallel.schedule': [['gpipe'], ['gpipe', PP], ['interleaved', PP], ['zb', PP]],
+  'parallel.virtualStages': [
+    [2],
+    [4, { model: { ...GPT, layers: 8 }, parallel: { pp: 2, schedule: 'interleaved' } }],
+  ],
+  'parallel.microbatches': [[2], [2, PP]],
   'parallel.sequenceParallel': [[true], [true, { parallel: { tp: 2 } }]],
   mixedPrecision: [['bf16'], ['fp16']],
   'mixedPrecision.paramDtype': [['bf16']],
@@ -52,6 +61,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   ],
   data: [['synthetic'], ['./my.txt']],
   loss: [['function']],
+  accumulation: [[2], [2, PP]],
   'optimizer.betas': [[[0.5, 0.5]]],
   'optimizer.amsgrad': [
     [true],

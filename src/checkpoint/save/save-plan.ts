@@ -74,12 +74,12 @@ export function checkStateDictType(type: string): void {
 
 /** Plans which rank writes which elements into which file. All ranks call it. */
 export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
-  const { group } = state;
+  const { group, replicas = group } = state;
   const named = state.model.namedState();
   const parameters = [...named.values()];
-  // If values differ between ranks, the first rank's values are saved. Source: FSDP saves ignored parameters of rank 0.
+  // If values differ between ranks with the same parts, the first one's values are saved. Source: FSDP saves ignored parameters of rank 0.
   const held = heldRanges(parameters).filter(
-    ({ parameter }) => group.rank === 0 || !parameters[parameter]?.state.isLocal,
+    ({ parameter }) => replicas.rank === 0 || !parameters[parameter]?.state.isLocal,
   );
   const placement = sharePlacement(state, held, parameters.length);
   const described = [...named].map(([name, parameter]) => ({ name, size: wholeSizeOf(parameter) }));
@@ -109,7 +109,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
 
 /** Returns the checkpoint's description, which the first rank writes. */
 export function describeSave(
-  { group, optimizer }: TrainingState,
+  { group, optimizer, stepsLeftOut }: TrainingState,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
   id: string,
 ): CommitDocuments['state'] {
@@ -124,7 +124,7 @@ export function describeSave(
         ? null
         : {
             steps: optimizer.steps,
-            stepsLeftOut: optimizer.stepsLeftOut,
+            stepsLeftOut: stepsLeftOut ?? optimizer.stepsLeftOut,
             lr: optimizer.lr,
             lrs: groupRates(optimizer),
             states: [...optimizer.stateNames],

@@ -8,9 +8,13 @@ import { type StateAccess, stateAccess } from './state-access';
 export interface TrainingState {
   readonly engine: Engine;
   readonly group: ProcessGroup;
+  /** The ranks that hold the same parts of the model; default: all of `group`. */
+  readonly replicas?: ProcessGroup | undefined;
   readonly model: Module;
   /** null if only parameters are saved or loaded. */
   readonly optimizer: Optimizer | null;
+  /** The steps that the optimizer left out for parameters of all ranks; default: of this rank's. */
+  readonly stepsLeftOut?: Optimizer['stepsLeftOut'] | undefined;
 }
 
 /** Returns access to this rank's elements, with parameters and buffers in the model's order. */

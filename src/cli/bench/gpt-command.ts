@@ -132,7 +132,9 @@ function configOf({ strategy, precision, world, steps, batch, ...options }: GptO
   }
   const degrees = parallelSettings(options);
   if (options.peer !== undefined && Object.keys(degrees).length > 0) {
-    throw new ConfigError('the peer has data parallelism only; leave out --peer, or --tp and --cp');
+    throw new ConfigError(
+      'the peer has data parallelism only; leave out --peer, or the options of model parallelism',
+    );
   }
   const { seq, dim, heads, layers, vocab } = options;
   return parseTrainConfig({

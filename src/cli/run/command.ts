@@ -1,10 +1,10 @@
 import { resolve } from 'node:path';
 import { type Command, Option } from 'commander';
 import { configNamed, PRESETS } from '../../config/named-config';
+import { placeText } from '../../config/place-text';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
-import { counted } from '../../figures/format';
 import {
   addParallelOptions,
   blasOption,
@@ -69,17 +69,17 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     const [save, resume] = [path('save'), path('resume')];
     const run = await trainHeadless({ config, ranks, blas, init, events, save, resume }, io);
     const report = runReport(run);
-    output.answer(report, () => asText(report));
+    output.answer(report, () => asText(placeText(run), report));
     if (run.eventsFailure === undefined) return 0;
     output.note(`shardlab: ${run.eventsFailure.message}`);
     return 1;
   });
 }
 
-function asText(report: RunReport): string {
+function asText(place: string, report: RunReport): string {
   const { losses } = report;
   return [
-    `${report.strategy} on ${counted(report.world, 'rank')}, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
+    `${place}, ${report.engine} (BLAS: ${report.blas}), ${report.params} parameters`,
     ...(losses.length === 0 ? ['no step is left to train'] : trainedText(report)),
   ].join('\n');
 }

@@ -23,7 +23,7 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     engine: run.engine,
     strategy,
     world: run.world,
-    mesh: { dp: dataRanksOf(run.config, run.world), tp: run.config.parallel.tp, cp: run.config.parallel.cp },
+    mesh: meshOf(run),
     params: run.numParams,
     /** Speed of all ranks together in the median step. */
     tokens_per_s: Math.round(tokens / median),
@@ -31,6 +31,11 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     losses: run.results.map(({ loss }) => rounded(loss, 6)),
     rss_mb_max: Math.round(run.maxRssBytes / 2 ** 20),
   };
+}
+
+function meshOf({ config, world }: HeadlessRun) {
+  const { tp, cp, pp } = config.parallel;
+  return { dp: dataRanksOf(config, world), tp, cp, pp };
 }
 
 /** Returns the answer of `shardlab run`. */

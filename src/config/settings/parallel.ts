@@ -4,6 +4,7 @@ import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '.
 import { COMM_HOOK } from './comm-hook';
 import { type ModelSetting, modelShape, size } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
+import { PIPELINE } from './pipeline';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
 
 /** Which modules become separate units. */
@@ -52,20 +53,20 @@ const DATA_PARALLEL = {
       hsdp: 'HYBRID_SHARD',
     },
     warns: (facts: Facts<Read>): string | null => {
-      const { strategy, tp } = facts.config.parallel;
+      const { strategy, tp, pp } = facts.config.parallel;
       const ranks = shardRanksOf(facts.config, facts.world);
       if (ranks > 1 || strategy === 'NO_SHARD') return withoutMesh(strategy, facts);
+      const degrees = Object.entries({ tp, pp }).filter(([, degree]) => degree > 1);
+      const named = degrees.map(([key, degree]) => `parallel.${key} ${degree}`).join(' and ');
       const alone =
-        tp === 1
-          ? 'one rank'
-          : `parallel.tp ${tp} on ${facts.world} ranks, which leaves one rank to shard over`;
+        named === '' ? 'one rank' : `${named} on ${facts.world} ranks, which leaves one rank to shard over`;
       return `${strategy} shards nothing with ${alone}: all states are whole, as under NO_SHARD; launch more ranks`;
     },
     planned: { reads: true },
   },
   mesh: {
     schema: meshSchema.nullable().default(null),
-    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world, divided by tp. `null`: one replica',
+    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world, divided by tp and pp. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
     names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
     warns: ({ config }: Facts<Read>): string | null =>
@@ -235,7 +236,7 @@ const DATA_PARALLEL = {
 } as const satisfies Settings<Read>;
 
 /** How ranks share a model. */
-export const PARALLEL = { ...DATA_PARALLEL, commHook: COMM_HOOK, ...MODEL_PARALLEL };
+export const PARALLEL = { ...DATA_PARALLEL, commHook: COMM_HOOK, ...MODEL_PARALLEL, ...PIPELINE };
 
 export const parallelSchema = schemaOf(PARALLEL);
 

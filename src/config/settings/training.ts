@@ -14,6 +14,8 @@ export interface Read {
   readonly model: ModelSetting;
   readonly data: DataSetting;
   readonly clipNorm: number | null;
+  readonly accumulation: number;
+  readonly parallel: { readonly pp: number };
 }
 
 /**
@@ -99,21 +101,27 @@ export const SETTINGS = {
   },
   batch: {
     schema: size.default(4),
-    says: 'sequences per rank and microbatch',
+    says: 'sequences per data-parallel rank and pass',
     names: {
       torch: 'batch_size',
       deepSpeed: 'train_micro_batch_size_per_gpu',
       transformers: 'per_device_train_batch_size',
       megatron: 'micro_batch_size',
     },
-    hint: ', per rank and microbatch',
+    hint: ', per data-parallel rank and pass',
     planned: { reads: true },
   },
   accumulation: {
     schema: size.default(1),
-    says: 'microbatches per step',
+    says: 'passes per step; with `parallel.pp`, each of them divides its batch into microbatches',
     names: { deepSpeed: 'gradient_accumulation_steps', transformers: 'gradient_accumulation_steps' },
-    planned: { reads: true },
+    planned: {
+      reads: true,
+      but: ({ accumulation, parallel }: Read): string | null =>
+        parallel.pp > 1 && accumulation > 1
+          ? 'is planned as one pass with all microbatches: stages are not idle between passes'
+          : null,
+    },
   },
   optimizer: {
     schema: optimizerSchema.prefault({}),

@@ -4,7 +4,7 @@ import type { World } from '../../dist/world';
 import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { BatchNormWarning } from './batch-norm-warning';
 import { CellSteps } from './cell-steps';
-import { callModel, type OwnFunctions, ownParts, takeModel } from './own-parts';
+import { callModel, dataScopeOf, type OwnFunctions, ownParts, takeModel } from './own-parts';
 import { createRankScope } from './scope';
 
 /** Runs the user's functions in this process, as a rank of a dry run. `functions` is null if only ranks can load them. */
@@ -23,9 +23,11 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
       const batchNorms = new BatchNormWarning(warn);
       const scope = createRankScope({ rank, world, engine, observer: recorder, warn, batchNorms, steps });
       const { model } = functions;
-      if (model === null) return ownParts(functions, null, scope);
+      const batches = dataScopeOf(scope, config);
+      if (model === null) return ownParts(functions, null, scope, batches);
       const made = callModel(model, scope);
-      if (!(made instanceof Promise)) return ownParts(functions, takeModel(made, config.seed), scope);
+      if (!(made instanceof Promise))
+        return ownParts(functions, takeModel(made, config.seed), scope, batches);
       made.catch(() => undefined);
       throw new ConfigError(
         'a dry run or a plan: model is async, but it does not wait; give a function that is not',

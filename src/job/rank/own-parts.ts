@@ -1,4 +1,5 @@
 import type { Importer } from '../../cell/importer';
+import { dataPlaceOf } from '../../config/settings/model-parallel';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, classOf } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
@@ -54,14 +55,15 @@ export async function makeOwn(sources: OwnSources, place: OwnPlace): Promise<Own
     validation: await loaded('validation'),
   };
   const scope = scopeOf(place);
-  if (functions.model === null) return ownParts(functions, null, scope);
+  const batches = dataScopeOf(scope, config);
+  if (functions.model === null) return ownParts(functions, null, scope, batches);
   // The model's buffers belong to the run.
   recorder.enter(run);
   try {
     const made = await callModel(functions.model, scope);
     const model = takeModel(made, config.seed);
     place.batchNorms.check(model, group.size);
-    return ownParts(functions, model, scope);
+    return ownParts(functions, model, scope, batches);
   } finally {
     recorder.enter(NO_RUN);
   }
@@ -84,6 +86,11 @@ export function ownMetrics(
 /** Returns what functions of a run get: the rank's scope, with the run's ranks as the world, and variables of cells. */
 function scopeOf({ scope, group }: Pick<OwnPlace, 'scope' | 'group'>): RankScope {
   return withVariables({ ...scope, worldSize: group.size, group });
+}
+
+/** Returns a scope whose rank and world count the data-parallel ranks, because the other ranks of a replica get the same batch. */
+export function dataScopeOf(scope: RankScope, config: TrainConfig): RankScope {
+  return withVariables({ ...scope, ...dataPlaceOf(config, scope.rank, scope.worldSize) });
 }
 
 async function loadShipped(shipped: Shipped, name: string, load: Importer): Promise<UserFunction> {
@@ -139,10 +146,12 @@ export function ownParts(
   { loss, data, validation }: OwnFunctions,
   model: Module | null,
   scope: RankScope,
+  batchScope: RankScope,
 ): OwnParts {
   const batches = (name: string, make: UserFunction | null): OwnParts['data'] =>
     make &&
-    ((index) => calling(`job.train's ${name}`, scope, () => Reflect.apply(make, undefined, [scope, index])));
+    ((index) =>
+      calling(`job.train's ${name}`, batchScope, () => Reflect.apply(make, undefined, [batchScope, index])));
   return {
     model,
     loss:

@@ -1,11 +1,11 @@
 import type { TrainedParts } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
+import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import type { Observer } from '../../core/events';
 import type { Module } from '../../nn/module';
 import { PipelineSchedule, type ScheduleOptions } from '../../parallel/pipeline/pipeline-schedule';
 import { PipelineStage, type PipelineStageOptions } from '../../parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../parallel/pipeline/pipeline-stages';
-import type { PipelineScheduleName } from '../../parallel/pipeline/schedules';
 import { callableClass } from './callable-class';
 import type { CellSteps } from './cell-steps';
 

@@ -44,10 +44,19 @@ export class RankSaves {
     // The module is loaded on first use.
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
-    const { model, optimizer, config } = trainer;
-    const state = { engine: this.#engine, group, model, optimizer: parametersOnly ? null : optimizer };
-    // All values are plain JSON.
-    const kept = { state: trainer.state(), config, evaluations } as unknown as Json;
+    const { model, optimizer, config, replicas } = trainer;
+    const trained = trainer.state();
+    const { stepsLeftOut } = trained;
+    const kept = { state: trained, config, evaluations } as unknown as Json; // all values are plain JSON
+    const engine = this.#engine;
+    const state = {
+      engine,
+      group,
+      replicas,
+      model,
+      optimizer: parametersOnly ? null : optimizer,
+      stepsLeftOut,
+    };
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });
     void follow(save, tell);
     return save.totalBytes;

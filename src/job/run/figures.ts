@@ -1,6 +1,7 @@
 import { availableParallelism } from 'node:os';
 import { nearest } from '../../config/nearest';
 import { requireKnownOptions } from '../../config/option-names';
+import { placeText } from '../../config/place-text';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -20,7 +21,7 @@ import type { MetaOwn } from '../../plan/dry-run/rank-run';
 import { type Link, linkText } from '../../transport/link';
 import type { RunParts } from './calls';
 import { sessionGuesses } from './guesses';
-import { type Phase, placeText, type RunHistory } from './history';
+import type { Phase, RunHistory } from './history';
 
 /** The numbers behind the figures of recorded steps. */
 export type RunFrames = Readonly<Record<'steps' | 'memory' | 'comm' | 'timeline', DataFrame>>;

@@ -1,6 +1,5 @@
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
-import { counted } from '../../figures/format';
 import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
@@ -138,16 +137,6 @@ function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>)
   // A phase's fields are those of its place, and its first step.
   const keys = Object.keys(two) as (keyof Phase<P>)[];
   return one !== undefined && keys.every((key) => key === 'firstStep' || one[key] === two[key]);
-}
-
-/** Returns the strategy and number of ranks of a run: 'FULL_SHARD on 4 ranks'. */
-export function placeText({
-  config,
-  world,
-}: Pick<RunPlace, 'world'> & { readonly config: Pick<TrainConfig, 'parallel'> }): string {
-  const { strategy, tp, cp } = config.parallel;
-  const split = `${tp === 1 ? '' : ` × TP ${tp}`}${cp === 1 ? '' : ` × CP ${cp}`}`;
-  return `${strategy}${split} on ${counted(world, 'rank')}`;
 }
 
 function placed<P>(phase: Phase<P> | undefined): Phase<P> {

@@ -1,13 +1,14 @@
 import { inspect } from 'node:util';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
 import { nearest } from '../../config/nearest';
+import { placeText } from '../../config/place-text';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type Shown, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
-import { placeText, type RunPlace } from './history';
+import type { RunPlace } from './history';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;
 

@@ -2,6 +2,7 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { Progress } from '../../cell/progress';
 import { configWarnings } from '../../config/config-warnings';
+import { placeText } from '../../config/place-text';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
@@ -23,7 +24,7 @@ import {
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
 import { type RecordedSteps, stepsOfRun } from './figures';
-import { placeText, RunHistory } from './history';
+import { RunHistory } from './history';
 import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import type { OwnWork } from './own';

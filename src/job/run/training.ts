@@ -1,11 +1,12 @@
 import { Progress, withProgress } from '../../cell/progress';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
+import { placeText } from '../../config/place-text';
 import { ShardlabError } from '../../core/errors';
 import { now } from '../../core/units';
 import { FoldedLines } from '../control/folded-lines';
 import type { RankStep, StepGrant } from '../control/messages';
 import type { RunParts } from './calls';
-import { placeText, type RunPlace } from './history';
+import type { RunPlace } from './history';
 import { isOverMemoryLimit, withMemoryAdvice } from './memory-advice';
 import { createReshardReport, type ReshardReport } from './reshard';
 

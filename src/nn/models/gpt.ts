@@ -12,7 +12,7 @@ import { addAuxiliaryLosses } from '../moe/mixture-of-experts';
 import { TokenKeys } from '../moe/row-keys';
 import { LayerNorm } from '../norms';
 import { Parameter } from '../parameter';
-import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
+import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
@@ -61,6 +61,10 @@ abstract class LanguageModel<B extends Module> extends Module {
   /** null if the head is the token embedding. */
   readonly lm_head: Linear<false> | null;
   positionsOf: PositionsOf = fromBegin;
+  /** Set by context parallelism; null: every rank has whole sequences. */
+  sequences: DividedSequences | null = null;
+  /** The number of ranks over which sequence parallelism divides the blocks' inputs. */
+  sequenceRanks = 1;
   /** Replaced by tensor parallelism. */
   vocabulary = WHOLE_VOCABULARY;
 

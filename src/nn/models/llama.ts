@@ -6,7 +6,7 @@ import { GPT2, Linear } from '../linear';
 import { LlamaBlock } from '../llama-block';
 import { Module } from '../module';
 import { RMSNorm } from '../norms';
-import { endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
+import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } from '../positions';
 import { type Angles, sequenceAngles } from '../rotary';
 import { checkedShape, type ShapeOptions } from './checked-shape';
 import { headOutput, requireTokens, WHOLE_VOCABULARY } from './gpt';
@@ -27,6 +27,10 @@ export class Llama extends Module {
   readonly lm_head: Linear<false> | null;
   /** Replaced by tensor parallelism. */
   vocabulary = WHOLE_VOCABULARY;
+  /** Set by context parallelism; null: every rank has whole sequences. */
+  sequences: DividedSequences | null = null;
+  /** The number of ranks over which sequence parallelism divides the layers' inputs. */
+  sequenceRanks = 1;
 
   constructor(shape: LlamaConfig) {
     super();

@@ -7,7 +7,7 @@ import { LlamaAttention } from '../../nn/llama-block';
 import { GPT, MoeGPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
-import { fromBegin } from '../../nn/positions';
+import { type DividedSequences, fromBegin } from '../../nn/positions';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';
 
@@ -41,6 +41,7 @@ export function applyContextParallel(
       module.attend = context.attend(() => module.path);
   }
   body.positionsOf = (length) => context.positions(length * group.size);
+  sequenceModel.sequences = context;
   model.wrap((inputs, next) => {
     const batch = batchOf(inputs);
     // The model refuses what is no batch.
@@ -49,11 +50,15 @@ export function applyContextParallel(
     return tidy(() => {
       const own = context.cut(ids);
       if (targets === null) return next(own);
-      const ownTargets = tf.reshape(context.cut(tf.reshape(targets, ids.shape)), [-1]);
-      return context.mean(next(own, ownTargets) as tf.Tensor); // the model's loss
+      return context.mean(next(own, cutTargets(context, targets, ids.shape)) as tf.Tensor); // the model's loss
     });
   });
   return context;
+}
+
+/** Returns the targets of this rank's positions. Shapes: targets [B·T] → [B·T / ranks]; `shape` is [B, T]. */
+export function cutTargets(sequences: DividedSequences, targets: tf.Tensor, shape: number[]): tf.Tensor {
+  return tf.reshape(sequences.cut(tf.reshape(targets, shape)), [-1]);
 }
 
 /** Returns the tokens and their targets, if any; null if the inputs are no batch. */

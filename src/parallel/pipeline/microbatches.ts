@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import { untracked } from '../../backend/tfjs-state';
 import { ConfigError, ShardlabError } from '../../core/errors';
+import { mapTensors } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 
 /** Throws: SHAPE unless the rows of `x` can be divided into `count` equal microbatches. */
@@ -20,14 +21,20 @@ export function microbatchOf(engine: Engine, x: tf.Tensor, index: number, count:
   const rows = (x.shape[0] ?? 0) / count;
   return engine.tagged({ cause: 'batch', module: '' }, () =>
     untracked(() => {
+      if (x.rank === 0) return tf.keep(tf.clone(x));
       const begin = [index * rows, ...x.shape.slice(1).map(() => 0)];
       return tf.keep(tf.slice(x, begin, [rows, ...x.shape.slice(1)]));
     }),
   );
 }
 
-/** Returns the tensor. Throws: CONFIG if the stage needs it and did not get it. */
-export function requireGiven(x: tf.Tensor | undefined, what: string, stage: string): tf.Tensor {
+/** Returns copies of microbatch `index` of `count` of all tensors in lists and objects; the caller disposes them. */
+export function microbatchIn(engine: Engine, tree: unknown, index: number, count: number): unknown {
+  return mapTensors(tree, (tensor) => microbatchOf(engine, tensor, index, count));
+}
+
+/** Returns the value. Throws: CONFIG if the stage needs it and did not get it. */
+export function requireGiven<T>(x: T | undefined, what: string, stage: string): T {
   if (x !== undefined) return x;
   throw new ConfigError(
     `schedule.step: the ${stage} stage needs ${what}; write schedule.step(x, { target }) on all ranks, or at least on this one`,

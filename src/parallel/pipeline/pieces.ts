@@ -1,10 +1,12 @@
+import { tidy } from '../../autograd/tape';
 import { untracked } from '../../backend/tfjs-state';
 import { ConfigError } from '../../core/errors';
-import type * as tf from '../../core/tf';
+import * as tf from '../../core/tf';
 import { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
 import { GPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
+import { cutTargets } from '../context/apply-context-parallel';
 import { traceChain } from './trace-chain';
 
 /** A part of a model that is on one stage; a model is its pieces, applied one after another. */
@@ -52,13 +54,18 @@ export function piecesOf(model: Module): PieceChain {
 function gptPieces(model: GPT): Piece[] {
   const { wte, wpe, ln_f, lm_head } = model;
   return [
-    { name: wte.path, modules: [wte, wpe], isLayer: false, run: (ids) => model.embed(ids) },
+    {
+      name: wte.path,
+      modules: [wte, wpe],
+      isLayer: false,
+      run: (ids) => ofOwnPositions(model, ids, (own) => model.embed(own)),
+    },
     ...[...model.blocks].map((block) => layerPiece(block, (x) => block.apply(x))),
     {
       name: ln_f.path,
       modules: [ln_f, lm_head ?? wte],
       isLayer: false,
-      run: (x, targets) => model.head(x, targets),
+      run: (x, targets) => headOf(model, x, targets),
     },
   ];
 }
@@ -68,7 +75,7 @@ function llamaPieces(llama: Llama): Piece[] {
   const { embed_tokens, norm } = model;
   const layers = [...model.layers].map((block) =>
     layerPiece(block, (x) => {
-      const { cos, sin } = model.angles(x.shape[1] ?? 0);
+      const { cos, sin } = model.angles((x.shape[1] ?? 0) * llama.sequenceRanks);
       return block.apply(x, cos, sin);
     }),
   );
@@ -77,16 +84,36 @@ function llamaPieces(llama: Llama): Piece[] {
       name: embed_tokens.path,
       modules: [embed_tokens],
       isLayer: false,
-      run: (ids) => embed_tokens.apply(ids),
+      run: (ids) => ofOwnPositions(llama, ids, (own) => embed_tokens.apply(own)),
     },
     ...layers,
     {
       name: norm.path,
       modules: [norm, lm_head ?? embed_tokens],
       isLayer: false,
-      run: (x, targets) => llama.head(x, targets),
+      run: (x, targets) => headOf(llama, x, targets),
     },
   ];
+}
+
+/** Runs the embedding on the positions that this rank has under context parallelism. Shapes: ids [B, T]. */
+function ofOwnPositions(
+  { sequences }: GPT | Llama,
+  ids: tf.Tensor,
+  embed: (own: tf.Tensor) => tf.Tensor,
+): tf.Tensor {
+  return sequences === null ? embed(ids) : tidy(() => embed(sequences.cut(ids)));
+}
+
+/** Runs the head; under context parallelism, on this rank's part of the targets. Shapes: targets [B·T] or [B, T]. */
+function headOf(model: GPT | Llama, x: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
+  const { sequences } = model;
+  if (targets === undefined) return model.head(x);
+  if (sequences === null) return model.head(x, targets.rank === 1 ? targets : tf.reshape(targets, [-1]));
+  const rows = x.shape[0] ?? 1;
+  return tidy(() =>
+    sequences.mean(model.head(x, cutTargets(sequences, targets, [rows, targets.size / rows]))),
+  );
 }
 
 function layerPiece(module: Module, run: (x: tf.Tensor) => tf.Tensor): Piece {

@@ -6,7 +6,7 @@ import type * as tf from '../../core/tf';
 /** The objects that a schedule needs from its rank. */
 export interface PipelineContext {
   readonly engine: Engine;
-  readonly observer: Observer;
+  readonly observer: Pick<Observer, 'span'>;
   /** Called before each step's first action. */
   readonly begins?: (() => void) | undefined;
   /** Called with the parameters that a backward reached. */
@@ -15,5 +15,5 @@ export interface PipelineContext {
   readonly report?: ((loss: number) => void) | undefined;
 }
 
-/** A scalar loss of a microbatch's output and targets. */
-export type LossFn = (output: tf.Tensor, target: tf.Tensor) => tf.Tensor;
+/** A scalar loss of a microbatch's output and its part of the step's targets, which are a tensor if the step got one. */
+export type LossFn<Target = tf.Tensor> = (output: tf.Tensor, target: Target) => tf.Tensor;

@@ -1,52 +1,61 @@
 import { requireKnownOptions } from '../../config/option-names';
+import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError } from '../../core/errors';
+import { tensorsIn } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import { openThreadCpuClock, type ThreadCpuClock } from '../../core/thread-cpu';
 import type { ProcessGroup } from '../../dist/types';
 import { type StateBuffer, stateBuffers } from '../../nn/parameter';
 import type { HasStates, OtherParts } from '../../optim/optimizer';
 import { tagModules } from '../run-as-unit';
+import { ForwardRun } from './forward-run';
 import { requireDivisible, requireGiven } from './microbatches';
 import type { LossFn, PipelineContext } from './pipeline-context';
 import type { PipelineStage } from './pipeline-stage';
-import { type Action, actionsOf, type PipelineScheduleName } from './schedules';
+import { type Action, actionsOf, forwardsOf } from './schedules';
 import { requireNoSharedGradients } from './shared-gradients';
 import { StepRun } from './step-run';
 
 /** Options of a schedule. */
-export interface ScheduleOptions {
+export interface ScheduleOptions<Target = tf.Tensor> {
   /** The number of microbatches into which a step's batch is divided. */
   readonly numMicrobatches: number;
   /** Default: the model's own loss, which `nn.gpt` and `nn.llama` have. */
-  readonly lossFn?: LossFn | undefined;
+  readonly lossFn?: LossFn<Target> | undefined;
 }
 
 /** What a step gets besides its input. */
-export interface StepOptions {
-  /** The targets, which only the last stage reads. */
-  readonly target?: tf.Tensor | undefined;
+export interface StepOptions<Target = tf.Tensor> {
+  /** The targets, which only the last stage reads: a tensor, or lists and objects of tensors, of which each is divided. */
+  readonly target?: Target | undefined;
   /** Gets the loss of every microbatch on the last stage; the caller disposes them. */
   readonly losses?: tf.Tensor[] | undefined;
+  /** Gradients are multiplied by it, as by the scale of a GradScaler. Default 1. */
+  readonly scale?: number | undefined;
+  /** Whether the optimizer's step is next; if false, another step adds to the gradients before. Default true. */
+  readonly isLast?: boolean | undefined;
 }
 
 /**
  * Runs a step of a pipeline: divides the batch into microbatches and runs this rank's stages on them in the schedule's order,
  * while activations and their gradients travel between ranks. Source: torch.distributed.pipelining.
  */
-export class PipelineSchedule implements HasStates {
+export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   readonly name: PipelineScheduleName;
   readonly stages: readonly PipelineStage[];
   readonly numMicrobatches: number;
   readonly #context: PipelineContext;
-  readonly #lossFn: LossFn | undefined;
+  readonly #lossFn: LossFn<Target> | undefined;
   readonly #actions: readonly (readonly Action[])[];
   readonly #cpu: ThreadCpuClock | undefined = openThreadCpuClock();
+  /** Whether gradients of shared parameters are sums over the stages. */
+  #areSummed = false;
 
   /** Throws: CONFIG if stages are not this rank's stages of one pipeline, for sizes that the schedule cannot have, and for unknown options. */
   constructor(
     name: PipelineScheduleName,
     stages: PipelineStage | readonly PipelineStage[],
-    options: ScheduleOptions,
+    options: ScheduleOptions<Target>,
     context: PipelineContext,
   ) {
     requireKnownOptions('a schedule (stages, { … })', options, ['numMicrobatches', 'lossFn']);
@@ -86,42 +95,60 @@ export class PipelineSchedule implements HasStates {
   /**
    * Runs forward and backward of all microbatches; every rank of the pipeline must call it. Gradients are those of the mean loss
    * over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the first stage
-   * reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere.
+   * reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and in dry runs.
    * Throws: CONFIG without x or target where they are needed; SHAPE if microbatches would not be equal; COLLECTIVE_MISMATCH and
    * COLLECTIVE_MISSING, which say who waits for which microbatch of which stage.
    */
-  step(x?: tf.Tensor, { target, losses }: StepOptions = {}): number | null {
-    const { engine } = this.#context;
+  step(x?: tf.Tensor, { target, losses, scale = 1, isLast = true }: StepOptions<Target> = {}): number | null {
     this.#check(x, target);
     this.#context.begins?.();
-    for (const { submod } of this.stages) tagModules(engine, submod);
+    const { numMicrobatches, name } = this;
+    const inputs = { x, target, lossFn: this.#lossFn, numMicrobatches, actions: this.#actions };
+    const schedule = `${name} of ${numMicrobatches} microbatches`;
     const run = new StepRun(this.#context, {
-      stages: this.stages,
-      numMicrobatches: this.numMicrobatches,
-      schedule: `${this.name} of ${this.numMicrobatches} microbatches`,
-      x,
-      target,
-      lossFn: this.#lossFn,
-      actions: this.#actions,
+      ...inputs,
+      schedule,
+      stages: this.#tagged,
       cpu: this.#cpu,
+      scale,
+      isLast,
     });
     const { tensors, mean } = run.finish();
+    this.#areSummed = isLast;
     if (losses === undefined) tf.dispose([...tensors]);
     else losses.push(...tensors);
     if (mean !== null) this.#context.report?.(mean);
     return mean;
   }
 
+  /**
+   * Runs the stages' forward on the whole batch, without gradients; every rank of the pipeline must call it. The batch is not
+   * divided, because data-parallel ranks with other numbers of rows would then gather parameters in another order. Returns the
+   * last stage's output (or its loss, with a target), which the caller disposes; null elsewhere. Throws: as `step`.
+   */
+  evaluate(x: tf.Tensor, { target }: Pick<StepOptions<Target>, 'target'> = {}): tf.Tensor | null {
+    const actions = this.#group.ranks.map(() => forwardsOf(this.stages.length));
+    const inputs = { x, target, lossFn: this.#lossFn, numMicrobatches: 1, actions, schedule: 'evaluation' };
+    return new ForwardRun(this.#context, { ...inputs, stages: this.#tagged }).finish();
+  }
+
+  get #tagged(): readonly PipelineStage[] {
+    for (const { submod } of this.stages) tagModules(this.#context.engine, submod);
+    return this.stages;
+  }
+
   get #group(): ProcessGroup {
     return requireOwnStages(this.stages).group;
   }
 
-  #check(x: tf.Tensor | undefined, target: tf.Tensor | undefined): void {
+  #check(x: tf.Tensor | undefined, target: unknown): void {
     for (const { isFirst, isLast, shared } of this.stages) {
       if (isFirst) requireDivisible(requireGiven(x, 'its input x', 'first'), this.numMicrobatches, 'x');
-      if (isLast)
-        requireDivisible(requireGiven(target, 'the target', 'last'), this.numMicrobatches, 'target');
-      requireNoSharedGradients(shared);
+      if (isLast) {
+        const given = tensorsIn(requireGiven(target, 'the target', 'last'));
+        for (const tensor of given) requireDivisible(tensor, this.numMicrobatches, 'target');
+      }
+      if (this.#areSummed) requireNoSharedGradients(shared);
     }
   }
 }

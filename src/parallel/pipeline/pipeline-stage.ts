@@ -30,6 +30,8 @@ export interface PipelineStageOptions {
 export class PipelineStage {
   /** The stage's part of the model; assign the wrapper after `DDP(stage.submod)`. */
   submod: Module;
+  /** What `accumulate` does, if the strategy has its own way; null: as the wrapper of `submod` does it. */
+  keepLocal: (<T>(work: () => T) => T) | null = null;
   /** Stage s of P ranks is on rank s % P. */
   readonly stageIndex: number;
   readonly numStages: number;
@@ -72,6 +74,7 @@ export class PipelineStage {
 
   /** Runs work whose gradients are not reduced over data-parallel ranks; they add up until a backward outside of it. */
   accumulate<T>(work: () => T): T {
+    if (this.keepLocal !== null) return this.keepLocal(work);
     return this.submod instanceof DDP ? this.submod.noSync(work) : noSync(this.submod, work);
   }
 }

@@ -1,15 +1,16 @@
 import { requireKnownOptions } from '../../config/option-names';
-import { ShardlabError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { isPlain } from '../../core/tensor-tree';
 import type { ProcessGroup } from '../../dist/types';
 import { GPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
-import { fromBegin } from '../../nn/positions';
 import { type Piece, piecesOf } from './pieces';
 import { PipelineStage } from './pipeline-stage';
 import { type Split, splitPieces } from './split';
 import { StageModule } from './stage-module';
+import { isElsewhere, leaveElsewhere } from './state-elsewhere';
 
 /** How a model is divided into stages. */
 export interface PipelineStagesOptions {
@@ -28,10 +29,9 @@ export interface PipelineStagesOptions {
  * Throws: CONFIG if the model is already sharded or cannot be cut, with the reason. Source: torch.distributed.pipelining.pipeline.
  */
 export function pipelineStages(model: Module, options: PipelineStagesOptions): PipelineStage[] {
-  requireKnownOptions('pipelineStages(model, { … })', options, ['group', 'virtualStages', 'split']);
+  requireRanks(options);
   const { group, virtualStages = 1, split = 'layers' } = options;
   requireUnsharded(model);
-  requireWholeSequences(model);
   const { pieces, hasLoss } = piecesOf(model);
   const numStages = group.size * virtualStages;
   const stages = splitPieces(pieces, numStages, split);
@@ -46,26 +46,30 @@ export function pipelineStages(model: Module, options: PipelineStagesOptions): P
     });
     return [new PipelineStage(module, index, numStages, { group, shared: copies, hasLoss, outputShape })];
   });
-  freeOthers(pieces, own);
+  leaveOthers(model, own);
   return own;
+}
+
+/** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, and for unknown options. */
+function requireRanks(options: PipelineStagesOptions): void {
+  const given: object = options;
+  if (!isPlain(given) || 'mesh' in given || !('group' in given)) {
+    throw new ConfigError(
+      'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
+        'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
+    );
+  }
+  requireKnownOptions('pipelineStages(model, { … })', given, ['group', 'virtualStages', 'split']);
 }
 
 function requireUnsharded(model: Module): void {
   const held = model.parameters().find(({ isAdopted, unit }) => isAdopted || unit !== null);
   if (held === undefined) return;
+  if (isElsewhere(held))
+    throw new ConfigError('pipelineStages: the model is already divided into stages; build it again');
   throw new ShardlabError(
     'CONFIG',
     `pipelineStages: DDP, FSDP or fullyShard already holds "${held.name}"; divide the model first, then wrap stage.submod`,
-  );
-}
-
-/** Context parallelism cuts sequences in the model's own forward, which no stage runs. */
-function requireWholeSequences(model: Module): void {
-  const body = model instanceof Llama ? model.model : model;
-  if (!('positionsOf' in body) || body.positionsOf === fromBegin) return;
-  throw new ShardlabError(
-    'CONFIG',
-    'pipelineStages: applyContextParallel was called on this model, and stages do not cut sequences; use one of the two',
   );
 }
 
@@ -101,14 +105,19 @@ function parametersOf(pieces: readonly Piece[]): Set<Parameter> {
   return new Set(pieces.flatMap(({ modules }) => modules.flatMap((module) => module.parameters())));
 }
 
-/** Frees the values of the other ranks' stages, which only exist if the model was made or loaded with values. */
-function freeOthers(pieces: readonly Piece[], own: readonly PipelineStage[]): void {
-  const kept = new Set(own.flatMap(({ submod }) => submod.parameters()));
-  for (const parameter of parametersOf(pieces)) if (!kept.has(parameter)) parameter.free();
+/** Leaves the parameters and buffers of the other ranks' stages to them. */
+function leaveOthers(model: Module, own: readonly PipelineStage[]): void {
+  const kept = new Set(own.flatMap(({ submod }) => tensorsOf(submod)));
+  for (const tensor of tensorsOf(model)) if (!kept.has(tensor)) leaveElsewhere(tensor);
+}
+
+function tensorsOf(module: Module): Parameter[] {
+  return [...module.parameters(), ...module.buffers()];
 }
 
 function outputShapeOf(model: Module): ((input: readonly number[]) => readonly number[]) | undefined {
   if (!(model instanceof GPT || model instanceof Llama)) return undefined;
-  const { dim } = model.shape;
-  return (ids) => [...ids, dim];
+  const { shape, sequences, sequenceRanks } = model;
+  const ranks = sequenceRanks * (sequences?.group.size ?? 1);
+  return ([rows = 0, positions = 0]) => [rows, positions / ranks, shape.dim];
 }

@@ -1,3 +1,4 @@
+import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import { ConfigError } from '../../core/errors';
 
 /**
@@ -14,10 +15,6 @@ export interface Action {
   /** The index of the chunk on its rank, from 0; always 0 without virtual stages. */
   readonly chunk: number;
 }
-
-/** The names of schedules in configs. */
-export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;
-export type PipelineScheduleName = (typeof PIPELINE_SCHEDULES)[number];
 
 /** The sizes of a pipeline. */
 export interface PipelineSizes {
@@ -54,6 +51,11 @@ export function actionsOf(name: PipelineScheduleName, sizes: PipelineSizes, rank
     default:
       return name satisfies never;
   }
+}
+
+/** Returns the actions of one rank that only runs the forward of one batch. */
+export function forwardsOf(virtualStages: number): readonly Action[] {
+  return Array.from({ length: virtualStages }, (_, chunk) => forward(0, chunk));
 }
 
 /** The number of microbatches (or chunks of them) whose forward has run on the rank and whose last backward has not, at most. */

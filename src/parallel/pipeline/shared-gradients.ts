@@ -1,19 +1,39 @@
+import type { Engine } from '../../backend/engine';
 import { ShardlabError } from '../../core/errors';
 import type { PieceList } from '../../dist/types';
-import { isOnHost, type Parameter } from '../../nn/parameter';
-import { gradSpansOf } from '../../nn/spans';
+import { isOnHost } from '../../nn/parameter';
+import { copyElements, disposeSpan, gradSpansOf, type SpanOf, zerosIn } from '../../nn/spans';
 import type { SharedParameter } from './pipeline-stage';
 
 /**
  * Sums the gradients of parameters that several stages read, over their copies, so that all copies get the same update.
- * Throws: CONFIG for gradients on the host.
+ * Gradients on the host are copied to the device and back.
  */
-export function sumSharedGradients(shared: readonly SharedParameter[]): void {
+export function sumSharedGradients(engine: Engine, shared: readonly SharedParameter[]): void {
   for (const { parameter, group } of shared) {
     if (!parameter.requiresGrad) continue;
-    const pieces = gradientOf(parameter);
-    group.allReducePieces(pieces, 'sum', { cause: 'grad', module: parameter.module }).wait();
+    const { module } = parameter;
+    const staged = gradSpansOf(parameter).map((own) => ({ own, onDevice: onDeviceOf(engine, own, module) }));
+    const pieces: PieceList = staged.flatMap(({ own: { length }, onDevice }) =>
+      isOnHost(onDevice) ? [] : [{ ...onDevice, length }],
+    );
+    try {
+      group.allReducePieces(pieces, 'sum', { cause: 'grad', module }).wait();
+      for (const { own, onDevice } of staged) {
+        if (onDevice !== own.span) copyElements(engine, onDevice, own.span, own.length);
+      }
+    } finally {
+      for (const { own, onDevice } of staged) if (onDevice !== own.span) disposeSpan(onDevice);
+    }
   }
+}
+
+/** Returns the span itself if it is on the device, else a copy there, which the caller disposes. */
+function onDeviceOf(engine: Engine, { span, length }: SpanOf, module: string): SpanOf['span'] {
+  if (!isOnHost(span)) return span;
+  const copy = zerosIn('device', engine, length, { cause: 'comm', module });
+  copyElements(engine, span, copy, length);
+  return copy;
 }
 
 /** Throws: CONFIG if a shared parameter has a gradient: it is already a sum over the stages, to which none can be added. */
@@ -25,14 +45,4 @@ export function requireNoSharedGradients(shared: readonly SharedParameter[]): vo
     `schedule.step: "${summed.parameter.name}" still has the gradient of the step before, which is already summed over the stages that ` +
       'share it; run optimizer.step() and optimizer.zeroGrad() after each schedule.step, and use more microbatches to accumulate',
   );
-}
-
-function gradientOf(parameter: Parameter): PieceList {
-  return gradSpansOf(parameter).map(({ span, length }) => {
-    if (!isOnHost(span)) return { tensor: span.tensor, offset: span.offset, length };
-    throw new ShardlabError(
-      'CONFIG',
-      `pipeline: the gradient of "${parameter.name}", which several stages share, is on the host; leave its unit on the device`,
-    );
-  });
 }

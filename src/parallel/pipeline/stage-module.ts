@@ -27,11 +27,13 @@ class Shell extends Module {
  */
 export class StageModule extends Shell {
   readonly #pieces: readonly Piece[];
+  readonly #whole: Module;
 
-  /** Moves the pieces' modules out of the model, which must not be used afterwards. */
+  /** Moves the pieces' modules out of the model, whose forward must not be called afterwards. */
   constructor(model: Module, pieces: readonly Piece[]) {
     super();
     this.#pieces = pieces;
+    this.#whole = model;
     this.manualSeed(model.seed);
     const containers = new Map<string, Module>(model.modules().map((module) => [module.path, module]));
     const shells = new Map<string, Container>([['', this]]);
@@ -41,6 +43,10 @@ export class StageModule extends Shell {
       shellAt(names, shells, containers).put(own, module);
     }
     this.#takeOver(model);
+  }
+
+  override get whole(): Module {
+    return this.#whole;
   }
 
   override forward(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {

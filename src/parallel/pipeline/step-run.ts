@@ -1,27 +1,23 @@
 import { type PartPass, recordPart } from '../../autograd/part-pass';
 import { untracked } from '../../backend/tfjs-state';
 import type { PipelineWork } from '../../core/events';
+import { tensorsIn } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { ThreadCpuClock } from '../../core/thread-cpu';
-import { Mail } from './mail';
-import { microbatchOf } from './microbatches';
-import type { LossFn, PipelineContext } from './pipeline-context';
+import type { Mail } from './mail';
+import type { PipelineContext } from './pipeline-context';
 import type { PipelineStage } from './pipeline-stage';
+import { forwardOf, mailOf, ownActions, type RunInputs, takeInputs } from './run-inputs';
 import type { Action, ActionKind } from './schedules';
 import { sumSharedGradients } from './shared-gradients';
 
 /** What a step computes with. */
-export interface StepInputs {
-  /** This rank's stages. */
-  readonly stages: readonly PipelineStage[];
-  readonly numMicrobatches: number;
-  /** The schedule in words. */
-  readonly schedule: string;
-  readonly x: tf.Tensor | undefined;
-  readonly target: tf.Tensor | undefined;
-  readonly lossFn: LossFn | undefined;
-  readonly actions: readonly (readonly Action[])[];
+export interface StepInputs extends RunInputs {
   readonly cpu: ThreadCpuClock | undefined;
+  /** Gradients are multiplied by it. */
+  readonly scale: number;
+  /** Whether gradients of shared parameters are complete after the step. */
+  readonly isLast: boolean;
 }
 
 /** The losses of a step's microbatches on the last stage. */
@@ -42,14 +38,7 @@ export class StepRun {
   constructor(context: PipelineContext, inputs: StepInputs) {
     this.#context = context;
     this.#inputs = inputs;
-    const [first] = inputs.stages as readonly [PipelineStage]; // a schedule has at least one
-    const { group, numStages, outputShape } = first;
-    const shape = (): readonly number[] => {
-      const [rows = 0, ...rest] = inputs.x?.shape ?? [];
-      return outputShape?.([rows / inputs.numMicrobatches, ...rest]) ?? [];
-    };
-    const { actions, schedule } = inputs;
-    this.#mail = new Mail({ engine: context.engine, group, numStages, actions, schedule, shape });
+    this.#mail = mailOf(context.engine, inputs);
   }
 
   /** Runs all actions. */
@@ -57,15 +46,19 @@ export class StepRun {
     const { engine } = this.#context;
     const forget = engine.onRecover(() => this.#abandon());
     try {
-      const { stages, actions: byRank } = this.#inputs;
-      const actions = byRank[stages[0]?.group.rank ?? 0] ?? [];
+      const { stages, isLast } = this.#inputs;
+      const actions = ownActions(this.#inputs);
       actions.forEach((action, index) => {
         const stage = stages[action.chunk] as PipelineStage; // actions have the chunks of the stages
         const isSynced = isLastOfKind(actions, index);
         this.#run(stage, action, isSynced);
       });
       this.#mail.finish();
-      sumSharedGradients(stages.flatMap(({ shared }) => shared));
+      if (isLast)
+        sumSharedGradients(
+          engine,
+          stages.flatMap(({ shared }) => shared),
+        );
     } catch (error) {
       const cause = this.#mail.causeOf(error);
       this.#abandon();
@@ -90,13 +83,10 @@ export class StepRun {
     const { engine, trained } = this.#context;
     const { stageIndex, isFirst, isLast } = stage;
     const { microbatch } = action;
-    const input = isFirst
-      ? this.#part(this.#inputs.x, microbatch)
-      : this.#mail.take({ content: 'output', stage: stageIndex - 1, microbatch });
-    const target = isLast ? this.#part(this.#inputs.target, microbatch) : undefined;
+    const { input, target } = takeInputs(engine, this.#inputs, this.#mail, stage, microbatch);
     return () => {
       try {
-        const forward = (): tf.Tensor => this.#outputOf(stage, input, target);
+        const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained };
         const pass = this.#timed(stage, action, () => recordPart(engine, part));
         this.#passes.set(keyOf(action), pass);
@@ -108,26 +98,21 @@ export class StepRun {
         this.#mail.send({ content: 'output', stage: stageIndex, microbatch }, output);
         output.dispose();
       } finally {
-        tf.dispose([input, ...(target === undefined ? [] : [target])]);
+        tf.dispose([input, ...tensorsIn(target)]);
       }
     };
-  }
-
-  #outputOf(stage: PipelineStage, input: tf.Tensor, target: tf.Tensor | undefined): tf.Tensor {
-    const { lossFn } = this.#inputs;
-    if (target === undefined || lossFn === undefined) return stage.forward(input, target);
-    return lossFn(stage.forward(input, undefined), target);
   }
 
   /** Receives the gradient of the output; the returned function computes backward, or a half of it. */
   #backward(stage: PipelineStage, action: Action): () => void {
     const { stageIndex, isFirst, isLast } = stage;
+    const { scale, numMicrobatches } = this.#inputs;
     const { kind, microbatch } = action;
     const pass = this.#passes.get(keyOf(action)) as PartPass; // its forward is earlier in the schedule
     if (kind !== 'backwardInput') this.#passes.delete(keyOf(action));
     if (kind === 'backwardWeight') return () => this.#timed(stage, action, () => pass.backwardWeight());
     const seed = isLast
-      ? untracked(() => tf.fill(pass.output.shape, 1 / this.#inputs.numMicrobatches))
+      ? untracked(() => tf.fill(pass.output.shape, scale / numMicrobatches))
       : this.#mail.take({ content: 'gradient', stage: stageIndex, microbatch });
     return () => {
       const run = kind === 'backward' ? pass.backward : pass.backwardInput;
@@ -137,11 +122,6 @@ export class StepRun {
       this.#mail.send({ content: 'gradient', stage: stageIndex - 1, microbatch }, gradient);
       gradient.dispose();
     };
-  }
-
-  #part(x: tf.Tensor | undefined, microbatch: number): tf.Tensor {
-    const whole = x as tf.Tensor; // the step has checked it
-    return microbatchOf(this.#context.engine, whole, microbatch, this.#inputs.numMicrobatches);
   }
 
   /** Runs an action's computation and reports its span. */

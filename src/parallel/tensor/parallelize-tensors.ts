@@ -82,7 +82,10 @@ function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean)
   });
   apply(model, styles, context);
   // Positions are added to the whole sequence.
-  if (isSequence) scatterInput(model.blocks.at(0), context);
+  if (isSequence) {
+    scatterInput(model.blocks.at(0), context);
+    model.sequenceRanks = context.group.size;
+  }
   enterHead(model, model.ln_f, context, isSequence);
 }
 
@@ -104,6 +107,7 @@ function parallelizeLlama(model: Llama, context: TensorContext, isSequence: bool
     ...headStyle(model),
   });
   apply(model, styles, context);
+  if (isSequence) model.sequenceRanks = context.group.size;
   enterHead(model, model.model.norm, context, isSequence);
 }
 

@@ -1,4 +1,5 @@
 import { inspect } from 'node:util';
+import { placeText } from '../../config/place-text';
 import { modelShape } from '../../config/settings/model';
 import { gradScalerOf } from '../../config/settings/precision';
 import type { TrainConfig } from '../../config/train-config';
@@ -158,7 +159,7 @@ function heading({ config, world, ranks, numParams, records }: DryRun): string {
   const steps = Math.max(...records.map(({ step }) => step));
   const who = ranks.length === 1 && world > 1 ? `, rank ${ranks[0]} for all` : '';
   return (
-    `Dry run: ${config.parallel.strategy} on ${world} ${world === 1 ? 'rank' : 'ranks'}${who}, ` +
+    `Dry run: ${placeText({ config, world })}${who}, ` +
     `${count(numParams)} parameters, ${steps} ${steps === 1 ? 'step' : 'steps'}, nothing computed`
   );
 }

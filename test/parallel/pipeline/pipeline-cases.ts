@@ -1,3 +1,4 @@
+import type { PipelineScheduleName } from '../../../src/config/settings/pipeline';
 import * as tf from '../../../src/core/tf';
 import { Sequential } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';
@@ -5,7 +6,6 @@ import { gpt } from '../../../src/nn/models/gpt';
 import { llama } from '../../../src/nn/models/llama';
 import { Module } from '../../../src/nn/module';
 import { LayerNorm } from '../../../src/nn/norms';
-import type { PipelineScheduleName } from '../../../src/parallel/pipeline/schedules';
 import type { Split } from '../../../src/parallel/pipeline/split';
 
 /** A pipeline that is compared with a single process. */

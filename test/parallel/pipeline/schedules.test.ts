@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { describe, test } from 'node:test';
 import * as fc from 'fast-check';
+import { PIPELINE_SCHEDULES, type PipelineScheduleName } from '../../../src/config/settings/pipeline';
 import { replay } from '../../../src/parallel/pipeline/replay';
 import {
   type Action,
   actionsOf,
   bubbleShare,
   mostInFlight,
-  PIPELINE_SCHEDULES,
-  type PipelineScheduleName,
   type PipelineSizes,
 } from '../../../src/parallel/pipeline/schedules';
 

@@ -4,10 +4,8 @@ import * as tf from '../../../src/core/tf';
 import { ModuleList, Sequential } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';
 import { gpt, moe } from '../../../src/nn/models/gpt';
-import { llama } from '../../../src/nn/models/llama';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
-import { applyContextParallel } from '../../../src/parallel/context/apply-context-parallel';
 import { PipelineSchedule, type ScheduleOptions } from '../../../src/parallel/pipeline/pipeline-schedule';
 import { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
@@ -149,10 +147,15 @@ test('a split by an unknown word is refused with the ways to split', () => {
   });
 });
 
-test('a model under context parallelism is refused, because stages would take a part of a sequence for the whole', () => {
-  for (const make of [gpt, llama]) {
-    const model = make(SIZES);
-    applyContextParallel(model, standIn([0, 1], 0), { kind: 'ring' });
-    assert.throws(() => cut(() => model, 2), { code: 'CONFIG', message: /stages do not cut sequences/ });
+test('a call without options by name, and a second call, are refused with what to write', () => {
+  const group = standIn([0, 1], 0);
+  for (const given of [group, { mesh: group }, {}]) {
+    assert.throws(() => pipelineStages(gpt(SIZES), given as never), {
+      code: 'CONFIG',
+      message: /pipelineStages\(model, \{ group: parallel\.pp \}\)/,
+    });
   }
+  const model = gpt(SIZES);
+  pipelineStages(model, { group });
+  assert.throws(() => pipelineStages(model, { group }), { code: 'CONFIG', message: /build it again/ });
 });

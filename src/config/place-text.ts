@@ -1,0 +1,22 @@
+import { virtualStagesOf } from './settings/pipeline';
+import type { TrainConfig } from './train-config';
+
+/** What a run is divided over. */
+interface Place {
+  readonly config: Pick<TrainConfig, 'parallel'>;
+  readonly world: number;
+}
+
+/** Returns the strategy, the degrees of model parallelism and the number of ranks: 'FULL_SHARD × TP 2 on 4 ranks'. */
+export function placeText({ config, world }: Place): string {
+  return `${layoutText(config)} on ${world} ${world === 1 ? 'rank' : 'ranks'}`;
+}
+
+/** Returns the strategy and the degrees of model parallelism: 'FULL_SHARD × TP 2 × PP 2 (1f1b)'. */
+export function layoutText({ parallel }: Place['config']): string {
+  const { strategy, tp, cp, pp, schedule } = parallel;
+  const virtual = virtualStagesOf(parallel);
+  const order = pp === 1 ? '' : ` (${schedule}${virtual === 1 ? '' : `, ${virtual} stages per rank`})`;
+  const degrees = Object.entries({ TP: tp, CP: cp, PP: pp }).filter(([, degree]) => degree > 1);
+  return [strategy, ...degrees.map(([axis, degree]) => `${axis} ${degree}`)].join(' × ') + order;
+}

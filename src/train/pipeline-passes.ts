@@ -1,0 +1,125 @@
+import type { Engine } from '../backend/engine';
+import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
+import type { TrainConfig } from '../config/train-config';
+import type { Observer } from '../core/events';
+import * as tf from '../core/tf';
+import type { ProcessGroup } from '../dist/types';
+import type { Module } from '../nn/module';
+import type { parallelize } from '../parallel/parallelize';
+import { PipelineSchedule } from '../parallel/pipeline/pipeline-schedule';
+import { pipelineStages } from '../parallel/pipeline/pipeline-stages';
+import type { ModelPasses, PassUse } from './passes';
+import type { Stopwatch } from './stopwatch';
+import type { Task, TensorBatch } from './task';
+
+/** The parts of a pipeline's passes. */
+export interface PipelineParts {
+  readonly engine: Engine;
+  readonly observer: Observer;
+  readonly config: TrainConfig;
+  /** The ranks with the other stages, in order. */
+  readonly pipeline: ProcessGroup;
+  /** Applies the strategy to a stage. */
+  readonly parallelize: (stage: Module) => ReturnType<typeof parallelize>;
+}
+
+/**
+ * Divides a model into stages and makes the passes of this rank's stages. The model's forward must not be called afterwards; its
+ * names and shapes stay. Throws: CONFIG if the model cannot be cut.
+ */
+export function pipelinePasses(model: Module, task: Task, parts: PipelineParts): ModelPasses {
+  return new PipelinePasses(model, task, parts);
+}
+
+class PipelinePasses implements ModelPasses {
+  readonly trained: PipelineSchedule<unknown>;
+  readonly #model: Module;
+  readonly #task: Task;
+  readonly #parts: PipelineParts;
+  readonly #stages: readonly ReturnType<typeof parallelize>[];
+  #watch: Stopwatch | null = null;
+
+  constructor(model: Module, task: Task, parts: PipelineParts) {
+    const { engine, observer, config, pipeline } = parts;
+    const { schedule, noSync } = config.parallel;
+    const virtualStages = virtualStagesOf(config.parallel);
+    this.#model = model;
+    this.#task = task;
+    this.#parts = parts;
+    const stages = pipelineStages(model, { group: pipeline, virtualStages });
+    this.#stages = stages.map((stage) => {
+      const parallel = parts.parallelize(stage.submod);
+      stage.keepLocal = noSync === false ? (work) => work() : parallel.keepLocal;
+      return parallel;
+    });
+    const options = { numMicrobatches: microbatchesOf(config), lossFn: task.stages?.lossOf };
+    this.trained = new PipelineSchedule<unknown>(schedule, stages, options, {
+      engine,
+      observer: {
+        span: (event) => {
+          observer.span(event);
+          this.#watch?.add(event.name, event.end - event.start);
+        },
+      },
+    });
+  }
+
+  accumulate<T>(work: () => T): T {
+    return this.#stages.reduce<() => T>((inner, stage) => () => stage.accumulate(inner), work)();
+  }
+
+  abandon(): void {
+    for (const stage of this.#stages) stage.abandon();
+  }
+
+  dispose(): void {
+    for (const stage of this.#stages) stage.dispose();
+  }
+
+  run(batch: TensorBatch, use: PassUse, watch: Stopwatch): number {
+    const { x, target } = this.#inputsOf(batch);
+    this.#watch = watch;
+    try {
+      return this.trained.step(x, { target, ...use }) ?? Number.NaN;
+    } finally {
+      this.#watch = null;
+    }
+  }
+
+  shared(value: number, cause: 'loss' | 'control'): number {
+    const { engine, pipeline } = this.#parts;
+    const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor([value], [1], 'float32'));
+    try {
+      pipeline.broadcast(tensor, pipeline.size - 1, { cause }).wait();
+      return tensor.dataSync()[0] ?? Number.NaN;
+    } finally {
+      tensor.dispose();
+    }
+  }
+
+  lossOf(batch: TensorBatch): number {
+    const { x, target } = this.#inputsOf(batch);
+    const loss = this.trained.evaluate(x, { target });
+    const value = loss?.dataSync()[0] ?? Number.NaN;
+    loss?.dispose();
+    return this.shared(value, 'loss');
+  }
+
+  outputOf(input: tf.Tensor): tf.Tensor | null {
+    const output = this.trained.evaluate(input);
+    if (output === null) return null;
+    const tracked = tf.clone(output);
+    output.dispose();
+    return tracked;
+  }
+
+  train(mode: boolean): void {
+    for (const { submod } of this.trained.stages) submod.train(mode);
+    this.#model.train(mode);
+  }
+
+  #inputsOf(batch: TensorBatch): { readonly x: tf.Tensor; readonly target: unknown } {
+    // Models without `stages` are refused when they are cut.
+    return this.#task.stages?.inputsOf(batch) ?? { x: batch.tensors[0] as tf.Tensor, target: undefined };
+  }
+}

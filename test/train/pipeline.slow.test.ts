@@ -1,0 +1,187 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import type { Tensor } from '@tensorflow/tfjs';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import type { Job } from '../../src/job/run/job';
+import type { Run } from '../../src/job/run/run';
+import { launchFor } from '../job/job-fixture';
+import type { OwnScope } from '../job/run/own-values';
+import { readSafetensors } from '../support/safetensors';
+
+// 5 layers on 2 stages, a tied embedding, and a vocabulary that tensor parallelism pads.
+const GPT = { kind: 'gpt', layers: 5, dim: 24, heads: 4, vocab: 61, seq: 8 } as const;
+const LLAMA = { kind: 'llama', layers: 3, dim: 24, heads: 4, kvHeads: 2, vocab: 61, seq: 8 } as const;
+// With eps 1e-3, AdamW does not amplify the noise of gradients near zero.
+const CONFIG: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 4, optimizer: { eps: 1e-3 } };
+const STEPS = 3;
+
+type Scope = Omit<OwnScope, 'values'>;
+
+/** Values are sums of the same float32 numbers in another order; a skipped microbatch differs by 1e-3 and more. */
+const WITHIN = 2e-5;
+
+function assertClose(what: string, found: readonly number[], expected: readonly number[]): void {
+  assert.equal(found.length, expected.length);
+  const worst = Math.max(...found.map((value, i) => Math.abs(value - (expected[i] ?? Number.NaN))));
+  assert.ok(
+    worst <= WITHIN,
+    `${what} differs by ${worst}: ${found.slice(0, 5)} and not ${expected.slice(0, 5)}`,
+  );
+}
+
+async function steps(run: Run, count = STEPS): Promise<number[]> {
+  await run.step(count);
+  return run.losses.slice(-count);
+}
+
+/** Compares losses, norms of gradients and every parameter of two runs. */
+async function assertSame(what: string, job: Job, config: TrainConfigInput, ranks: number): Promise<void> {
+  const { strategy = 'FULL_SHARD', mesh = null } = config.parallel ?? {};
+  const plain = await job.train({ ...config, parallel: { strategy, mesh } }, { ranks });
+  const run = await job.train(config);
+  assert.equal(run.numParams, plain.numParams);
+  assertClose(what, await steps(run), await steps(plain));
+  const [found, expected] = [await parametersOf(run), await parametersOf(plain)];
+  assert.deepEqual([...found.keys()], [...expected.keys()]);
+  for (const [name, { values }] of expected)
+    assertClose(`${what}: ${name}`, [...(found.get(name)?.values ?? [])], [...values]);
+  await run.dispose();
+  await plain.dispose();
+}
+
+async function parametersOf(run: Run) {
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
+  await run.save(folder, { type: 'FULL_STATE_DICT' });
+  return readSafetensors(join(folder, 'model.safetensors'));
+}
+
+test('job.train with parallel.pp', async (context) => {
+  const job = await launchFor(context, { ranks: 4 });
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
+
+  await context.test('has the losses and parameters of the data-parallel ranks without it', async () => {
+    const settings: Readonly<Record<string, TrainConfigInput>> = {
+      'FULL_SHARD, 1F1B': {},
+      'ZERO_2, GPipe, accumulation, frozen': {
+        parallel: { strategy: 'ZERO_2', schedule: 'gpipe', microbatches: 2 },
+        accumulation: 2,
+        frozen: ['blocks.0', 'blocks.4.fc1'],
+      },
+      'NO_SHARD, zero bubble, recomputed, accumulation': {
+        parallel: { strategy: 'NO_SHARD', schedule: 'zb' },
+        activationCheckpointing: 'full',
+        accumulation: 2,
+      },
+      'ZERO_1, interleaved, groups': {
+        parallel: { strategy: 'ZERO_1', schedule: 'interleaved' },
+        optimizer: { eps: 1e-3, groups: [{ modules: ['blocks.0'], lr: 1e-4 }] },
+      },
+      'SHARD_GRAD_OP, llama': { model: LLAMA, parallel: { strategy: 'SHARD_GRAD_OP' } },
+      'HYBRID_SHARD, interleaved': {
+        parallel: {
+          strategy: 'HYBRID_SHARD',
+          mesh: { dpReplicate: 2, dpShard: 1 },
+          schedule: 'interleaved',
+          wrap: { modules: ['blocks.4', 'blocks.1'] },
+        },
+      },
+      'FULL_SHARD, offloaded': { offload: { parameters: true } },
+    };
+    for (const [name, setting] of Object.entries(settings)) {
+      const config = { ...CONFIG, ...setting };
+      await assertSame(name, job, { ...config, parallel: { ...config.parallel, pp: 2 } }, 2);
+    }
+  });
+
+  await context.test('divides matrices and sequences of the stages', async () => {
+    for (const model of [GPT, LLAMA]) {
+      const tp = { pp: 2, tp: 2, sequenceParallel: true } as const;
+      await assertSame('tp', job, { ...CONFIG, model, parallel: tp }, 1);
+      const cp = { pp: 2, cp: 2, cpKind: 'ring', strategy: 'ZERO_2' } as const;
+      await assertSame('cp', job, { ...CONFIG, model, parallel: cp }, 1);
+    }
+    await assertSame('tp', job, { ...CONFIG, parallel: { pp: 2, tp: 2, strategy: 'NO_SHARD' } }, 1);
+  });
+
+  await context.test(
+    'saves what any layout loads, moves to other degrees, evaluates and samples',
+    async () => {
+      const tokens = Uint16Array.from({ length: 200 }, (_, i) => (i * i) % 61);
+      const config: TrainConfigInput = { ...CONFIG, data: { tokens, validation: 0.3 } };
+      const plain = await job.train(config, { ranks: 2 });
+      const staged = await job.train({ ...config, parallel: { pp: 2, schedule: 'interleaved' } });
+      assertClose('before', await steps(staged), await steps(plain));
+      assert.match(inspect(staged), /^FULL_SHARD × PP 2 \(interleaved, 2 stages per rank\) on 4 ranks/);
+      const [evaluated, expectedLoss] = [await staged.evaluate(), await plain.evaluate()];
+      assertClose('validation', [evaluated.loss, evaluated.rows], [expectedLoss.loss, expectedLoss.rows]);
+      const metrics = { one: () => 1 };
+      await assert.rejects(staged.evaluate({ metrics }), {
+        code: 'CONFIG',
+        message: /parallel\.pp 2.*reshard/,
+      });
+      const greedy = { tokens: 4, temperature: 0 };
+      assert.deepEqual(await staged.sample([1, 2, 3], greedy), await plain.sample([1, 2, 3], greedy));
+      await staged.save(join(folder, 'staged'));
+      await plain.save(join(folder, 'plain'));
+      const [fromStaged, fromPlain] = [
+        await job.train(config, { ranks: 2 }),
+        await job.train({
+          ...config,
+          parallel: { strategy: 'ZERO_1', tp: 2, pp: 2, sequenceParallel: true },
+        }),
+      ];
+      await fromStaged.load(join(folder, 'staged'));
+      await fromPlain.load(join(folder, 'plain'));
+      const expected = await steps(plain);
+      assertClose('saved by stages, loaded without', await steps(fromStaged), expected);
+      assert.match(String(await staged.reshard({ tp: 2, pp: 2, schedule: '1f1b' })), /PP 2.*all bit-equal/);
+      assert.match(String(await staged.reshard({ tp: 1, pp: 1, world: 2 })), /all bit-equal/);
+      assert.match(String(await staged.reshard({ pp: 2, world: 4, strategy: 'ZERO_2' })), /all bit-equal/);
+      assertClose('moved', await steps(staged), expected);
+      for (const run of [plain, staged, fromStaged, fromPlain]) await run.dispose();
+    },
+  );
+
+  await context.test('trains a chain of modules of the own, with data by data-parallel rank', async () => {
+    const config = {
+      model: ({ nn }: Scope) => {
+        const layers = [
+          new nn.Linear(3, 8),
+          new nn.ReLU(),
+          new nn.Linear(8, 8),
+          new nn.ReLU(),
+          new nn.Linear(8, 1),
+        ];
+        return new nn.Sequential(layers);
+      },
+      data: ({ tf, rank, worldSize }: Scope, index: number) => {
+        const first = 12 * (index * worldSize + rank);
+        const x = tf.reshape(tf.sin(tf.range(first, first + 12)), [4, 3]);
+        return { x, y: tf.sum(x, 1, true) };
+      },
+      loss: (output: Tensor, { y }: { y: Tensor }, { tf }: Scope) => tf.losses.meanSquaredError(y, output),
+    } as const;
+    const plain = await job.train(config, { ranks: 2 });
+    const staged = await job.train({ ...config, parallel: { pp: 2 } });
+    assertClose('own', await steps(staged), await steps(plain));
+    await plain.dispose();
+    await staged.dispose();
+  });
+
+  await context.test('refuses what it cannot cut, with the reason', async () => {
+    const refused = async (config: TrainConfigInput, code: string, message: RegExp): Promise<void> => {
+      await assert.rejects(job.train({ ...CONFIG, ...config }), { code, message });
+    };
+    await refused({ parallel: { pp: 3 } }, 'MESH', /pp\(3\).*4 ranks/s);
+    await refused(
+      { parallel: { pp: 2, microbatches: 3 } },
+      'CONFIG',
+      /microbatches.*does not divide batch 4/s,
+    );
+    await refused({ parallel: { pp: 8 } }, 'CONFIG', /5 layers cannot be divided into 8 stages/);
+  });
+});
