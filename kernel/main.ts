@@ -1,3 +1,4 @@
+import '../src/core/code-cache/use';
 import { findInstallation } from '../src/cell/installation';
 import { CompilerClient } from './front/compiler-client';
 

@@ -1,3 +1,4 @@
+import '../../src/core/code-cache/use';
 import { once } from 'node:events';
 import { join } from 'node:path';
 import { Worker } from 'node:worker_threads';

@@ -2,6 +2,7 @@ import { type ChildProcess, spawn } from 'node:child_process';
 import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { isStopped } from '../../src/cell/native-call';
+import { hasCodeCache, saveCodeCache } from '../../src/core/code-cache/save';
 import { ShardlabError } from '../../src/core/errors';
 import { readProcessStat } from '../../src/core/process-stat';
 import {
@@ -14,7 +15,7 @@ import {
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
-/** A missing snapshot is built this long after the compiler's first answer, because the first cells have priority. */
+/** A missing snapshot or code cache is built this long after the compiler's first answer, because the first cells have priority. */
 const SNAPSHOT_DELAY_MS = 5000;
 
 /**
@@ -59,9 +60,13 @@ export class CompilerClient {
     this.#settings = settings;
     const place = snapshotPlace(settings.installation);
     this.#child = this.#spawn();
-    if (hasSnapshot(place)) return;
-    const build = (): void => void buildCompilerSnapshot(place, this.#stopBuilding.signal);
-    this.#child.once('message', () => setTimeout(build, SNAPSHOT_DELAY_MS).unref());
+    if (hasSnapshot(place) && hasCodeCache()) return;
+    const build = async (): Promise<void> => {
+      const { signal } = this.#stopBuilding;
+      if (!hasSnapshot(place)) await buildCompilerSnapshot(place, signal);
+      if (!hasCodeCache()) await saveCodeCache('installed', signal);
+    };
+    this.#child.once('message', () => setTimeout(() => void build(), SNAPSHOT_DELAY_MS).unref());
   }
 
   call<C extends CompilerCall>(

@@ -109,6 +109,7 @@ export function sharedProcesses(files, folder) {
 function nodeArguments(compiled, concurrency, totals) {
   return [
     '--test',
+    `--require=${join(root, 'build', 'src', 'core', 'code-cache', 'use.js')}`,
     `--test-concurrency=${concurrency}`,
     `--test-timeout=${TEST_TIMEOUT_MILLISECONDS}`,
     '--test-reporter=spec',

@@ -2,6 +2,7 @@ import { existsSync, mkdirSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { ensureBuild } from './build.mjs';
+import { ensureCodeCache } from './code-cache.mjs';
 import { linkSelf } from './link.mjs';
 import { ensurePackages } from './packages.mjs';
 import { homeVariables, root, stateFolder } from './places.mjs';
@@ -22,7 +23,10 @@ export async function setUp(purpose, { withPython = true } = {}) {
   await step('npm packages', (say) => ensurePackages(say, env));
   await step('build', ensureBuild);
   await step('link to itself', linkSelf);
-  if (purpose !== 'build') await step('compiler snapshot', ensureSnapshot);
+  if (purpose !== 'build') {
+    await step('compiler snapshot', ensureSnapshot);
+    await step('code cache', ensureCodeCache);
+  }
   if (!withPython) return { state, env, python: undefined };
   const { python, jupyter } = await step('Python environment', (say) =>
     ensurePython({ purpose, state, env }, say),

@@ -1,4 +1,5 @@
 #!/usr/bin/env node
+import '../core/code-cache/use';
 import { processIo } from './io';
 import { runCommand } from './program';
 

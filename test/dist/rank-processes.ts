@@ -8,6 +8,7 @@ import type { ErrorJson } from '../../src/core/errors';
 import type { AbortReason } from '../../src/transport/control-block';
 import type { Link } from '../../src/transport/link';
 import { createSegment, type Segment } from '../../src/transport/segment';
+import { CODE_CACHE } from '../support/launch-ranks';
 import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
 
 const SEGMENT_FD = 3;
@@ -115,7 +116,8 @@ function startRank(
       : { kind: 'shared-memory' as const, fd: SEGMENT_FD, bytes: segment.bytes };
   const shaped = link === undefined ? {} : { link };
   const setup: RankSetup = world === 1 ? { rank, world } : { rank, world, plane, ...shaped };
-  const child = spawn(process.execPath, [join(__dirname, 'rank-entry.js'), JSON.stringify(setup)], {
+  const program = ['--require', CODE_CACHE, join(__dirname, 'rank-entry.js')];
+  const child = spawn(process.execPath, [...program, JSON.stringify(setup)], {
     stdio: ['ignore', 'inherit', 'inherit', segment?.fd ?? 'ignore', 'pipe', 'ipc'],
   });
   // A failed write of an order to a rank that just died does not fail the test.

@@ -1,4 +1,5 @@
 import { type ChildProcess, spawn } from 'node:child_process';
+import { join } from 'node:path';
 import { createSegment, type Segment } from '../../src/transport/segment';
 import { blasSearchPaths } from './blas-search';
 
@@ -15,6 +16,9 @@ export interface RankLaunch {
 
 /** The descriptor under which a rank inherits the shared segment. */
 export const SEGMENT_FD = 4;
+
+/** Makes ranks of tests load compiled code, as ranks of jobs do. */
+export const CODE_CACHE = join(__dirname, '..', '..', 'src', 'core', 'code-cache', 'use.js');
 
 /** The message of a rank process at its end. */
 export type RankMessage = { readonly result: unknown } | { readonly error: string };
@@ -48,7 +52,7 @@ function start(
   { fd, bytes }: Segment,
   searchPaths: readonly string[],
 ): ChildProcess {
-  return spawn(process.execPath, [launch.script], {
+  return spawn(process.execPath, ['--require', CODE_CACHE, launch.script], {
     stdio: ['pipe', 'ignore', 'inherit', 'ipc', fd],
     env: {
       ...process.env,

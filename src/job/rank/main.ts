@@ -1,3 +1,4 @@
+import '../../core/code-cache/use';
 import { writeFileSync } from 'node:fs';
 import { createControlBuffer } from '../../transport/control-block';
 import { createStatusBoard } from '../../transport/status-board';

@@ -1,0 +1,45 @@
+import { codeCachePath, recordCode } from '../src/core/code-cache/code-cache';
+
+/**
+ * The program that writes the code cache ([Note: code cache]): it loads what ranks, notebooks and commands load, and trains two steps,
+ * because V8 compiles a function when it is first called. Its argument names the build.
+ */
+async function main(build: string): Promise<void> {
+  const write = recordCode();
+  // These are loaded after recording began.
+  await import('../src/index.js');
+  await import('../src/job/rank/start.js');
+  await import('./executor/cell-runner.js');
+  await import('./front/kernel.js');
+  const { createWasmEngine } = await import('../src/backend/wasm-engine.js');
+  const { parseTrainConfig } = await import('../src/config/train-config.js');
+  const { joinWorld } = await import('../src/dist/world.js');
+  const { NO_SITE } = await import('../src/dist/call-site.js');
+  const { Recorder } = await import('../src/ledger/recorder.js');
+  const { createTrainer } = await import('../src/train/trainer.js');
+  const { now } = await import('../src/core/units.js');
+  const engine = await createWasmEngine({ blas: 'none', threads: 1, searchPaths: [] });
+  const observer = new Recorder({ rank: 0, world: 1 }, now);
+  engine.observe(observer);
+  const world = await joinWorld({
+    rank: 0,
+    world: 1,
+    engine,
+    observer,
+    callSite: () => NO_SITE,
+  });
+  const config = parseTrainConfig({
+    model: { kind: 'gpt', layers: 2, dim: 8, heads: 2, vocab: 16, seq: 4 },
+    data: 'synthetic',
+    parallel: { strategy: 'FULL_SHARD' },
+    batch: 1,
+    steps: 2,
+  });
+  const trainer = createTrainer({ engine, observer, group: world.group, config });
+  for (let i = 0; i < config.steps; i++) trainer.step();
+  trainer.dispose();
+  await world.close();
+  write(codeCachePath(), build);
+}
+
+void main(process.argv[2] ?? '').then(() => process.exit(0));

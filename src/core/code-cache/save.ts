@@ -1,0 +1,30 @@
+import { spawn } from 'node:child_process';
+import { once } from 'node:events';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { cachedBuild, codeCachePath } from './code-cache';
+
+/** Whether this Node has a code cache ([Note: code cache]); with `build`, whether it can be used and was written for it. */
+export function hasCodeCache(build?: string): boolean {
+  const path = codeCachePath();
+  return build === undefined ? existsSync(path) : cachedBuild(path) === build;
+}
+
+/**
+ * Writes the code cache in a process of its own. Resolves with false if it cannot be written (a read-only installation, a
+ * full disk); ranks then start without it.
+ */
+export async function saveCodeCache(build: string, signal?: AbortSignal): Promise<boolean> {
+  try {
+    const program = join(__dirname, '..', '..', '..', 'kernel', 'record-code.js');
+    const child = spawn(process.execPath, [program, build], {
+      stdio: 'ignore',
+      killSignal: 'SIGKILL',
+      ...(signal && { signal }),
+    });
+    const [code] = await once(child, 'exit');
+    return code === 0;
+  } catch {
+    return false;
+  }
+}
