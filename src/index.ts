@@ -19,6 +19,7 @@ export type { Numbers, PlotOptions, Plottable } from './figures/plot-numbers';
 export { plotNumbers as plot } from './figures/plot-numbers';
 export type { Table } from './figures/table';
 export { createTable } from './figures/table';
+export type { VideoSheet } from './figures/video-sheet';
 export type { RankEvent } from './job/control/messages';
 export type { Selection } from './job/control/selection';
 export type { LaunchOptions } from './job/launch/options';

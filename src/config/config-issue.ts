@@ -95,6 +95,9 @@ function unknownKey(base: readonly (string | number)[], key: string, { known, fo
   const path = [...base, key];
   const place = base.join('.');
   const here = known[place] ?? [];
+  const exact = Object.entries(known).find(([other, keys]) => other !== place && keys.includes(key));
+  if (exact !== undefined)
+    return { path, message: `unknown key; here it is ${exact[0] === '' ? key : `${exact[0]}.${key}`}` };
   const near = nearest(key, here);
   if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
   const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);

@@ -32,7 +32,15 @@ function headConflicts(shape: BuiltInModel): ConfigIssue[] | null {
   return null;
 }
 
-function gridConflicts({ latent, patch, inChannels, outChannels, freqDim }: DitConfig): ConfigIssue[] {
+function gridConflicts(shape: DitConfig): ConfigIssue[] {
+  const { latent, patch, inChannels, outChannels, freqDim, audioLayers, layers } = shape;
+  const beyond = audioLayers.find((index) => index >= layers);
+  if (beyond !== undefined) {
+    return wrong(
+      'audioLayers',
+      `${beyond} is no block: there are blocks 0 to ${layers - 1}; change one of them`,
+    );
+  }
   const axis = latent.findIndex((extent, i) => extent % (patch[i] ?? 1) !== 0);
   if (axis >= 0) {
     return wrong(

@@ -58,4 +58,15 @@ export const PRESETS = {
     optimizer: { lr: 1e-3, betas: [0.9, 0.95], eps: 1e-8, weightDecay: 0.1 },
     clipNorm: 1,
   },
+  // Wan2.2's recipe on 2 or 4 ranks: --dit_fsdp --t5_fsdp --ulysses_size 2, with two experts.
+  wan: {
+    model: 'wan-tiny',
+    textEncoder: { model: 't5-tiny', fsdp: true },
+    data: 'moving-shapes',
+    batch: 4,
+    parallel: { strategy: 'FULL_SHARD', cp: 2, cpKind: 'ulysses' },
+    activationCheckpointing: { everyNth: 4 },
+    optimizer: { kind: 'adamW8bit', lr: 3e-3, weightDecay: 0 },
+    schedule: { kind: 'cosine', warmupSteps: 20, maxSteps: 400 },
+  },
 } as const satisfies Record<string, TrainConfigInput>;

@@ -1,7 +1,27 @@
-/** Our own named models. Source: tiny is the notebooks' default, bench has the shape of the torch benchmark. */
+/**
+ * Our own named models. Source: tiny is the notebooks' default, bench has the shape of the torch benchmark; wan-tiny draws videos of 4
+ * frames of 16 x 16 pixels from the texts of t5-tiny.
+ */
 export const MODEL_SHAPES = {
   tiny: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 2048, seq: 64, tied: true },
   bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128, tied: true },
+  'wan-tiny': {
+    kind: 'dit',
+    layers: 4,
+    dim: 32,
+    heads: 4,
+    ffn: 64,
+    latent: [4, 4, 4],
+    patch: [1, 1, 1],
+    inChannels: 48,
+    outChannels: 48,
+    freqDim: 32,
+    textDim: 32,
+    textLen: 8,
+    experts: 2,
+    boundary: 0.5,
+  },
+  't5-tiny': { kind: 't5-encoder', layers: 2, dim: 32, heads: 4, ffn: 64, vocab: 32, seq: 8 },
 } as const;
 
 /**
@@ -20,6 +40,24 @@ export const PUBLISHED_MODELS = {
   'qwen-14b': { ...qwen(40, 5120, 40), ffn: 13_696, vocab: 152_064 },
   'wan2.2-a14b': { ...wan(), inChannels: 16, boundary: 0.875 },
   'wan2.2-i2v-a14b': { ...wan(), inChannels: 36, boundary: 0.9 },
+  // 80 frames; one transformer. Not included: the reference image, motion frames, poses, and the scale and shift by audio.
+  'wan2.2-s2v-14b': {
+    ...wan(),
+    latent: [20, 60, 104],
+    experts: 1,
+    audioLayers: [0, 4, 8, 12, 16, 20, 24, 27, 30, 33, 36, 39],
+  },
+  // 121 frames of 1280 x 704 pixels; its encoder reduces 16 x 16 pixels to one position with 48 channels.
+  'wan2.2-ti2v-5b': {
+    kind: 'dit',
+    layers: 30,
+    dim: 3072,
+    heads: 24,
+    ffn: 14_336,
+    latent: [31, 44, 80],
+    inChannels: 48,
+    outChannels: 48,
+  },
   'umt5-xxl-encoder': {
     kind: 't5-encoder',
     layers: 24,
@@ -53,7 +91,7 @@ function qwen(layers: number, dim: number, heads: number) {
   return { kind: 'llama', layers, dim, heads, seq: 8192, qkvBias: true, normEps: 1e-6 } as const;
 }
 
-/** Source: Wan2.2's published configurations of t2v-A14B and i2v-A14B, which differ in channels and boundary. */
+/** Source: Wan2.2's wan/configs (t2v-A14B, i2v-A14B, s2v-14B, ti2v-5B), github.com/Wan-Video/Wan2.2. */
 function wan() {
   return {
     kind: 'dit',

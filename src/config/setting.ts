@@ -17,7 +17,9 @@ export type Original =
   | 'deepSpeed'
   | 'transformers'
   | 'accelerate'
-  | 'megatron';
+  | 'megatron'
+  | 'peft'
+  | 'wan';
 
 /** What a warning may depend on. */
 export interface Facts<Config> {

@@ -1,5 +1,7 @@
 import type { DitConfig } from '../config/settings/model';
 import { type Random, seeded } from '../core/random';
+import { NUM_TIMESTEPS } from '../nn/models/dit-experts';
+import type { ValidationBatches } from './batch';
 
 /**
  * A microbatch of noised videos and their texts. Its methods write into the caller's arrays.
@@ -12,8 +14,12 @@ export interface LatentBatch {
   fillLatents(target: Float32Array): void;
   /** Writes the values to predict, noise minus video: [batch, outChannels, F, H, W]. */
   fillVelocity(target: Float32Array): void;
+  /** The texts' token ids [batch · textLen], 0 for padding; null: texts have no words. */
+  readonly tokens: Int32Array | null;
   /** Writes the embedded texts: [batch, textLen, textDim]. */
   fillText(target: Float32Array): void;
+  /** Writes the audio of each latent frame: [batch, F, audioDim]. */
+  fillAudio(target: Float32Array): void;
 }
 
 /** Deterministic microbatches: the same rank and index give the same values in every run. */
@@ -21,6 +27,8 @@ export interface LatentSource {
   readonly name: string;
   /** Returns a microbatch of a rank; `index` counts from 0 over the whole run. */
   batch(rank: number, index: number): LatentBatch;
+  /** The videos that are never trained on; null: there are none. */
+  readonly validation: ValidationBatches<LatentBatch> | null;
 }
 
 /** The settings of a config that define its videos. */
@@ -30,11 +38,12 @@ export interface LatentOptions {
   /** Microbatches per step. All timesteps of a step are on one side of the boundary; steps alternate between the sides. */
   readonly accumulation: number;
   readonly seed: number;
+  /** Number of tokens of which texts are made, for an encoder; null: texts have no words. */
+  readonly vocab: number | null;
 }
 
 /** Number of different texts; each text has its own video. */
 const NUM_TEXTS = 8;
-const NUM_TIMESTEPS = 1000;
 
 /**
  * Makes synthetic videos: every text is random numbers and has one video, made of waves, with which noise is mixed
@@ -42,8 +51,10 @@ const NUM_TIMESTEPS = 1000;
  * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
  */
 export function syntheticLatents(options: LatentOptions): LatentSource {
+  const { vocab } = options;
   return {
     name: 'synthetic latents',
+    validation: null,
     batch(rank, index) {
       const videos = Array.from({ length: options.batch }, (_, row) => videoOf(options, rank, index, row));
       const over = (part: (video: Video, target: Float32Array) => void) => (target: Float32Array) => {
@@ -55,7 +66,9 @@ export function syntheticLatents(options: LatentOptions): LatentSource {
         timesteps: Float32Array.from(videos, ({ time }) => time * NUM_TIMESTEPS),
         fillLatents: over((video, target) => fillLatents(video, options, target)),
         fillVelocity: over((video, target) => fillVelocity(video, options, target)),
+        tokens: vocab === null ? null : tokensOf(options, vocab, videos),
         fillText: over(({ text }, target) => fillNormal(target, seeded(options.seed, 'text', text))),
+        fillAudio: over(({ text }, target) => fillNormal(target, seeded(options.seed, 'audio', text))),
       };
     },
   };
@@ -68,18 +81,34 @@ interface Video {
   readonly labels: readonly number[];
 }
 
-function videoOf(
-  { shape, accumulation, seed }: LatentOptions,
-  rank: number,
-  index: number,
-  row: number,
-): Video {
+function videoOf(options: LatentOptions, rank: number, index: number, row: number): Video {
   const labels = [rank, index, row];
-  const random = seeded(seed, 'video', ...labels);
+  const random = seeded(options.seed, 'video', ...labels);
+  const text = random.integer(NUM_TEXTS);
+  return { text, time: timeOf(options, index, random.uniform()), labels };
+}
+
+/** Returns the share of noise of a video of a microbatch; `uniform` is a random number in [0, 1). */
+export function timeOf(
+  { shape, accumulation }: Pick<LatentOptions, 'shape' | 'accumulation'>,
+  index: number,
+  uniform: number,
+): number {
   const step = Math.floor(index / accumulation);
   const [from, to] =
     shape.experts === 1 ? [0, 1] : step % 2 === 0 ? [shape.boundary, 1] : [0, shape.boundary];
-  return { text: random.integer(NUM_TEXTS), time: from + (to - from) * random.uniform(), labels };
+  return from + (to - from) * uniform;
+}
+
+/** Returns random tokens of each video's text, without padding. */
+function tokensOf({ shape, seed }: LatentOptions, vocab: number, videos: readonly Video[]): Int32Array {
+  const tokens = new Int32Array(videos.length * shape.textLen);
+  for (const [row, { text }] of videos.entries()) {
+    const random = seeded(seed, 'tokens', text);
+    const own = tokens.subarray(row * shape.textLen, (row + 1) * shape.textLen);
+    for (let i = 0; i < own.length; i++) own[i] = 1 + random.integer(vocab - 1);
+  }
+  return tokens;
 }
 
 /** Writes the noised channels, then the channels that condition them: the video without noise. */

@@ -1,9 +1,9 @@
 import { gelu, layerNorm } from '../backend/ops';
 import type { DitConfig } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { attention, inHeads } from './attention';
+import { type Attend, attention, inHeads } from './attention';
 import { Sequential } from './containers';
-import { constant, normal, xavierUniform } from './init';
+import { constant, type FirstValues, normal, xavierUniform } from './init';
 import { Linear } from './linear';
 import { Module } from './module';
 import { LayerNorm, RMSNorm } from './norms';
@@ -13,12 +13,19 @@ import { type Angles, rotated } from './rotary';
 /** The sizes and the attention of a `DitBlock`. */
 export type DitBlockShape = Pick<DitConfig, 'dim' | 'heads' | 'ffn' | 'normEps' | 'attention'>;
 
+/** Divides the patches of a video over ranks (context parallelism). Shapes: x [B, N, d], cut and gathered along `dim`, default 1. */
+export interface PatchParts {
+  cut(x: tf.Tensor, dim?: number): tf.Tensor;
+  gather(x: tf.Tensor, dim?: number): tf.Tensor;
+}
+
 /** Initial values of Wan2.2's linear layers. */
 export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as const;
 
 /**
  * A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep shifts, scales and gates
- * the first and the last of them. Shapes: x [B, N, d], time [B, 6, d], text [B, L, d], cos and sin [N, P] → [B, N, d].
+ * the first and the last of them. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d] or, if patches have
+ * their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
  * Source: Wan2.2's WanAttentionBlock (names too); Peebles and Xie 2023 (modulation).
  */
 export class DitBlock extends Module {
@@ -27,9 +34,10 @@ export class DitBlock extends Module {
   readonly cross_attn: DitAttention;
   readonly ffn: Sequential;
   readonly modulation: Parameter;
+  readonly audio_attn: AudioAttention | null;
   readonly #eps: number;
 
-  constructor(shape: DitBlockShape) {
+  constructor(shape: DitBlockShape, { hasAudio = false } = {}) {
     super();
     const { dim, ffn, normEps } = shape;
     this.#eps = normEps;
@@ -38,27 +46,73 @@ export class DitBlock extends Module {
     this.norm3 = new LayerNorm(dim, { eps: normEps });
     this.cross_attn = new DitAttention(shape);
     this.ffn = new Sequential([new Linear(dim, ffn, DIT), gelu, new Linear(ffn, dim, DIT)]);
+    this.audio_attn = hasAudio ? new AudioAttention(shape) : null;
   }
 
-  forward(x: tf.Tensor, time: tf.Tensor, text: tf.Tensor, cos: tf.Tensor, sin: tf.Tensor): tf.Tensor {
-    // Shift, scale and gate of self-attention, then of the feed-forward layer; each is [B, 1, d].
-    const parts = tf.split(tf.add(this.modulation.tensor, time), 6, 1) as [Row, Row, Row, Row, Row, Row]; // split into six
+  forward(
+    x: tf.Tensor,
+    time: tf.Tensor,
+    text: tf.Tensor,
+    cos: tf.Tensor,
+    sin: tf.Tensor,
+    audio?: tf.Tensor,
+  ): tf.Tensor {
+    // Shift, scale and gate of self-attention, then of the feed-forward layer; each is [B, 1, d], or [B, N, d].
+    const parts = modulationsOf(this.modulation.tensor, time) as [Row, Row, Row, Row, Row, Row]; // one per row of six
     const [shift, scale, gate, shift2, scale2, gate2] = parts;
     const attended = this.self_attn.apply(modulated(x, shift, scale, this.#eps), cos, sin);
     const first = tf.add(x, tf.mul(attended, gate));
     const second = tf.add(first, this.cross_attn.apply(this.norm3.apply(first), text));
     const fed = this.ffn.apply(modulated(second, shift2, scale2, this.#eps));
-    return tf.add(second, tf.mul(fed, gate2));
+    const third = tf.add(second, tf.mul(fed, gate2));
+    if (this.audio_attn === null || audio === undefined) return third;
+    return tf.add(third, this.audio_attn.apply(third, audio));
   }
 }
 
 type Row = tf.Tensor;
 
-/** Normalizes rows, then scales and shifts them. Shapes: x [B, N, d], shift and scale [B, 1, d]. */
+/** Adds a timestep's embedding to rows of modulations, and splits them. Shapes: rows [1, n, d], time [B, n, d] or [B, N, n, d]. */
+export function modulationsOf(rows: tf.Tensor, time: tf.Tensor): tf.Tensor[] {
+  const count = rows.shape[1] ?? 1;
+  const parts = tf.split(tf.add(rows, time), count, time.rank - 2);
+  return time.rank === 3 ? parts : parts.map((part) => tf.squeeze(part, [2]));
+}
+
+/**
+ * Attention of the patches of each latent frame to the audio of this frame. Its output is 0 at first. Shapes: x [B, N, d], audio
+ * [B, F, A, d] → [B, N, d]. Source: Wan2.2-S2V's AudioInjector_WAN, without its scale and shift by audio.
+ */
+export class AudioAttention extends Module {
+  readonly attn: DitAttention;
+  readonly #eps: number;
+  /** Context parallelism sets it. A rank's patches may end within a frame, so all are gathered. Source: Wan2.2-S2V. */
+  parts: PatchParts | null = null;
+
+  constructor(shape: DitBlockShape) {
+    super();
+    this.#eps = shape.normEps;
+    this.attn = new DitAttention(shape, constant(0));
+  }
+
+  forward(x: tf.Tensor, audio: tf.Tensor): tf.Tensor {
+    const [batch = 0, frames = 0, tokens = 0, dim = 0] = audio.shape;
+    const whole = this.parts === null ? x : this.parts.gather(x);
+    const rows = tf.reshape(normalized(whole, this.#eps), [batch * frames, -1, dim]);
+    const heard = this.attn.apply(rows, tf.reshape(audio, [batch * frames, tokens, dim]));
+    const mixed = tf.reshape(heard, whole.shape);
+    return this.parts === null ? mixed : this.parts.cut(mixed);
+  }
+}
+
+/** Normalizes rows, then scales and shifts them. Shapes: x [B, N, d], shift and scale [B, 1, d] or [B, N, d]. */
 export function modulated(x: tf.Tensor, shift: tf.Tensor, scale: tf.Tensor, eps: number): tf.Tensor {
+  return tf.add(tf.mul(normalized(x, eps), tf.add(scale, 1)), shift);
+}
+
+function normalized(x: tf.Tensor, eps: number): tf.Tensor {
   const width = x.shape.at(-1) ?? 1;
-  const normalized = layerNorm(x, tf.ones([width]), tf.zeros([width]), eps);
-  return tf.add(tf.mul(normalized, tf.add(scale, 1)), shift);
+  return layerNorm(x, tf.ones([width]), tf.zeros([width]), eps);
 }
 
 /**
@@ -73,15 +127,17 @@ export class DitAttention extends Module {
   readonly norm_q: RMSNorm;
   readonly norm_k: RMSNorm;
   readonly #shape: DitBlockShape;
+  /** null: the kernel of the shape on all patches. Context parallelism sets it for attention of a video to itself. */
+  attend: Attend | null = null;
 
-  constructor(shape: DitBlockShape) {
+  constructor(shape: DitBlockShape, output: FirstValues = DIT.init.weight) {
     super();
     this.#shape = shape;
     const { dim, normEps } = shape;
     this.q = new Linear(dim, dim, DIT);
     this.k = new Linear(dim, dim, DIT);
     this.v = new Linear(dim, dim, DIT);
-    this.o = new Linear(dim, dim, DIT);
+    this.o = new Linear(dim, dim, { init: { ...DIT.init, weight: output } });
     this.norm_q = new RMSNorm(dim, { eps: normEps });
     this.norm_k = new RMSNorm(dim, { eps: normEps });
   }
@@ -99,6 +155,7 @@ export class DitAttention extends Module {
     const q = turned(inHeads(this.norm_q.apply(this.q.apply(x)), heads));
     const k = turned(inHeads(this.norm_k.apply(this.k.apply(source)), heads));
     const v = inHeads(this.v.apply(source), heads);
-    return this.o.apply(tf.reshape(attention(q, k, v, { causal: false, kind }), x.shape));
+    const mixed = (this.attend ?? attention)(q, k, v, { causal: false, kind });
+    return this.o.apply(tf.reshape(mixed, x.shape));
   }
 }

@@ -36,6 +36,18 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
   throw unmatched(pattern, setting, [...names, ...named.map(([name]) => name)]);
 }
 
+/** Returns the modules whose whole name or its end fits a pattern ('fc1' fits 'blocks.0.fc1'). Throws: CONFIG if no name fits. */
+export function modulesEndingWith(model: Module, pattern: string, setting: string): Module[] {
+  const { names } = matchOf(model, '');
+  const found = model.modules().filter((_, i) => fitsEnd(names[i] ?? '', pattern));
+  if (found.length > 0) return found;
+  throw unmatched(
+    pattern,
+    setting,
+    names.flatMap((name) => [name, lastPart(name)]).filter((name) => !/^\d+$/.test(name)),
+  );
+}
+
 /**
  * Returns the parameters that fit one of the names, and those of the modules that fit. A name fits the whole name of a module or
  * parameter, or its end ('bias' fits 'blocks.0.fc1.bias'); for modules, also a class ('LayerNorm'). Throws: CONFIG for a

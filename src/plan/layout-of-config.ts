@@ -5,10 +5,13 @@ import { MODEL_PARTS, modelShape } from '../config/settings/model';
 import { isGathered } from '../config/settings/parallel';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
+import { encoderShape } from '../config/settings/videos';
 import { STRATEGIES, type StrategyName } from '../config/strategies';
 import { knownKeys, parseTrainConfig, type TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import { buildModel, chooseTrained } from '../nn/models/build-model';
 import type { Asked } from './layout-of';
+import { shapeOf } from './model-shape';
 import { shapeOfConfig } from './models';
 import { type PlanRequest, planRequestSchema, REQUEST_WORDS } from './request';
 
@@ -74,6 +77,9 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
   }),
   'offload.optimizer': offloadOf,
   'offload.parameters': offloadOf,
+  frozen: trainedShareOf,
+  lora: trainedShareOf,
+  textEncoder: textEncoderOf,
   'optimizer.kind': optimizerOf,
   'optimizer.amsgrad': optimizerOf,
   'optimizer.momentum': optimizerOf,
@@ -177,6 +183,23 @@ function offloadOf({ offload, parallel }: TrainConfig): Asked {
 function optimizerOf({ optimizer }: TrainConfig): Asked {
   const { kind, amsgrad, momentum, blockSize } = optimizer;
   return { optimizerStates: { kind, amsgrad, momentum, blockSize } };
+}
+
+/** Returns the share of parameters that train, adapters included. Builds the model without values. */
+function trainedShareOf(config: TrainConfig): Asked {
+  const { frozen, lora } = config;
+  if ((frozen.length === 0 && lora === null) || modelShape(config).kind === 'own') return {};
+  const model = buildModel(config);
+  const numParams = model.numParams();
+  chooseTrained(model, config);
+  const trained = model.parameters().filter(({ requiresGrad }) => requiresGrad);
+  return { trainedShare: trained.reduce((sum, { size }) => sum + size, 0) / numParams };
+}
+
+function textEncoderOf({ textEncoder }: TrainConfig): Asked {
+  if (textEncoder === null) return {};
+  const { params } = shapeOf(shapeOfConfig({ model: encoderShape(textEncoder) }));
+  return { textEncoder: { params, sharded: textEncoder.fsdp } };
 }
 
 function valuesOfModel(input: object): string[] {

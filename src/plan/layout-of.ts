@@ -77,6 +77,8 @@ export function layoutWithDefaults(asked: Asked): Layout {
     reduceDtype: asked.reduceDtype ?? null,
     commHook: asked.commHook ?? null,
     offload: asked.offload ?? { optimizer: false, parameters: false },
+    trainedShare: asked.trainedShare ?? 1,
+    textEncoder: asked.textEncoder ?? null,
   };
 }
 

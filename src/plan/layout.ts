@@ -67,6 +67,10 @@ export interface Layout {
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
   /** How DDP compresses gradients; null: not. */
   readonly commHook: CommHookConfig | null;
+  /** Share of parameters that train; the others have no gradients and no optimizer states. */
+  readonly trainedShare: number;
+  /** A frozen model beside it that encodes texts; null: none. */
+  readonly textEncoder: { readonly params: number; readonly sharded: boolean } | null;
 }
 
 /**

@@ -61,6 +61,9 @@ export const shapeSchema = z.strictObject({
   inChannels: size.optional(),
   outChannels: size.optional(),
   relativeBuckets: size.optional(),
+  audioLayers: z.array(z.int().min(0)).optional(),
+  audioDim: size.optional(),
+  audioTokens: size.optional(),
   params: z.number().positive().optional(),
 });
 
@@ -196,7 +199,16 @@ function ditOuterParams(dim: number, input: ModelShapeInput): number {
   const text = dim * textDim + dim + dim * dim + dim;
   const time = dim * freqDim + dim + dim * dim + dim + dim * 6 * dim + 6 * dim;
   const head = dim * outChannels * 4 + outChannels * 4 + 2 * dim;
-  return patches + text + time + head;
+  return patches + text + time + head + audioParams(dim, input);
+}
+
+/** Attention to audio (four matrices and two norms) of some blocks, and the layer that makes its tokens. Its time is not planned. */
+function audioParams(
+  dim: number,
+  { audioLayers = [], audioDim = 1024, audioTokens = 4 }: ModelShapeInput,
+): number {
+  if (audioLayers.length === 0) return 0;
+  return audioLayers.length * (4 * dim * (dim + 1) + 2 * dim) + (audioDim + 1) * audioTokens * dim;
 }
 
 /** Width over depth of published decoders: 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have 102 to 128. */

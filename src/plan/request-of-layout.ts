@@ -10,6 +10,7 @@ export function requestOfLayout(
   const { stack, strategy, dp, tp, pp, cp, ep, shards, sequenceParallel, asyncTensorParallel } = layout;
   const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
   const { compile, compileLoss, dropout, optimizer, reduceDtype, commHook, offload } = layout;
+  const { trainedShare, textEncoder } = layout;
   const degrees = { dp, tp, pp, cp, ep, dpShard: shards, sequenceParallel, asyncTensorParallel };
   return {
     model,
@@ -24,6 +25,8 @@ export function requestOfLayout(
     ...(reduceDtype === null ? {} : { reduceDtype }),
     ...(commHook === null ? {} : { commHook }),
     offload: { ...offload },
+    trainedShare,
+    ...(textEncoder === null ? {} : { textEncoder: { ...textEncoder } }),
   };
 }
 

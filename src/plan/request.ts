@@ -84,6 +84,10 @@ export const planRequestSchema = z.strictObject({
   /** The same as `parallel.commHook` in a TrainConfig. */
   commHook: commHookSchema.optional(),
   offload: offloadSchema.optional(),
+  /** Share of parameters that train; the others are frozen. Default: 1. */
+  trainedShare: positive.max(1).optional(),
+  /** A frozen model beside the model that encodes texts: its parameters, and whether ranks share them. */
+  textEncoder: z.strictObject({ params: positive, sharded: z.boolean().default(true) }).optional(),
 });
 
 /** A layout to predict: model, hardware, GPUs, parallelism, batch, precision and memory settings. */
@@ -189,5 +193,6 @@ export const REQUEST_FORMS: Readonly<Record<string, string>> = {
   parallel: "{ strategy: 'FULL_SHARD', tp: 2, pp: 2 }",
   batch: '{ global: 64, micro: 1 }',
   offload: '{ optimizer: true }',
+  textEncoder: '{ params: 5.7e9, sharded: true }',
   optimizerStates: "{ kind: 'sgd', momentum: 0.9 }",
 };

@@ -1,8 +1,11 @@
+import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { type Warn, warnOnce } from '../core/warn';
 import { initializeModelParallel } from '../dist/model-parallel';
 import type { ProcessGroup } from '../dist/types';
+import { Dit } from '../nn/models/dit';
+import { DitExperts } from '../nn/models/dit-experts';
 import { GPT } from '../nn/models/gpt';
 import { Llama } from '../nn/models/llama';
 import type { Module } from '../nn/module';
@@ -36,7 +39,7 @@ export function applyModelParallelism(
 ): TrainingGroups {
   const { tp, sequenceParallel, cp, cpKind, pp } = config.parallel;
   if (tp * cp * pp === 1) return { data: group, shards: group, pipeline: null };
-  if (tp * cp > 1) requireDivisible(model);
+  if (tp * cp > 1) requireDivisible(model, tp);
   const once = warnOnce(warn);
   const ranks = initializeModelParallel(group, {
     tensorModelParallelSize: tp,
@@ -49,7 +52,7 @@ export function applyModelParallelism(
 }
 
 /** Throws: CONFIG if not every rank has the model's output. `what` reads it. */
-export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'>): void {
+export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
   requireWholeOutput(what, config);
   const { pp } = config.parallel;
   if (pp === 1) return;
@@ -60,18 +63,21 @@ export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'
 }
 
 /** Throws: CONFIG unless there is a ready plan for the model. */
-function requireDivisible(model: Module): void {
-  if (model instanceof GPT || model instanceof Llama) return;
+function requireDivisible(model: Module, tp: number): void {
+  const isVideo = model instanceof Dit || model instanceof DitExperts;
+  if (model instanceof GPT || model instanceof Llama || (isVideo && tp === 1)) return;
   throw new ConfigError(
-    `parallel.tp and parallel.cp divide nn.gpt and nn.llama in job.train, not a ${model.constructor.name}; in a loop of a %%ranks cell, ` +
+    `parallel.tp and parallel.cp divide nn.gpt and nn.llama in job.train, and parallel.cp divides nn.dit, not a ${model.constructor.name}; in a loop of a %%ranks cell, ` +
       'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
       'divides sequences',
   );
 }
 
 /** Throws: CONFIG if each rank has only the outputs of its own positions. `what` reads all of them. */
-export function requireWholeOutput(what: string, { parallel: { cp } }: Pick<TrainConfig, 'parallel'>): void {
-  if (cp === 1) return;
+export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'parallel' | 'model'>): void {
+  const { cp } = config.parallel;
+  // The ranks of a dit gather its video.
+  if (cp === 1 || modelShape(config).kind === 'dit') return;
   throw new ConfigError(
     `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has those of its own positions; ` +
       'await run.reshard({ cp: 1 }) first',

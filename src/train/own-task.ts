@@ -15,7 +15,8 @@ import {
 } from '../data/batch';
 import { createBatches, createOwnBatches } from '../data/batches';
 import type { Module } from '../nn/module';
-import type { StagedTask, Task, TaskData, TensorBatch } from './task';
+import type { TaskData } from './config-task';
+import type { StagedTask, Task, TensorBatch } from './task';
 
 /** The parts of a training that the user wrote; null: as the config says. */
 export interface OwnParts {

@@ -1,22 +1,10 @@
 import type { Engine } from '../backend/engine';
-import { functionsMissing } from '../config/functions-missing';
-import { type DitConfig, modelShape, positionsOf } from '../config/settings/model';
+import type { DitConfig } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
-import { ConfigError } from '../core/errors';
-import * as tf from '../core/tf';
-import {
-  type BatchSource,
-  inputsOf,
-  type TokenBatch,
-  targetsOf,
-  type UncountedBatches,
-  type ValidationBatches,
-} from '../data/batch';
-import { createBatches, type DataPlace } from '../data/batches';
-import { type LatentBatch, type LatentSource, syntheticLatents } from '../data/latents';
-import { DitExperts } from '../nn/models/dit-experts';
+import type * as tf from '../core/tf';
+import type { UncountedBatches, ValidationBatches } from '../data/batch';
 import type { Module } from '../nn/module';
-import { floatsOf } from '../nn/spans';
+import type { FrozenTextEncoder } from './text-encoder';
 
 /** The tensors of one microbatch; the caller disposes them. */
 export interface TensorBatch {
@@ -41,6 +29,10 @@ export interface Task<B extends TensorBatch = TensorBatch> {
   lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
   /** How the stages of a pipeline use a batch. Omitted if the model cannot be cut into stages. */
   readonly stages?: StagedTask<B> | undefined;
+  /** What samples of videos need; undefined: the task has no videos that it can draw. */
+  readonly videos?: VideoParts | undefined;
+  /** Frees what the task has besides the model. */
+  dispose?(): void;
 }
 
 /** What the first and the last stage of a pipeline read. */
@@ -54,112 +46,12 @@ export interface StagedTask<B extends TensorBatch = TensorBatch> {
 /** Gets a model's output, and the batch as functions of the user's get it. */
 export type OutputSeen = (output: unknown, batch: unknown) => void;
 
-/** Batches that replace those of a config's data, or the place of the config's data. */
-export type TaskData = BatchSource | DataPlace;
-
-/**
- * Makes the task of a config.
- * Throws: CONFIG for a model without a loss, and for data that do not fit to the model.
- */
-export function taskOf(engine: Engine, model: Module, config: TrainConfig, data: TaskData): Task {
-  if (config.loss === 'function') throw functionsMissing('loss');
-  const shape = modelShape(config);
-  switch (shape.kind) {
-    case 'gpt':
-    case 'moe':
-    case 'llama':
-      return languageModelTask(engine, model, 'batch' in data ? data : createBatches(config, data));
-    case 'dit':
-      return flowMatchingTask(engine, model, shape, syntheticLatents({ ...config, shape }));
-    case 't5-encoder':
-      throw new ConfigError(
-        "model.kind: 't5-encoder' has no loss: it is a text encoder, which Wan2.2 uses but does not train; " +
-          'plan it, or call nn.t5Encoder({ … }) in a cell',
-      );
-    case 'own':
-      throw functionsMissing('model');
-    default:
-      return shape satisfies never;
-  }
-}
-
-/** The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], targets [B·T]. */
-function languageModelTask(engine: Engine, model: Module, batches: BatchSource): Task {
-  const tensorsOf = (tokens: TokenBatch): TensorBatch => {
-    const { batch, seq } = tokens;
-    return engine.tagged({ cause: 'batch', module: '' }, () => ({
-      tensors: [
-        tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
-        tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
-      ],
-      count: batch * seq,
-    }));
-  };
-  const { validation } = batches;
-  return {
-    model,
-    batch: (rank, index) => tensorsOf(batches.batch(rank, index)),
-    validation: validation && {
-      ...validation,
-      batch(rank, index) {
-        const { batch, counted } = validation.batch(rank, index);
-        return { batch: tensorsOf(batch), counted };
-      },
-    },
-    lossOf({ tensors }, seen) {
-      const [x, targets] = tensors as [tf.Tensor, tf.Tensor]; // as tensorsOf makes them
-      seen?.(model.apply(x), { x, y: tf.reshape(targets, x.shape) });
-      return model.apply(x, targets);
-    },
-    stages: { inputsOf: ({ tensors: [x, target] }) => ({ x: x as tf.Tensor, target }) }, // as tensorsOf makes them
-  };
-}
-
-/** A batch of noised videos; all of them are on the same side of the boundary as `timestep`. */
-interface VideoBatch extends TensorBatch {
-  readonly timestep: number;
-}
-
-/**
- * The task of a model that predicts a noised video's velocity (noise minus video), with the mean squared error. Its `count`
- * is patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
- */
-function flowMatchingTask(
-  engine: Engine,
-  model: Module,
-  shape: DitConfig,
-  source: LatentSource,
-): Task<VideoBatch> {
-  return {
-    model,
-    batch: (rank, index) => tensorsOf(engine, shape, source.batch(rank, index)),
-    lossOf({ tensors, timestep }, seen) {
-      const [latents, timesteps, text, velocity] = tensors as [tf.Tensor, tf.Tensor, tf.Tensor, tf.Tensor]; // as tensorsOf makes them
-      if (model instanceof DitExperts) model.tell(timestep);
-      const output = model.apply(latents, timesteps, text);
-      seen?.(output, { inputs: [latents, timesteps, text], y: velocity });
-      return tf.mean(tf.square(tf.sub(output, velocity)));
-    },
-  };
-}
-
-function tensorsOf(engine: Engine, shape: DitConfig, videos: LatentBatch): VideoBatch {
-  const { inChannels, outChannels, latent, textLen, textDim } = shape;
-  const { batch, timesteps } = videos;
-  const made: tf.Tensor[] = [];
-  const filled = (extents: readonly number[], fill: (target: Float32Array) => void): void => {
-    const tensor = engine.allocate([batch, ...extents], 'float32', { cause: 'batch', module: '' });
-    made.push(tensor);
-    if (engine.hasValues) fill(floatsOf(engine, { tensor, offset: 0 }, tensor.size));
-  };
-  try {
-    filled([inChannels, ...latent], videos.fillLatents);
-    filled([], (target) => target.set(timesteps));
-    filled([textLen, textDim], videos.fillText);
-    filled([outChannels, ...latent], videos.fillVelocity);
-  } catch (error) {
-    tf.dispose(made);
-    throw error;
-  }
-  return { tensors: made, count: batch * positionsOf(shape), timestep: timesteps[0] ?? 0 };
+/** What samples of videos need of a task on moving shapes. */
+export interface VideoParts {
+  readonly engine: Engine;
+  readonly model: Module;
+  readonly config: TrainConfig;
+  readonly shape: DitConfig;
+  /** null: words are fixed vectors. */
+  readonly encoder: FrozenTextEncoder | null;
 }

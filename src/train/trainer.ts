@@ -7,9 +7,8 @@ import * as tf from '../core/tf';
 import { markWorld } from '../dist/current-world';
 import type { ProcessGroup } from '../dist/types';
 import { loadState } from '../nn/load-state';
-import { buildModel } from '../nn/models/build-model';
+import { buildModel, chooseTrained } from '../nn/models/build-model';
 import type { Module } from '../nn/module';
-import { freeze } from '../nn/name-patterns';
 import { clipGradNorm } from '../optim/clip-grad-norm';
 import { createOptimizer } from '../optim/create-optimizer';
 import { GradScaler } from '../optim/grad-scaler';
@@ -17,6 +16,7 @@ import { LRSchedule, rateOf } from '../optim/lr-schedule';
 import { groupRates, type Optimizer, setRates } from '../optim/optimizer';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
+import { taskOf } from './config-task';
 import { type Evaluated, evaluateTask, type Metrics, type Progress } from './evaluation';
 import { meanOverRanks } from './mean-over-ranks';
 import { applyModelParallelism, requireOutput, requireWholeOutput } from './model-parallelism';
@@ -26,23 +26,24 @@ import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
 import type { StepResult } from './step-result';
 import { Stopwatch, spansOf } from './stopwatch';
-import { type Task, type TensorBatch, taskOf } from './task';
+import type { Task, TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
 import { dataMark, type TrainerState, warnOfOtherData } from './trainer-state';
+import { type SampledVideos, sampleVideos, type VideoSampling } from './video-sampling';
 
 /** Makes a trainer with the model, strategy, data and optimizer of a config. */
 export function createTrainer(given: TrainerOptions): Trainer {
   const { config, engine, initialState, own, task } = given;
   const model = task?.model ?? own?.model ?? buildModel(config);
   if (initialState !== undefined) loadState(engine, model, initialState);
+  chooseTrained(model, config);
   const { data: group, shards, pipeline } = applyModelParallelism(model, given);
   const options = { ...given, group, allRanks: given.group, shards, pipeline };
-  freeze(model, config.frozen);
   const { activationCheckpointing, offload } = config;
   applyActivationCheckpointing(options, model, activationCheckpointing, offload.activations);
   const data = options.batches ?? { world: options.group.size, prepared: options.data };
   const made = () =>
-    own === undefined ? taskOf(engine, model, config, data) : ownTask(engine, config, model, own, data);
+    own === undefined ? taskOf(given, model, config, data) : ownTask(engine, config, model, own, data);
   const trained = task ?? made();
   const sharded = (part: Module): ParallelModel =>
     (options.parallelize ?? parallelize)(part, config, { ...options, group: shards });
@@ -152,16 +153,22 @@ export class Trainer {
     }
   }
 
-  /**
-   * Adds tokens to `ids`, one after the other: each is chosen from the model's logits of the last position. Every rank
-   * calls it, and all return the same ids. Throws: CONFIG for a model without logits.
-   */
+  /** Adds tokens to `ids`, one after the other; every rank calls it, and all return the same. Throws: CONFIG for a model without logits. */
   async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
     requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;
     return this.#inferring(() =>
       sampleFrom({ engine, group, passes: this.#passes, config: this.config }, ids, how, progress),
     );
+  }
+
+  /** Samples a video for each caption; every rank calls it. Throws: CONFIG for other models and captions. */
+  async sampleVideos(
+    captions: readonly string[],
+    how: VideoSampling,
+    progress: Progress,
+  ): Promise<SampledVideos> {
+    return this.#inferring(() => sampleVideos(this.#task, captions, how, progress));
   }
 
   /** The state that a checkpoint stores besides parameters and optimizer states. Every rank calls it. */
@@ -214,6 +221,7 @@ export class Trainer {
   dispose(): void {
     this.optimizer.dispose();
     this.#passes.dispose();
+    this.#task.dispose?.();
   }
 
   /** Returns the optimizer's counts for the parameters of all stages. */

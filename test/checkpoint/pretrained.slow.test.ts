@@ -10,6 +10,7 @@ import { plan } from '../../src/job/notebook/plan-figures';
 import type { Dit } from '../../src/nn/models/dit';
 import { launchFor } from '../job/job-fixture';
 import { testData } from '../support/paths';
+import { readSafetensors } from '../support/safetensors';
 
 interface Recorded {
   readonly loss: number;
@@ -81,6 +82,51 @@ describe('a model in a folder of transformers', () => {
         await run.dispose();
       }
     }
+  });
+
+  it('is saved with its adapters merged, or only they in the form of PEFT', async (context) => {
+    const job = await launchFor(context, { ranks: 2 });
+    const lora = { r: 2, alpha: 8 };
+    for (const [name, strategy] of [
+      ['gpt2', 'FULL_SHARD'],
+      ['llama', 'ZERO_1'],
+    ] as const) {
+      const config = { data: 'synthetic', batch: 2, parallel: { strategy } } as const;
+      const run = await job.train({
+        ...config,
+        model: { from: join(FOLDERS, name) },
+        lora,
+        optimizer: { lr: 0.05 },
+      });
+      await run.step(2);
+      const [merged, adapter] = [join(temporary, `merged-${name}`), join(temporary, `adapter-${name}`)];
+      await run.savePretrained(merged);
+      await run.savePretrained(adapter, { adapter: true });
+      assert.deepEqual([...tensorsOf(merged).keys()], [...tensorsOf(join(FOLDERS, name)).keys()]);
+      const settings = json<{ target_modules: string[]; lora_alpha: number }>(adapter, 'adapter_config.json');
+      const named = [...readSafetensors(join(adapter, 'adapter_model.safetensors')).keys()];
+      const expected = settings.target_modules.flatMap((layer) =>
+        ['A', 'B'].map((part) => `base_model.model.${layer}.lora_${part}.weight`),
+      );
+      assert.deepEqual([named.sort(), settings.lora_alpha], [expected.sort(), 8]);
+      await run.step();
+      // Without training, the third step of the merged model has the loss of the adapted one.
+      const again = await job.train({
+        ...config,
+        model: { from: merged },
+        optimizer: { lr: 1e-12, weightDecay: 0 },
+      });
+      await again.step(3);
+      const [before = 0, after = 0] = [run.losses[2], again.losses[2]];
+      assert.ok(Math.abs(before - after) < TOLERANCE, `${name}: ${before} ${after}`);
+      assert.ok(Math.abs((run.losses[0] ?? 0) - before) > 1e-3, 'the adapters have learned');
+      for (const each of [run, again]) await each.dispose();
+    }
+    const plain = await job.train({ model: { from: join(FOLDERS, 'gpt2') }, data: 'synthetic', batch: 2 });
+    await assert.rejects(
+      plain.savePretrained(join(temporary, 'no'), { adapter: true }),
+      /adapter is for runs with lora/,
+    );
   });
 
   it('is loaded and saved by cells, sharded or not', async (context) => {

@@ -50,13 +50,20 @@ test('the error of a misspelled key names the nearest key; the error of a text w
 });
 
 test('every setting of the table can be set', () => {
-  const usual = parseTrainConfig({
+  const language = parseTrainConfig({
     mixedPrecision: {},
     gradScaler: {},
+    lora: {},
     schedule: { kind: 'wsd', maxSteps: 9, decaySteps: 3 },
     data: { path: 'a.txt' },
   });
+  const videos = parseTrainConfig({
+    model: 'wan-tiny',
+    data: 'moving-shapes',
+    textEncoder: { model: 't5-tiny' },
+  });
   for (const { path } of SETTING_ROWS) {
+    const usual = path.startsWith('textEncoder') ? videos : language;
     const value = path
       .split('.')
       .reduce<unknown>(

@@ -54,6 +54,8 @@ const PROGRAMS: Readonly<Record<Original, string>> = {
   transformers: 'transformers',
   accelerate: 'Accelerate',
   megatron: 'Megatron-LM',
+  peft: 'PEFT',
+  wan: 'Wan2.2',
 };
 
 function rowOf(...cells: readonly string[]): string {

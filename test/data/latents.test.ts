@@ -21,7 +21,7 @@ const PLACES = 2 * 4 * 4;
 function sourceOf(experts: 1 | 2, accumulation = 1, batch = 2) {
   const shape = modelShape(parseTrainConfig({ model: { ...MODEL, experts } }));
   assert.ok(shape.kind === 'dit');
-  return syntheticLatents({ shape, batch, accumulation, seed: 3 });
+  return syntheticLatents({ shape, batch, accumulation, seed: 3, vocab: null });
 }
 
 function valuesOf(batch: LatentBatch) {

@@ -26,7 +26,7 @@ const NOTEBOOK = [
     'put',
   ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
-  ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'savePretrained'],
+  ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'sampleVideo', 'savePretrained'],
 ];
 /** Examples of cells of ranks, with the last extent of their input x. */
 const RANKS: Readonly<Record<string, number>> = {
@@ -48,6 +48,7 @@ const RANKS: Readonly<Record<string, number>> = {
     parallelizeTensors: 1,
     contextParallel: 1,
     pipelineStages: 1,
+    applyLoRA: 1,
   },
 };
 

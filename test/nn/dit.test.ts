@@ -5,6 +5,8 @@ import { ConfigError } from '../../src/core/errors';
 import * as tf from '../../src/core/tf';
 import { type DitOptions, dit } from '../../src/nn/models/dit';
 import { DitExperts } from '../../src/nn/models/dit-experts';
+import type { Module } from '../../src/nn/module';
+import { assertClose, relativeDistance } from '../support/close';
 import { collectGradients } from '../support/collect-gradients';
 import { testEngine } from '../support/wasm-test-engine';
 import { loadReferenceValues, referenceCases, requireReference, scattered } from './model-reference';
@@ -86,6 +88,68 @@ test('the timestep selects one of two experts, and the other has no gradients', 
   tf.dispose([both, latents, text, velocity]);
   model.dispose();
 });
+
+test('the audio of a frame changes the patches of this frame alone, once the attention to it has learned', () => {
+  const model = dit({ ...SHAPE, latent: [4, 4, 4], audioLayers: [0], audioDim: 5, audioTokens: 3 });
+  giveValues(model);
+  const { latents, text, timesteps } = inputsOf({ ...SHAPE, latent: [4, 4, 4] });
+  const silent = tf.zeros([2, 4, 5]);
+  const [first, second] = [silent, tf.concat([tf.zeros([2, 3, 5]), tf.ones([2, 1, 5])], 1)].map((audio) =>
+    frames(model.apply(latents, timesteps, text, audio as tf.Tensor)),
+  ) as [Float32Array[], Float32Array[]]; // one per audio
+  assert.deepEqual(second.slice(0, 3), first.slice(0, 3));
+  assert.notDeepEqual(second[3], first[3]);
+  assert.throws(
+    () => model.apply(latents, timesteps, text),
+    /audio float32 \[2, 4, 5\]; it was given .* audio undefined/,
+  );
+  model.dispose();
+});
+
+test('a timestep per frame equals the same timestep of the video, and changes its own frame if it is another', () => {
+  const model = dit({ ...SHAPE, layers: 1, latent: [4, 4, 4] });
+  giveValues(model);
+  const { latents, text } = inputsOf({ ...SHAPE, latent: [4, 4, 4] });
+  const drawn = (timesteps: tf.Tensor): Float32Array =>
+    model.apply(latents, timesteps, text).dataSync() as Float32Array;
+  const whole = drawn(tf.tensor1d([700, 30]));
+  assertClose(
+    drawn(
+      tf.tensor2d([
+        [700, 700, 700, 700],
+        [30, 30, 30, 30],
+      ]),
+    ),
+    whole,
+    1e-6,
+    'equal timesteps',
+  );
+  assert.ok(
+    relativeDistance(
+      drawn(
+        tf.tensor2d([
+          [0, 700, 700, 700],
+          [30, 30, 30, 30],
+        ]),
+      ),
+      whole,
+    ) > 1e-3,
+  );
+  model.dispose();
+});
+
+/** Gives all parameters values other than 0. */
+function giveValues(model: Module): void {
+  for (const [i, parameter] of model.parameters().entries()) {
+    const values = scattered(parameter.size, i);
+    parameter.defer({ fill: (start, target) => target.set(values.subarray(start, start + target.length)) });
+  }
+}
+
+/** Splits a video [B, C, F, H, W] into frames. */
+function frames(video: tf.Tensor): Float32Array[] {
+  return tf.unstack(tf.transpose(video, [2, 0, 1, 3, 4])).map((frame) => frame.dataSync() as Float32Array);
+}
 
 test('sizes that do not fit are an error that names them', () => {
   assert.throws(

@@ -5,7 +5,9 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
 import { buildModel } from '../../src/nn/models/build-model';
 import { type T5EncoderOptions, t5Encoder } from '../../src/nn/models/t5-encoder';
-import { taskOf } from '../../src/train/task';
+import { taskOf } from '../../src/train/config-task';
+import { soloGroup } from '../support/solo-group';
+import { TallyObserver } from '../support/tally-observer';
 import { testEngine } from '../support/wasm-test-engine';
 import { loadReferenceValues, referenceCases, requireReference, scattered } from './model-reference';
 
@@ -44,7 +46,8 @@ test('an encoder alone is refused for training, since it has no loss', () => {
     model: { kind: 't5-encoder', layers: 1, dim: 8, heads: 2, ffn: 8, vocab: 300, seq: 4 },
   });
   const model = buildModel(config);
-  assert.throws(() => taskOf(engine, model, config, { world: 1 }), /model\.kind: 't5-encoder' has no loss/);
+  const context = { engine, group: soloGroup(engine), observer: new TallyObserver() };
+  assert.throws(() => taskOf(context, model, config, { world: 1 }), /model\.kind: 't5-encoder' has no loss/);
 });
 
 test('ids and masks of other shapes are an error that shows the wanted and the given ones', () => {

@@ -15,6 +15,9 @@ export interface ContractCase {
 const ALL = [1, 2, 3, 4];
 const SOME = [2, 3];
 
+/** No number of ranks divides r, and one block has no adapter in its attention. */
+const LORA = { r: 5, alpha: 10, targets: ['blocks.0.qkv', 'fc1'] };
+
 const CASES: Readonly<Record<string, ContractCase>> = {
   NO_SHARD: { config: { parallel: { strategy: 'NO_SHARD' } }, worlds: ALL },
   ZERO_1: { config: { parallel: { strategy: 'ZERO_1' } }, worlds: ALL },
@@ -80,6 +83,14 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   'a frozen block, ZERO_1': {
     config: { frozen: ['blocks.1'], parallel: { strategy: 'ZERO_1' } },
     worlds: SOME,
+  },
+  adapters: { config: { lora: LORA }, worlds: [3] },
+  'adapters, every Linear': { config: { lora: LORA, parallel: { wrap: 'linear' } }, worlds: [2] },
+  'adapters, NO_SHARD': { config: { lora: LORA, parallel: { strategy: 'NO_SHARD' } }, worlds: [2] },
+  'adapters, ZERO_1': { config: { lora: LORA, parallel: { strategy: 'ZERO_1' } }, worlds: [2] },
+  'adapters, ZERO_2, accumulation': {
+    config: { lora: LORA, parallel: { strategy: 'ZERO_2' }, accumulation: 2 },
+    worlds: [2],
   },
   'a frozen unit': { config: { frozen: ['blocks.1'] }, worlds: SOME },
   ...accumulating('NO_SHARD'),

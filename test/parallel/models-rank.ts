@@ -4,7 +4,7 @@ import { normal } from '../../src/nn/init';
 import { buildModel } from '../../src/nn/models/build-model';
 import type { Module } from '../../src/nn/module';
 import { readState } from '../../src/nn/state-values';
-import { taskOf } from '../../src/train/task';
+import { taskOf } from '../../src/train/config-task';
 import { createTrainer, type Trainer } from '../../src/train/trainer';
 import { type RankArgs, runAsRank, type TestRank } from '../support/rank-process';
 
@@ -50,7 +50,7 @@ function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
   const ranks = run.inTurn ?? 1;
   const model = buildModel(config);
   if (modelShape(config).kind === 'dit') giveValues(model);
-  const own = taskOf(engine, model, config, { world: 1 });
+  const own = taskOf(rank, model, config, { world: 1 });
   const trainer = createTrainer({
     ...rank,
     config: { ...config, accumulation: config.accumulation * ranks },

@@ -164,8 +164,7 @@ test('figures of a plan name the settings that the plan does not read', () => {
   const config: TrainConfigInput = {
     model: 'gpt2',
     batch: 1,
-    parallel: { wrap: 'root' },
-    frozen: ['*'],
+    parallel: { wrap: 'root', limitAllGathers: false },
   };
   for (const figure of [
     plan(config).memory(),
@@ -173,7 +172,10 @@ test('figures of a plan name the settings that the plan does not read', () => {
     whatIf(config, { recompute: ['full'] }),
     scaling({ config }, { counts: [8, 16] }),
   ]) {
-    assert.match(figure.subtitle, /Not planned as configured: parallel\.wrap, frozen and model\.attention\./);
+    assert.match(
+      figure.subtitle,
+      /Not planned as configured: parallel\.wrap, parallel\.limitAllGathers and model\.attention\./,
+    );
     assert.deepEqual(textFaults(figure.toSvg()), []);
   }
 });

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { PRESETS } from '../../src/config/named-config';
-import { MODEL_NAMES } from '../../src/config/settings/model';
+import { PUBLISHED_MODELS } from '../../src/config/named-models';
 import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';
 import { shapeOf } from '../../src/plan/model-shape';
@@ -88,7 +88,7 @@ test("a model's name, a preset and a file can be planned, and `on` names the har
 });
 
 test('a plan knows every model of a config, with the same sizes', () => {
-  for (const name of MODEL_NAMES.filter((each) => !Object.hasOwn(PRESETS, each))) {
+  for (const name of Object.keys(PUBLISHED_MODELS) as (keyof typeof PUBLISHED_MODELS)[]) {
     const ofRequest = layoutOfInput({ model: name }).model;
     assert.deepEqual(ofRequest, layoutOfInput({ model: name, batch: 1 }).model, name);
   }

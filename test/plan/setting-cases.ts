@@ -3,6 +3,8 @@ export type Written = Readonly<Record<string, unknown>>;
 export const GPT = { kind: 'gpt', layers: 4, dim: 256, heads: 4, vocab: 512, seq: 64, attention: 'eager' };
 const LLAMA = { ...GPT, kind: 'llama', kvHeads: 4 };
 const DIT = { kind: 'dit', layers: 2, dim: 256, heads: 4, ffn: 512, latent: [4, 8, 8], attention: 'eager' };
+/** Moving shapes have 48 channels of 1 x 4 x 4 pixels. */
+const VIDEOS = { model: { ...DIT, inChannels: 48, outChannels: 48 }, data: 'moving-shapes' };
 const T5 = { kind: 't5-encoder', layers: 2, dim: 256, heads: 4, ffn: 512, vocab: 512 };
 
 const PP = { parallel: { pp: 2 } };
@@ -59,7 +61,12 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
     [{ saveOps: ['matMul'] }],
     [{ budgetBytes: 1 }],
   ],
-  data: [['synthetic'], ['./my.txt']],
+  data: [['synthetic'], ['./my.txt'], ['moving-shapes', { model: VIDEOS.model }]],
+  movingShapes: [[{ colors: 2 }, VIDEOS]],
+  textEncoder: [
+    [{}, VIDEOS],
+    [{ fsdp: false }, VIDEOS],
+  ],
   loss: [['function']],
   accumulation: [[2], [2, PP]],
   'optimizer.betas': [[[0.5, 0.5]]],
@@ -74,7 +81,8 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   'optimizer.groups': [[[{ parameters: 'bias', weightDecay: 0 }]]],
   'optimizer.blockSize': [[16], [16, { optimizer: { kind: 'adamW8bit' } }]],
   schedule: [[{ maxSteps: 100 }], [{ kind: 'wsd' }]],
-  frozen: [[['*']]],
+  frozen: [[['blocks.0']]],
+  lora: [[{}], [{ targets: ['qkv'] }]],
 };
 
 /** Settings of models, with a model that has them. */
@@ -116,6 +124,9 @@ export const MODELS: Readonly<Record<string, readonly (readonly [model: Written,
   freqDim: [[DIT, 128]],
   textDim: [[DIT, 128]],
   textLen: [[DIT, 128]],
+  audioLayers: [[DIT, [0]]],
+  audioDim: [[{ ...DIT, audioLayers: [0] }, 8]],
+  audioTokens: [[{ ...DIT, audioLayers: [0] }, 2]],
   boundary: [[DIT, 0.5]],
   attnDim: [[T5, 512]],
   relativeBuckets: [[T5, 64]],

@@ -1,5 +1,6 @@
 import fs from 'node:fs';
 import { join } from 'node:path';
+import type { LoraConfig } from '../../config/settings/lora';
 import type { ModelConfig } from '../../config/settings/model';
 import { makeFolder } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
@@ -8,6 +9,7 @@ import { indexText } from '../format/index-file';
 import { encodeHeader, numElements } from '../format/safetensors-header';
 import { storedBytes } from '../format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../load/catalog';
+import { adaptersIn, isOfAdapter, mergerOf, peftConfig, peftName, type StoredAdapter } from './adapters';
 import { publishedModel } from './published-config';
 import { publishedName } from './published-names';
 
@@ -19,6 +21,8 @@ export interface PretrainedSave {
   readonly shape: ModelConfig;
   /** Maximum bytes of a file. Default 5 GB. Source: Hugging Face's max_shard_size. */
   readonly maxShardBytes?: Bytes | undefined;
+  /** The adapters of the checkpoint: their product is added to the matrices, or ('only') they are written as PEFT does. */
+  readonly lora?: (LoraConfig & { readonly only?: boolean | undefined }) | null | undefined;
   /** Gets the bytes that were written. */
   readonly progress?: ((done: Bytes, total: Bytes) => void) | undefined;
 }
@@ -29,6 +33,8 @@ interface Published {
   readonly array: StoredArray;
   readonly shape: readonly number[];
   readonly isTransposed: boolean;
+  /** The adapter whose product is added. */
+  readonly adapter?: StoredAdapter | undefined;
 }
 
 const MAX_SHARD_BYTES = 5e9;
@@ -58,14 +64,19 @@ export function writePretrained({
   folder,
   shape,
   maxShardBytes = MAX_SHARD_BYTES,
+  lora,
   progress,
 }: PretrainedSave): Bytes {
-  const { config, prefix } = publishedModel(shape);
+  const published = publishedModel(shape);
+  const prefix = lora?.only === true ? 'adapter_model' : published.prefix;
   const building = `${folder}.saving-${process.pid}`;
   const catalog = openCatalog(source, 'model');
   try {
     makeFolder(building);
-    const tensors = [...catalog.arrays].map(([name, array]) => publishedOf(shape, name, array));
+    const adapters = lora == null ? new Map<string, StoredAdapter>() : adaptersIn(catalog.arrays, lora);
+    const tensors = [...catalog.arrays]
+      .filter(([name]) => isOfAdapter(name) === (lora?.only ?? false))
+      .map(([name, array]) => publishedOf(shape, name, array, adapters.get(name)));
     const files = shardsOf(tensors, maxShardBytes);
     const names = files.map((_, i) =>
       files.length === 1 ? `${prefix}.safetensors` : shardName(prefix, i + 1, files.length),
@@ -82,7 +93,9 @@ export function writePretrained({
       const index = { metadata: { total_size: bytes }, weight_map: Object.fromEntries(map) };
       fs.writeFileSync(join(building, `${prefix}.safetensors.index.json`), indexText(index));
     }
-    copyRest(shape, building, config, tensors);
+    if (lora?.only === true) {
+      writeJson(building, 'adapter_config.json', peftConfig(shape, lora, adapters.keys()));
+    } else copyRest(shape, building, published.config, tensors);
     replaceFiles(building, folder, prefix);
     return bytes;
   } catch (cause) {
@@ -96,9 +109,15 @@ export function writePretrained({
   }
 }
 
-function publishedOf(model: ModelConfig, own: string, array: StoredArray): Published {
+function publishedOf(
+  model: ModelConfig,
+  own: string,
+  array: StoredArray,
+  adapter: StoredAdapter | undefined,
+): Published {
+  if (isOfAdapter(own)) return { name: peftName(model, own), array, isTransposed: false, shape: array.shape };
   const { name, isTransposed } = publishedName(model, own);
-  return { name, array, isTransposed, shape: isTransposed ? array.shape.toReversed() : array.shape };
+  return { name, array, isTransposed, adapter, shape: isTransposed ? array.shape.toReversed() : array.shape };
 }
 
 function bytesOf({ array, shape }: Published): Bytes {
@@ -145,10 +164,13 @@ function writeShard(file: string, tensors: readonly Published[], written: (bytes
   }
 }
 
-function* blocksOf({ array }: Published): Generator<Uint8Array> {
-  for (const { file, tensor, length } of array.pieces) {
-    for (let start = 0; start < length; start += BLOCK)
-      yield file.read(tensor, start, Math.min(BLOCK, length - start));
+function* blocksOf({ array, adapter }: Published): Generator<Uint8Array> {
+  const merged = adapter === undefined ? null : mergerOf(adapter);
+  for (const { file, tensor, start: first, length } of array.pieces) {
+    for (let start = 0; start < length; start += BLOCK) {
+      const bytes = file.read(tensor, start, Math.min(BLOCK, length - start));
+      yield merged === null ? bytes : merged(bytes, array, first + start);
+    }
   }
 }
 
@@ -176,14 +198,15 @@ function copyRest(
   const before = from === undefined ? undefined : join(from, 'config.json');
   const others =
     before !== undefined && fs.existsSync(before) ? JSON.parse(fs.readFileSync(before, 'utf8')) : {};
-  fs.writeFileSync(
-    join(building, 'config.json'),
-    `${JSON.stringify({ ...config, ...others, ...ofWeights(config, tensors) }, null, 2)}\n`,
-  );
+  writeJson(building, 'config.json', { ...config, ...others, ...ofWeights(config, tensors) });
   for (const name of from === undefined ? [] : COPIED) {
     const file = join(from ?? '', name);
     if (fs.existsSync(file)) fs.copyFileSync(file, join(building, name));
   }
+}
+
+function writeJson(folder: string, name: string, value: object): void {
+  fs.writeFileSync(join(folder, name), `${JSON.stringify(value, null, 2)}\n`);
 }
 
 /** Returns the keys of config.json that describe the written values; a dit's config has none. */

@@ -127,7 +127,7 @@ const dataObject = schemaOf(DATA);
 export type OwnData = z.output<typeof dataObject>;
 
 export const dataSchema = z.union([
-  z.enum(['typescript', 'synthetic', 'function']),
+  z.enum(['typescript', 'synthetic', 'moving-shapes', 'function']),
   // The type lets an editor complete the names above.
   path as z.ZodType<string & {}, string & {}>,
   dataObject,
@@ -137,7 +137,8 @@ export type DataSetting = z.output<typeof dataSchema>;
 
 /** Returns the settings of a user's own files or arrays; null: the data is built in, or a function makes the batches. */
 export function ownData(data: DataSetting): OwnData | null {
-  if (data === 'typescript' || data === 'synthetic' || data === 'function') return null;
+  if (data === 'typescript' || data === 'synthetic' || data === 'moving-shapes' || data === 'function')
+    return null;
   return typeof data === 'string' ? dataObject.parse({ path: data }) : data;
 }
 
@@ -149,10 +150,10 @@ interface Read {
 
 /** Returns why the data has no effect with the model; null: it has its effect. */
 export function dataWarning({ config }: Facts<Read>): string | null {
-  if (modelShape(config).kind !== 'dit' || config.data === 'synthetic' || config.data === 'function')
-    return null;
+  const { data } = config;
+  if (modelShape(config).kind !== 'dit' || (ownData(data) === null && data !== 'typescript')) return null;
   const given = typeof config.data === 'string' ? config.data : 'own data';
-  return `${given} has no effect with a dit, whose videos and texts are random numbers; leave it out, or write 'synthetic'`;
+  return `${given} has no effect with a dit, which trains on videos; write 'moving-shapes' or 'synthetic'`;
 }
 
 /** Finds settings of the data that contradict each other or the model. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import type { Facts, Settings } from '../setting';
-import { type ModelSetting, modelShape, size } from './model';
+import { type ModelSetting, modelShape, positionsOf, size } from './model';
 
 /** How ranks compute attention over a sequence of which each has a part. */
 export const CP_KINDS = ['ulysses', 'ring'] as const;
@@ -42,11 +42,11 @@ export const MODEL_PARALLEL = {
   cp: {
     schema: size.default(1),
     says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over them and the data-parallel ranks',
-    names: { megatron: 'context_parallel_size' },
+    names: { megatron: 'context_parallel_size', wan: 'ulysses_size' },
     conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
-      // Zigzag order gives each rank an early and a late chunk.
-      return cpKind === 'ring'
+      // Zigzag order gives each rank an early and a late chunk; a dit's attention has no order.
+      return cpKind === 'ring' && modelShape({ model }).kind !== 'dit'
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
         : undivided(model, cp, `${cp} ranks`);
     },
@@ -82,8 +82,11 @@ export function shardRanksOf({ parallel }: ModelParallelRead, world: number): nu
 /** Returns what contradicts a division of the model's sequences; null: nothing. */
 function undivided(model: ModelSetting, parts: number, what: string): string | null {
   const shape = modelShape({ model });
-  if (!('seq' in shape) || shape.seq % parts === 0) return null;
-  return `${what} do not divide the model's seq ${shape.seq}; give a multiple of ${parts}, or change a degree`;
+  if (shape.kind === 'own') return null;
+  const length = positionsOf(shape);
+  if (length % parts === 0) return null;
+  const name = shape.kind === 'dit' ? `${length} patches` : `seq ${length}`;
+  return `${what} do not divide the model's ${name}; give a multiple of ${parts}, or change a degree`;
 }
 
 function withoutSplit({ parallel }: ModelParallelRead): string | null {

@@ -77,6 +77,9 @@ export const ditSchema = z.strictObject({
   boundary: z.number().gt(0).lt(1).default(0.875),
   normEps: z.number().positive().default(1e-6),
   attention: attentionSchema.default('eager'),
+  audioLayers: z.array(z.int().min(0)).default([]),
+  audioDim: size.default(1024),
+  audioTokens: size.default(4),
 });
 
 /** UMT5's encoder: RMSNorm, gated GELU, and biases of relative positions in every layer. */
@@ -234,6 +237,12 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   relativeDistance: values('all positions from this distance on share a bucket'),
   ropeTheta: values('base of the rotary frequencies (Su et al. 2021); 500000 in Llama 3'),
   normEps: values('epsilon of the norms'),
+  audioLayers: read(
+    'indices of the blocks that attend to audio, one set of features per latent frame (Wan2.2-S2V); []: none',
+    '[0, 4, 8]',
+  ),
+  audioDim: read("width of the audio's features of a frame"),
+  audioTokens: read('number of positions of the audio of a frame'),
   boundary: values('from this share of all timesteps on, the high-noise expert runs'),
 };
 

@@ -2,12 +2,14 @@ import { z } from 'zod';
 import { modelConflicts } from '../model-conflicts';
 import type { ConfigIssue, Section, Setting } from '../setting';
 import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
+import { frozenWarning, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape, size } from './model';
 import { OPTIMIZER, optimizerSchema } from './optimizer';
 import { PARALLEL, parallelSchema } from './parallel';
 import { GRAD_SCALER, MIXED_PRECISION, mixedPrecisionSchema, precisionConflict } from './precision';
 import { SCHEDULE } from './schedule';
+import { MOVING_SHAPES, movingShapesConflicts, TEXT_ENCODER } from './videos';
 
 /** The part of a config that the rules below read. */
 export interface Read {
@@ -83,14 +85,19 @@ export const SETTINGS = {
   data: {
     schema: dataSchema.default('typescript'),
     says:
-      "'typescript': source code as bytes; 'synthetic': token ids by a formula; the path of your own file or folder of text, JSONL, CSV, " +
+      "'typescript': source code as bytes; 'synthetic': token ids by a formula; 'moving-shapes': videos with captions, for a dit; the path of your own file or folder of text, JSONL, CSV, " +
       'Parquet or images; an object with the keys below; or, in `job.train`, a function `(scope, index) => batch`',
     form: "'./my.txt', or { path: './texts', tokenizer: './tokenizer.json', validation: 0.1 }",
     warns: dataWarning,
-    conflict: dataConflicts,
+    conflict: (config: Read): readonly ConfigIssue[] => [
+      ...dataConflicts(config),
+      ...movingShapesConflicts(config),
+    ],
     planned: { ignored: 'batches have the same shape with any data' },
     parts: DATA,
   },
+  movingShapes: MOVING_SHAPES,
+  textEncoder: TEXT_ENCODER,
   loss: {
     schema: z.literal('function').nullable().default(null),
     says:
@@ -136,8 +143,10 @@ export const SETTINGS = {
     says: "names of modules whose parameters are not trained; '*' stands for one part of a name",
     form: "['wte', 'blocks.0']",
     names: { torch: 'requires_grad_' },
-    planned: { refused: 'is not read: all parameters are planned as trained' },
+    warns: frozenWarning,
+    planned: { reads: true },
   },
+  lora: LORA,
   clipNorm: {
     schema: z.number().positive().nullable().default(1),
     says:

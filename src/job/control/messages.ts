@@ -9,6 +9,7 @@ import type { StepRecord } from '../../ledger/record';
 import type { ProfileOptions } from '../../train/kernel-profile';
 import type { Sampling } from '../../train/sampling';
 import type { StepResult } from '../../train/step-result';
+import type { VideoSampling } from '../../train/video-sampling';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
 
@@ -144,6 +145,12 @@ export type RankWork =
   | { readonly kind: 'evaluate'; readonly run: number; readonly metrics: Readonly<Record<string, string>> }
   /** Returns the ids, with the ones that the model adds. */
   | ({ readonly kind: 'sample'; readonly run: number; readonly ids: readonly number[] } & Sampling)
+  /** Returns a video for each caption, on every rank. */
+  | ({
+      readonly kind: 'sampleVideo';
+      readonly run: number;
+      readonly captions: readonly string[];
+    } & VideoSampling)
   | { readonly kind: 'disposeRun'; readonly run: number }
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };

@@ -36,6 +36,7 @@ const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   load: 'run.load',
   probe: 'the trial of a setting',
   evaluate: 'run.evaluate',
+  sampleVideo: 'run.sampleVideo',
   sample: 'run.sample',
   units: 'run.units',
   disposeRun: 'run.dispose',

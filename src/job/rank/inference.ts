@@ -2,6 +2,7 @@ import { setImmediate } from 'node:timers/promises';
 import type { Evaluated } from '../../train/evaluation';
 import type { Sampling } from '../../train/sampling';
 import type { Trainer } from '../../train/trainer';
+import type { SampledVideos, VideoSampling } from '../../train/video-sampling';
 import { type OwnPlace, ownMetrics } from './own-parts';
 
 type Report = (progress: { readonly done: number; readonly total: number }) => void;
@@ -22,6 +23,15 @@ export function sampleTokens(
   report: Report,
 ): Promise<number[]> {
   return trainer.sample(ids, how, reporting(report));
+}
+
+/** Returns the videos that a run's model draws for captions. */
+export function sampleVideosOf(
+  trainer: Trainer,
+  { captions, ...how }: VideoSampling & { readonly captions: readonly string[] },
+  report: Report,
+): Promise<SampledVideos> {
+  return trainer.sampleVideos(captions, how, reporting(report));
 }
 
 /** Reports progress, then lets this thread handle messages. */

@@ -29,6 +29,7 @@ export * from '../../nn/layers/shapes';
 export * from '../../nn/layers/transformer-encoder';
 export { Linear } from '../../nn/linear';
 export { LlamaBlock } from '../../nn/llama-block';
+export { applyLoRA, type LoraOptions, mergeLoRA } from '../../nn/lora';
 export { Dit, dit } from '../../nn/models/dit';
 export { DitExperts } from '../../nn/models/dit-experts';
 export { GPT, gpt, MoeGPT, moe } from '../../nn/models/gpt';

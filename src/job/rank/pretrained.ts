@@ -12,6 +12,7 @@ import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
 import { loadState } from '../../nn/load-state';
+import { loraOf } from '../../nn/lora';
 import { buildModel } from '../../nn/models/build-model';
 import { Dit } from '../../nn/models/dit';
 import { GPT } from '../../nn/models/gpt';
@@ -72,7 +73,8 @@ export async function savePretrained(
       type: 'FULL_STATE_DICT',
     });
     if (group.rank === 0) {
-      writePretrained({ source, folder: path, shape, maxShardBytes: options.maxShardBytes });
+      const { maxShardBytes } = options;
+      writePretrained({ source, folder: path, shape, maxShardBytes, lora: loraOf(model) });
     }
     group.barrier().wait();
   } finally {

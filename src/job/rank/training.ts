@@ -12,7 +12,7 @@ import type { GroupRef, OwnSources, RankProgress, RankStep, RankWork } from '../
 import { firstRanks } from '../control/selection';
 import { unitFacts } from './describe-model';
 import { firstStateOf, withReports } from './first-state';
-import { evaluateRun, sampleTokens } from './inference';
+import { evaluateRun, sampleTokens, sampleVideosOf } from './inference';
 import { makeOwn, type OwnPlace } from './own-parts';
 import { type ProbeResult, probeOnRank } from './probe';
 import { reshardOnRank } from './reshard';
@@ -101,6 +101,8 @@ export class RankTraining {
         return evaluateRun(work.metrics, { ...this.#parts, ...this.#run(work.run) }, report);
       case 'sample':
         return sampleTokens(this.#run(work.run).trainer, work, report);
+      case 'sampleVideo':
+        return sampleVideosOf(this.#run(work.run).trainer, work, report);
       case 'rate':
         this.#run(work.run).trainer.optimizer.lr = work.lr;
         return undefined;

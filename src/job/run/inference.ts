@@ -1,5 +1,6 @@
 import { Progress, type ProgressPlace } from '../../cell/progress';
 import { requireKnownOptions } from '../../config/option-names';
+import { modelShape } from '../../config/settings/model';
 import { ConfigError, classOf } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
 import { formatSeconds, now, type Seconds } from '../../core/units';
@@ -71,7 +72,8 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
     .finally(() => line.end());
   const { loss = Number.NaN, rows = 0, countedRows = false, metrics: means = {} } = ranks[0] ?? {};
   history.evaluated(loss);
-  const perplexity = countedRows ? null : Math.exp(loss);
+  const isOfTokens = !countedRows && modelShape(history.phase.config).kind !== 'dit';
+  const perplexity = isOfTokens ? Math.exp(loss) : null;
   const metrics = means as Evaluation<Name>['metrics']; // ranks answer with the names that they got
   const facts = { step: history.lastStep, loss, perplexity, metrics, rows, seconds: now() - start };
   const others = Object.entries(means).map(([name, mean]) => `, ${name} ${mean.toFixed(4)}`);

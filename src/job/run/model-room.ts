@@ -6,7 +6,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ShardlabError } from '../../core/errors';
 import { type Bytes, formatBytes } from '../../core/units';
-import { buildModel } from '../../nn/models/build-model';
+import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import { optimizerBytesOf } from '../../plan/memory/state-bytes';
 import { availableMemory } from '../launch/host-memory';
 
@@ -32,8 +32,11 @@ export function requireModelRoom(
   const { kind } = modelShape(config);
   // Only ranks know the size of a model of the user's own.
   if (kind === 'own') return;
-  const numParams = buildModel(config).numParams();
-  const { device, host } = bytesOfRank(config, world, numParams);
+  const model = buildModel(config);
+  chooseTrained(model, config);
+  const numParams = model.numParams();
+  const trained = model.states().reduce((sum, { size }) => sum + size, 0);
+  const { device, host } = bytesOfRank(config, world, numParams, trained);
   const total = world * (device + host);
   const isOverHeap = Math.max(device, host) > HEAP_END;
   // Models that fit on a small machine need no check.
@@ -44,8 +47,8 @@ export function requireModelRoom(
   const stands = isOverHeap
     ? `the heap of a rank's wasm engine ends at ${formatBytes(HEAP_END)}`
     : `all ${world} would take ${formatBytes(total)}, and this machine or container has ${formatBytes(free)} free`;
-  const { model } = config;
-  const name = typeof model === 'string' ? `'${model}'` : `of kind '${model.kind}'`;
+  const setting = config.model;
+  const name = typeof setting === 'string' ? `'${setting}'` : `of kind '${setting.kind}'`;
   throw new ShardlabError(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
@@ -70,14 +73,15 @@ function bytesOfRank(
   { parallel, optimizer, offload }: TrainConfig,
   world: number,
   numParams: number,
+  numTrained: number,
 ): { readonly device: Bytes; readonly host: Bytes } {
   const { shardedAtRest, isHybrid } = STRATEGIES[parallel.strategy];
   const ranks = shardRanksOf({ parallel }, world);
   const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
-  const share = (state: ModelState): number =>
-    Math.ceil(numParams / parallel.tp / (shardedAtRest.includes(state) ? numShards : 1));
+  const share = (state: ModelState, size = numParams): number =>
+    Math.ceil(size / parallel.tp / (shardedAtRest.includes(state) ? numShards : 1));
   const parameters = itemBytes('float32') * share('parameter');
-  const states = optimizerBytesOf(optimizer)(share('optimizer'));
+  const states = optimizerBytesOf(optimizer)(share('optimizer', numTrained));
   const isOffloaded = offload.parameters && shardedAtRest.includes('parameter');
   return {
     device: (isOffloaded ? 0 : parameters) + (isOffloaded || offload.optimizer ? 0 : states),

@@ -14,7 +14,10 @@ import type { RunParts } from './calls';
 import { saveRun } from './checkpoints';
 
 /** How a model's files are written. */
-export type PretrainedOptions = Pick<SaveOptions, 'maxShardBytes' | 'dtype'>;
+export interface PretrainedOptions extends Pick<SaveOptions, 'maxShardBytes' | 'dtype'> {
+  /** Saves only the adapters of `lora`, as PEFT does. Default: false, which adds them to the matrices. */
+  readonly adapter?: boolean;
+}
 
 /** A model that was saved in Hugging Face's format. Shown in a notebook as one line. */
 export interface PretrainedFolder extends Shown {
@@ -23,7 +26,7 @@ export interface PretrainedFolder extends Shown {
   readonly bytes: Bytes;
 }
 
-const OPTIONS = ['maxShardBytes', 'dtype'] satisfies (keyof PretrainedOptions)[];
+const OPTIONS = ['maxShardBytes', 'dtype', 'adapter'] satisfies (keyof PretrainedOptions)[];
 
 /** Saves a run's model in Hugging Face's format; `Run.savePretrained` says how. */
 export async function savePretrained(
@@ -38,19 +41,34 @@ export async function savePretrained(
     );
   }
   const path = resolve(folder);
+  const { adapter = false, ...save } = options;
+  const { lora } = parts.history.phase.config;
+  if (adapter && lora === null)
+    throw new ConfigError(
+      'run.savePretrained: adapter is for runs with lora, and this run has none; leave it out',
+    );
   const shape = modelShape(parts.history.phase.config);
   publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
   const source = `${path}.whole-${process.pid}`;
   try {
     const parameters = { parametersOnly: true, shownAs: folder };
-    await saveRun(parts, source, { ...options, type: 'FULL_STATE_DICT' }, parameters);
+    await saveRun(parts, source, { ...save, type: 'FULL_STATE_DICT' }, parameters);
     const { maxShardBytes } = options;
     const bytes = withProgressSync('writing the model', 'bytes', (progress) =>
-      writePretrained({ source, folder: path, shape, maxShardBytes, progress }),
+      writePretrained({
+        source,
+        folder: path,
+        shape,
+        maxShardBytes,
+        lora: lora && { ...lora, only: adapter },
+        progress,
+      }),
     );
     return withShown(
       { path, bytes },
-      shownAsText(`model saved for ${readerOf(shape)}: ${folder}, ${formatBytes(bytes)}`),
+      shownAsText(
+        `${adapter ? 'adapters saved for PEFT' : `model saved for ${readerOf(shape)}`}: ${folder}, ${formatBytes(bytes)}`,
+      ),
     );
   } finally {
     fs.rmSync(source, { recursive: true, force: true });

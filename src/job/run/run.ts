@@ -9,6 +9,7 @@ import { ConfigError } from '../../core/errors';
 import { counted } from '../../figures/format';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type UnitFacts, unitsTable } from '../../figures/units-table';
+import type { VideoSheet } from '../../figures/video-sheet';
 import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
@@ -31,6 +32,7 @@ import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
 import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
 import { RunLoop } from './run-loop';
+import { type SampleVideoOptions, sampleVideo } from './sample-video';
 import type { StepRecords } from './steps';
 import { RunTraining } from './training';
 
@@ -136,6 +138,20 @@ export class Run extends RunLoop {
   }
 
   /**
+   * Draws a video for each caption with a dit that trains on 'moving-shapes': Euler steps from noise, each with the expert of its
+   * timestep; the fixed coder makes pixels of the result. A notebook shows the frames. Throws: CONFIG for other models and captions.
+   * @example
+   * const videos = await job.train({ model: 'wan-tiny', data: 'moving-shapes' });
+   * await videos.sampleVideo(['a red circle moves right', 'a blue square moves up'], { steps: 20 });
+   */
+  async sampleVideo(
+    captions: string | readonly string[],
+    options: SampleVideoOptions = {},
+  ): Promise<VideoSheet> {
+    return this.take('sampling', () => sampleVideo(this.#parts, captions, options));
+  }
+
+  /**
    * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
    * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
    * Throws: CONFIG, and the run does not change; CHECK if an element differs, and errors of ranks: these end the run
@@ -163,7 +179,8 @@ export class Run extends RunLoop {
 
   /**
    * Saves the model, without the training's state, in Hugging Face's format: config.json, safetensors files with the
-   * published names, and the tokenizer of the folder from which the model came. Throws: CONFIG for a kind of model that
+   * published names, and the tokenizer of the folder from which the model came. Adapters of `lora` are merged into their
+   * matrices; with `adapter: true` only they are saved, in PEFT's format. Throws: CONFIG for a kind of model that
    * transformers does not have, IO.
    * @example
    * await run.savePretrained('my-llama'); // Python: AutoModelForCausalLM.from_pretrained('my-llama')

@@ -1,7 +1,9 @@
 import { functionsMissing } from '../../config/functions-missing';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
+import { applyLoRA } from '../lora';
 import type { Module } from '../module';
+import { freeze } from '../name-patterns';
 import { newDit } from './dit';
 import { GPT, MoeGPT } from './gpt';
 import { Llama } from './llama';
@@ -16,6 +18,12 @@ export type ModelSettings = Pick<TrainConfig, 'model' | 'seed'>;
  */
 export function buildModel(config: ModelSettings): Module {
   return newModel(config).manualSeed(config.seed);
+}
+
+/** Adds a config's adapters to a model and excludes its frozen parameters from training, before any strategy is applied. */
+export function chooseTrained(model: Module, { lora, frozen }: Pick<TrainConfig, 'lora' | 'frozen'>): void {
+  if (lora !== null) applyLoRA(model, lora);
+  freeze(model, frozen);
 }
 
 function newModel(config: ModelSettings): Module {

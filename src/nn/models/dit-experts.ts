@@ -4,15 +4,16 @@ import type * as tf from '../../core/tf';
 import { Module } from '../module';
 
 /** A transformer of videos. */
-type Expert = Module & { forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor };
+type Expert = Module & {
+  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor;
+};
 
 /** The number of timesteps from a clean video to pure noise. Source: Wan2.2's num_train_timesteps. */
 export const NUM_TIMESTEPS = 1000;
 
 /**
  * Two transformers, one for high noise and one for low noise. In each step, only one of them runs and has gradients.
- * Shapes: latents [B, inChannels, F, H, W], timesteps [B], text [B, textLen, textDim] → [B, outChannels, F, H, W].
- * Source: Wan2.2's mixture of experts over timesteps.
+ * Inputs and output are those of one transformer. Source: Wan2.2's mixture of experts over timesteps.
  */
 export class DitExperts<M extends Expert = Expert> extends Module {
   readonly shape: DitConfig;
@@ -37,11 +38,11 @@ export class DitExperts<M extends Expert = Expert> extends Module {
     this.#told = timestep;
   }
 
-  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
+  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {
     const told = this.#told;
     this.#told = null;
     const expert = told === null ? this.#expertOfAll(timesteps.dataSync()) : this.expertOf(told);
-    return (expert as Expert).apply(latents, timesteps, text);
+    return (expert as Expert).apply(latents, timesteps, text, audio);
   }
 
   #expertOfAll(timesteps: ArrayLike<number>): M {

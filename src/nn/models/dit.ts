@@ -2,7 +2,7 @@ import { gelu, linear, silu } from '../../backend/ops';
 import { type DitConfig, ditSchema } from '../../config/settings/model';
 import * as tf from '../../core/tf';
 import { applyInTurn, ModuleList, Sequential } from '../containers';
-import { DIT, DitBlock, modulated } from '../dit-block';
+import { DIT, DitBlock, modulated, modulationsOf, type PatchParts } from '../dit-block';
 import { constant, normal, uniform, xavierUniform } from '../init';
 import { GPT2, Linear } from '../linear';
 import { Module } from '../module';
@@ -24,7 +24,8 @@ const EMBEDDING = { init: { ...GPT2.init, bias: constant(0) } } as const;
 /**
  * The video transformer of Wan2.2, with the same parameter names and initial values. A video has one timestep, which is
  * embedded once; the published code embeds it for every patch, with the same result.
- * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000), text [B, textLen, textDim] → [B, outChannels, F, H, W].
+ * Shapes: latents [B, inChannels, F, H, W], timesteps [B] in [0, 1000) or, per latent frame, [B, F], text [B, textLen, textDim],
+ * audio (with audioLayers) [B, F, audioDim] → [B, outChannels, F, H, W].
  * Source: Wan2.2's WanModel; Wan et al. 2025.
  */
 export class Dit extends Module {
@@ -35,6 +36,10 @@ export class Dit extends Module {
   readonly time_projection: Sequential;
   readonly blocks: ModuleList<DitBlock>;
   readonly head: DitHead;
+  /** Makes the tokens of a frame's audio; null without audio. */
+  readonly audio_encoder: Linear | null;
+  /** Context parallelism sets it; null: this rank computes all patches. */
+  parts: PatchParts | null = null;
 
   constructor(shape: DitConfig, { isOneOfSeveral = false } = {}) {
     super();
@@ -47,33 +52,70 @@ export class Dit extends Module {
     this.text_embedding = embedding(textDim, gelu);
     this.time_embedding = embedding(freqDim, silu);
     this.time_projection = new Sequential([silu, new Linear(dim, 6 * dim, DIT)]);
-    this.blocks = new ModuleList(Array.from({ length: shape.layers }, () => new DitBlock(shape)));
+    const { audioLayers, audioDim, audioTokens } = shape;
+    const blocks = Array.from(
+      { length: shape.layers },
+      (_, i) => new DitBlock(shape, { hasAudio: audioLayers.includes(i) }),
+    );
+    this.blocks = new ModuleList(blocks);
+    this.audio_encoder = audioLayers.length === 0 ? null : new Linear(audioDim, audioTokens * dim, DIT);
     this.head = new DitHead(shape);
   }
 
-  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor): tf.Tensor {
-    const { dim, heads, patch, freqDim } = this.shape;
-    const batch = latents?.shape?.[0] ?? 0;
-    requireInputs('Dit', wantedInputs(this.shape, batch), { latents, timesteps, text });
+  forward(latents: tf.Tensor, timesteps: tf.Tensor, text: tf.Tensor, audio?: tf.Tensor): tf.Tensor {
+    const { dim, heads, patch } = this.shape;
+    const isPerFrame = timesteps?.rank === 2;
+    const given = { latents, timesteps, text, ...(this.audio_encoder === null ? {} : { audio }) };
+    requireInputs('Dit', wantedInputs(this.shape, latents, isPerFrame), given);
     const [frames = 0, rows = 0, columns = 0] = latents.shape.slice(2);
     const grid: Grid = [frames / patch[0], rows / patch[1], columns / patch[2]];
+    const cut = (x: tf.Tensor, along: number): tf.Tensor => this.parts?.cut(x, along) ?? x;
     const { cos, sin } = gridAngles(grid, dim / heads / 2, THETA);
-    const time = this.time_embedding.apply(sinusoids(timesteps, freqDim));
-    const time6 = tf.reshape(this.time_projection.apply(time), [batch, 6, dim]);
+    const angles = [cut(cos, 0), cut(sin, 0)] as const;
+    const { time, time6 } = this.#embedTime(timesteps, grid);
     const context = this.text_embedding.apply(text);
-    const patches = this.patch_embedding.apply(latents);
-    const x = applyInTurn(this.blocks, patches, time6, context, cos, sin);
-    return videoOf(this.head.apply(x, time), grid, patch);
+    const patches = cut(this.patch_embedding.apply(latents), 1);
+    const heard = this.#embedAudio(audio, grid);
+    const x = applyInTurn(this.blocks, patches, time6, context, ...angles, ...heard);
+    const velocity = this.head.apply(x, time);
+    return videoOf(this.parts?.gather(velocity) ?? velocity, grid, patch);
+  }
+
+  /** Shapes: timesteps [B] → time [B, d] and time6 [B, 6, d]; [B, F] → [B, N, d] and [B, N, 6, d] for this rank's N patches. */
+  #embedTime(timesteps: tf.Tensor, [, rows, columns]: Grid): { time: tf.Tensor; time6: tf.Tensor } {
+    const { dim, freqDim, patch } = this.shape;
+    const [batch = 0, frames] = timesteps.shape;
+    const time = this.time_embedding.apply(sinusoids(tf.reshape(timesteps, [-1]), freqDim));
+    const time6 = this.time_projection.apply(time);
+    if (frames === undefined) return { time, time6: tf.reshape(time6, [batch, 6, dim]) };
+    const perPatch = (x: tf.Tensor, ...each: number[]): tf.Tensor => {
+      const byFrame = tf.reshape(x, [batch, frames / patch[0], patch[0], -1]);
+      const first = tf.slice(byFrame, [0, 0, 0, 0], [batch, frames / patch[0], 1, byFrame.shape[3] ?? 0]);
+      const all = tf.reshape(tf.tile(first, [1, 1, rows * columns, 1]), [batch, -1, ...each]);
+      return this.parts?.cut(all) ?? all;
+    };
+    return { time: perPatch(time, dim), time6: perPatch(time6, 6, dim) };
+  }
+
+  /** Shapes: audio [B, F, audioDim] → [B, f, A, d]: a list of one, or of none without audio. */
+  #embedAudio(audio: tf.Tensor | undefined, [frames]: Grid): tf.Tensor[] {
+    if (this.audio_encoder === null || audio === undefined) return [];
+    const { dim } = this.shape;
+    return [tf.reshape(this.audio_encoder.apply(audio), [audio.shape[0] ?? 0, frames, -1, dim])];
   }
 }
 
 /** Returns the shapes of a transformer's inputs. */
-function wantedInputs({ inChannels, patch, textLen, textDim }: DitConfig, batch: number) {
+function wantedInputs(shape: DitConfig, latents: tf.Tensor | undefined, isPerFrame: boolean) {
+  const { inChannels, patch, textLen, textDim, audioLayers, audioDim } = shape;
   const [t, p, q] = patch;
+  const [batch = 0, , frames = 0] = latents?.shape ?? [];
+  const audio = { dtype: 'float32', shape: [batch, frames, audioDim] } as const;
   return {
     latents: { dtype: 'float32', shape: ['B', inChannels, 'F', 'H', 'W'], multiples: { 2: t, 3: p, 4: q } },
-    timesteps: { dtype: 'float32', shape: [batch] },
+    timesteps: { dtype: 'float32', shape: isPerFrame ? [batch, frames] : [batch] },
     text: { dtype: 'float32', shape: [batch, textLen, textDim] },
+    ...(audioLayers.length === 0 ? {} : { audio }),
   } as const;
 }
 
@@ -98,7 +140,7 @@ export class PatchEmbedding extends Module {
   }
 }
 
-/** The modulated last norm and linear layer. Shapes: x [B, N, d], time [B, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
+/** The modulated last norm and linear layer. Shapes: x [B, N, d], time [B, d] or [B, N, d] → [B, N, t·p·q·C]. Source: Wan2.2's Head. */
 export class DitHead extends Module {
   readonly head: Linear;
   readonly modulation: Parameter;
@@ -113,8 +155,8 @@ export class DitHead extends Module {
   }
 
   forward(x: tf.Tensor, time: tf.Tensor): tf.Tensor {
-    const parts = tf.split(tf.add(this.modulation.tensor, tf.expandDims(time, 1)), 2, 1);
-    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // split into two
+    const parts = modulationsOf(this.modulation.tensor, tf.expandDims(time, time.rank - 1));
+    const [shift, scale] = parts as [tf.Tensor, tf.Tensor]; // one per row of two
     return this.head.apply(modulated(x, shift, scale, this.#eps));
   }
 }

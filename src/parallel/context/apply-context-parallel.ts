@@ -3,7 +3,10 @@ import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { CausalSelfAttention } from '../../nn/attention';
+import { AudioAttention, DitBlock } from '../../nn/dit-block';
 import { LlamaAttention } from '../../nn/llama-block';
+import { Dit } from '../../nn/models/dit';
+import { DitExperts } from '../../nn/models/dit-experts';
 import { GPT, MoeGPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
@@ -15,10 +18,10 @@ import { requireHeads } from './ulysses-attention';
 export type SequenceModel = GPT | Llama;
 
 /**
- * Divides the sequences of a model of `nn.gpt` or `nn.llama` over the ranks of `group`, in place, and returns the parallelism.
+ * Divides the sequences of a model of `nn.gpt`, `nn.llama` or `nn.dit` (its patches) over the ranks of `group`, in place, and returns the parallelism.
  * All ranks of the group give the model the same whole batch; each computes its own positions. With targets, the loss is the
  * mean over the tokens of all ranks; without, a rank has the logits of its own positions, and `gather` of the result
- * returns all. Gradients are a rank's own: reduce their mean over dp and cp together, by DDP or fullyShard over
+ * returns all. A dit returns the whole video on every rank, for a loss over all of it. Gradients are a rank's own: reduce their mean over dp and cp together, by DDP or fullyShard over
  * `mesh.slice('dp', 'cp')`. Call it on all ranks, before or after fullyShard.
  * Throws: CONFIG for another model, a second call, and wrong options; SHAPE if Ulysses does not divide the heads.
  */
@@ -27,12 +30,11 @@ export function applyContextParallel(
   group: ProcessGroup,
   options: ContextParallelOptions = {},
 ): ContextParallel {
+  if (model instanceof Dit || model instanceof DitExperts) return dividePatches(model, group, options);
   const sequenceModel = requireSequenceModel(model);
   const body = sequenceModel instanceof GPT ? sequenceModel : sequenceModel.model;
   if (body.positionsOf !== fromBegin) {
-    throw new ConfigError(
-      'applyContextParallel was already called on this model; build the model again to divide its sequences differently',
-    );
+    throw new ConfigError(CALLED);
   }
   const context = new ContextParallel(group, options);
   if (context.ulysses !== null) requireHeads(sequenceModel.shape.heads, context.ulysses.size);
@@ -61,6 +63,33 @@ export function cutTargets(sequences: DividedSequences, targets: tf.Tensor, shap
   return tf.reshape(sequences.cut(tf.reshape(targets, shape)), [-1]);
 }
 
+/** Divides the patches of a dit's videos. Attention has no causal order, so a ring's ranks have consecutive patches. */
+function dividePatches(
+  model: Dit | DitExperts,
+  group: ProcessGroup,
+  options: ContextParallelOptions,
+): ContextParallel {
+  const { kind = 'ulysses' } = options;
+  const context = new ContextParallel(
+    group,
+    kind === 'ulysses' ? options : { order: 'contiguous', ...options },
+  );
+  if (context.ulysses !== null) requireHeads(model.shape.heads, context.ulysses.size);
+  for (const module of model.modules()) {
+    if (module instanceof DitBlock) {
+      const { self_attn: own } = module;
+      own.attend = context.attend(() => own.path);
+    }
+    if (!(module instanceof Dit || module instanceof AudioAttention)) continue;
+    if (module.parts !== null) throw new ConfigError(CALLED);
+    module.parts = context;
+  }
+  return context;
+}
+
+const CALLED =
+  'applyContextParallel was already called on this model; build the model again to divide its sequences differently';
+
 /** Returns the tokens and their targets, if any; null if the inputs are no batch. */
 function batchOf([ids, targets]: readonly unknown[]): { ids: tf.Tensor; targets: tf.Tensor | null } | null {
   if (!(ids instanceof tf.Tensor) || ids.rank !== 2) return null;
@@ -73,7 +102,7 @@ function requireSequenceModel(model: unknown): SequenceModel {
   const reason =
     model instanceof MoeGPT
       ? "a MoeGPT's gates draw noise by all earlier tokens of a sequence, and a rank has only its own"
-      : `it takes a model of nn.gpt or nn.llama, not ${classOf(model)}`;
+      : `it takes a model of nn.gpt, nn.llama or nn.dit, not ${classOf(model)}`;
   throw new ConfigError(
     `applyContextParallel: ${reason}; in a module of your own, cut the input with contextParallel(group, …).cut, ` +
       'and call its attention in place of nn.attention. A model under DDP or FSDP is given without the wrapper',

@@ -6,7 +6,13 @@ import { holesOf, workspaceBytes } from './allocator';
 import { layerActivations, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
-import { freshInStep, optimizerStateBytes, shardsOfState, stateBytesOf } from './state-bytes';
+import {
+  activationBytesOf,
+  freshInStep,
+  optimizerStateBytes,
+  shardsOfState,
+  stateBytesOf,
+} from './state-bytes';
 import { wholeUnits } from './whole-units';
 
 /** The memory of one rank at one moment of a step, bytes by cause. */
@@ -110,7 +116,7 @@ function lossPhases(ground: Ground): MemoryPhase[] {
       activations:
         saved + outputs + logits * (gradient + output) + sizes.tokens * sizes.itemBytes * sizes.dim,
       wholeParams: whole.parameters,
-      wholeGrads: whole.parameters === 0 ? 0 : stage.headParams * ground.bytes.gathered,
+      wholeGrads: whole.parameters === 0 ? 0 : stage.headParams * ground.bytes.gathered * layout.trainedShare,
     }),
   ];
 }
@@ -149,6 +155,12 @@ function stepBytes({ layout, stage, bytes }: Ground): Bytes {
   return freshInStep(layout, bytes) * (byGroups ? Math.min(own, SUB_GROUP) : own);
 }
 
+/** Returns a rank's bytes of the frozen model that encodes texts. */
+function encoderBytes({ textEncoder, precision, shards }: Layout): Bytes {
+  if (textEncoder === null) return 0;
+  return (activationBytesOf(precision) * textEncoder.params) / (textEncoder.sharded ? shards : 1);
+}
+
 /** Parameters of a rank that ZeRO-3 updates at once. Source: DeepSpeed's sub_group_size, runtime/zero/config.py. */
 const SUB_GROUP = 1e9;
 
@@ -162,7 +174,8 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   // fully_shard has gradients only of the used expert; other frameworks have gradient buffers for all experts.
   const trained = layout.stack === 'fsdp2' ? stage.params / layout.model.experts : stage.params;
   const resting = {
-    params: (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter'),
+    params:
+      (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter') + encoderBytes(layout),
     grads: (gradsOnGpu * bytes.gradient * trained) / shardsOfState(layout, 'gradient'),
     optimizer: offload.optimizer
       ? 0

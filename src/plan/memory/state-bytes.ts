@@ -50,24 +50,30 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
 /** Inputs of fp8 matmuls are stored as bf16: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
-/** Returns the layout's row of the table, with the type in which the layout reduces gradients. */
+/** Returns the layout's row of the table, with the type in which the layout reduces gradients; parameters that do not train have none. */
 export function stateBytesOf({
   stack,
   precision,
   reduceDtype,
-}: Pick<Layout, 'stack' | 'precision' | 'reduceDtype'>): StateBytes {
+  trainedShare,
+}: Pick<Layout, 'stack' | 'precision' | 'reduceDtype' | 'trainedShare'>): StateBytes {
   const row = STATE_BYTES[stack][FAMILY[precision]];
-  return reduceDtype === null || row.reduced === 0
-    ? row
-    : { ...row, reduced: activationBytesOf(reduceDtype) };
+  const reduced = reduceDtype === null || row.reduced === 0 ? row.reduced : activationBytesOf(reduceDtype);
+  return {
+    ...row,
+    gradient: row.gradient * trainedShare,
+    step: row.step * trainedShare,
+    reduced: reduced * trainedShare,
+  };
 }
 
 /** Returns the bytes of the optimizer on a rank: its states, and the float32 master if parameters are in 16 bits. */
 export function optimizerStateBytes(
-  { optimizer }: Pick<Layout, 'optimizer'>,
+  { optimizer, trainedShare }: Pick<Layout, 'optimizer' | 'trainedShare'>,
   bytes: StateBytes,
-  elements: number,
+  parameters: number,
 ): Bytes {
+  const elements = parameters * trainedShare;
   return (bytes.optimizer - ADAM_BYTES) * elements + optimizerBytesOf(optimizer)(elements);
 }
 

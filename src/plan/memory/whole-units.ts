@@ -67,12 +67,12 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
   const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * params : 0;
   return {
     parameters: gathered * root + (resharded ? 1 : layers) * block,
-    gradients: gathered * (layerParams + headParams),
+    gradients: gathered * layout.trainedShare * (layerParams + headParams),
     accumulated,
     reducing: accumulated > 0 ? 0 : reduced * layerParams,
     outer: {
       parameters: isPiped ? layers * block : 0,
-      gradients: accumulated > 0 ? 0 : gathered * root,
+      gradients: accumulated > 0 ? 0 : gathered * layout.trainedShare * root,
       reducing: reduced * Math.max(root, layerParams),
     },
     gathering: (Math.max(gathered * root, block) + block) * (1 + 1 / layout.shards),

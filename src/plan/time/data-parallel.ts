@@ -44,6 +44,7 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const { hardware } = layout;
   const sharded = shardedStates(layout);
   const item = wireItems(layout);
+  const gradients = params * layout.trainedShare * item.grad;
   const groups = groupsOf(layout);
   const run = (op: GroupOperation, bytes: Bytes, place: GroupPlace): Seconds =>
     collectiveSeconds(op, bytes, place, hardware, cal);
@@ -54,12 +55,12 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const op = sharded.includes('optimizer') ? 'reduceScatter' : 'allReduce';
   const all = placeOf(layout.dp * layout.cp, layout.tp, hardware.gpusPerNode);
   const place = op === 'allReduce' ? all : groups.shards;
-  const chunk = (params * item.grad) / groups.shards.size;
+  const chunk = gradients / groups.shards.size;
   const copies = op === 'allReduce' ? 0 : run('allReduce', chunk, groups.copies);
   const sent: ReturnType<typeof compressed> =
     op === 'allReduce' && layout.commHook !== null
-      ? compressed(layout, layout.commHook, params)
-      : { op, bytes: params * item.grad };
+      ? compressed(layout, layout.commHook, params * layout.trainedShare)
+      : { op, bytes: gradients };
   return {
     gather,
     regather: again * gather,
@@ -97,7 +98,7 @@ export function gathersAhead({ stack, model, tp }: Layout): boolean {
 export function copyBytes(layout: Layout) {
   if (!shardedStates(layout).includes('parameter')) return { gather: 0, reduce: 0 };
   const { param, grad } = wireItems(layout);
-  return { gather: 2 * param, reduce: param + grad };
+  return { gather: 2 * param, reduce: (param + grad) * layout.trainedShare };
 }
 
 /** Whether every microbatch gathers and reduces, instead of only the first and only the last. */
@@ -116,7 +117,7 @@ export function afterStep(layout: Layout, params: number, cal: Calibration) {
   const needed = sharded.includes('optimizer') && !sharded.includes('parameter');
   if (!needed) return { seconds: 0, bytes: 0 };
   const { shards } = groupsOf(layout);
-  const bytes = params * wireItems(layout).param;
+  const bytes = params * layout.trainedShare * wireItems(layout).param;
   const seconds = collectiveSeconds('allGather', bytes, shards, layout.hardware, cal);
   return { seconds, bytes: wireBytes('allGather', bytes, shards) };
 }

@@ -62,7 +62,8 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   const time = (product: Product): Seconds => productSeconds(product, hardware, precision, cal);
   const forwardProducts = products.reduce((sum, product) => sum + time(product), 0);
   const backwardProducts = products.reduce(
-    (sum, { m, n, k }) => sum + time({ m, n: k, k: n }) + time({ m: k, n, k: m }),
+    // A frozen matrix has no gradient; adapters' matmuls, of few rows, are left out.
+    (sum, { m, n, k }) => sum + time({ m, n: k, k: n }) + layout.trainedShare * time({ m: k, n, k: m }),
     0,
   );
   const attention = layerAttention(layout, cal);

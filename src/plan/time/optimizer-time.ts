@@ -17,7 +17,8 @@ const UPDATE_BYTES: Record<Layout['stack'], number> = { megatron: 20, fsdp2: 24,
 
 /** Returns the time of the optimizer's step on a rank that has `params` parameters of the model. */
 export function optimizerSeconds(layout: Layout, params: number, cal: Calibration): Seconds {
-  const own = shardedStates(layout).includes('optimizer') ? params / layout.shards : params;
+  const trained = params * layout.trainedShare;
+  const own = shardedStates(layout).includes('optimizer') ? trained / layout.shards : trained;
   const states = 2 * optimizerBytesOf(layout.optimizer)(own);
   return trafficSeconds(own * UPDATE_BYTES[layout.stack] + states, layout.hardware, cal);
 }
@@ -52,9 +53,10 @@ export function offloadTime(layout: Layout, params: number) {
   const { link, memory } = HOSTS[hardware.generation];
   const states = shardedStates(layout);
   const own = states.includes('optimizer') ? params / shards : params;
+  const trained = own * layout.trainedShare;
   const step = offload.optimizer
-    ? (own * HOST_UPDATE_BYTES + 2 * optimizerBytesOf(optimizer)(own)) / memory +
-      (2 * own * MOVED[stack]) / link
+    ? (trained * HOST_UPDATE_BYTES + 2 * optimizerBytesOf(optimizer)(trained)) / memory +
+      (2 * trained * MOVED[stack]) / link
     : 0;
   const each = commPerMicroBatch(layout).gather ? numMicroBatches : 1;
   const gathers = states.includes('parameter') ? each * (1 + numRegathers(layout)) : 1;

@@ -72,13 +72,13 @@ function runOf(world: number, name: string, input: TrainConfigInput): ParityRun 
 }
 
 /** Runs with the same training are compared with one process. */
-function singleName({ accumulation = 1, frozen = [] }: TrainConfigInput): string {
-  return `single, ${accumulation} microbatches, frozen ${frozen.join(' ')}`;
+function singleName({ accumulation = 1, frozen = [], lora = null }: TrainConfigInput): string {
+  return `single, ${accumulation} microbatches, frozen ${frozen.join(' ')}${lora === null ? '' : ', adapters'}`;
 }
 
 function singleOf(world: number, config: TrainConfigInput): ParityRun {
-  const { accumulation = 1, batch = 0, model, frozen = [] } = config;
-  const more = { model, frozen, batch: batch * world * accumulation, steps: STEPS };
+  const { accumulation = 1, batch = 0, model, frozen = [], lora = null } = config;
+  const more = { model, frozen, lora, batch: batch * world * accumulation, steps: STEPS };
   const single = referenceConfig(EPS.smooth, { ...more, parallel: { strategy: 'NO_SHARD' } });
   return {
     ...runOf(world, singleName(config), single),

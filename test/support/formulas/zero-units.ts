@@ -1,8 +1,7 @@
 import type { TrainConfig } from '../../../src/config/train-config';
 import { itemBytes } from '../../../src/core/dtypes';
-import { buildModel } from '../../../src/nn/models/build-model';
+import { buildModel, chooseTrained } from '../../../src/nn/models/build-model';
 import type { Module } from '../../../src/nn/module';
-import { freeze } from '../../../src/nn/name-patterns';
 import type { Parameter } from '../../../src/nn/parameter';
 import { assignBuckets, DEFAULT_BUCKET_SIZES } from '../../../src/parallel/ddp/reducer';
 import { policyOf } from '../../../src/parallel/precision/mixed-precision';
@@ -21,7 +20,7 @@ export interface RunPrediction extends ZeroPrediction {
 /** Model states and communication of a config's model by ZeRO's formulas; padding as FSDP's chunks of dim 0 need it. */
 export function predictRun(config: TrainConfig, world: number): RunPrediction {
   const model = buildModel(config);
-  freeze(model, config.frozen);
+  chooseTrained(model, config);
   const { parallel } = config;
   const inUnits = isInUnits(parallel);
   const settings = settingsOf(config, world, inUnits);

@@ -1,0 +1,54 @@
+import { Progress } from '../../cell/progress';
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import { type VideoSheet, videoSheet } from '../../figures/video-sheet';
+import type { SampledVideos, VideoSampling } from '../../train/video-sampling';
+import type { RunParts } from './calls';
+
+/** How `run.sampleVideo` draws videos. Defaults: 20 steps, shift 1, seed 0. */
+export type SampleVideoOptions = Partial<VideoSampling>;
+
+/** Samples videos from a run; `Run.sampleVideo` says how. */
+export async function sampleVideo(
+  { number: run, calls, history }: RunParts,
+  captions: string | readonly string[],
+  options: SampleVideoOptions,
+): Promise<VideoSheet> {
+  const how = checked(options);
+  const texts = typeof captions === 'string' ? [captions] : captions;
+  if (!Array.isArray(texts) || texts.length === 0 || texts.some((text) => typeof text !== 'string'))
+    throw new ConfigError("run.sampleVideo takes captions, as run.sampleVideo(['a red circle moves right'])");
+  const line = new Progress('sampling', 'steps');
+  const work = { kind: 'sampleVideo', run, captions: texts as readonly string[], ...how } as const; // checked above
+  const [sampled] = await calls
+    .on<SampledVideos>(history.phase.world, work, {
+      progress: (_, { done, total }) => line.show(done, total),
+    })
+    .finally(() => line.end());
+  const { size = [0, 0, 0], videos = [] } = sampled ?? {};
+  const title = `Videos that the model draws after ${history.lastStep} steps, by ${how.steps} Euler steps`;
+  return videoSheet(
+    title,
+    videos.map((values, i) => ({ caption: texts[i] ?? '', size, pixels: bytesOf(values) })),
+  );
+}
+
+function checked(options: SampleVideoOptions): VideoSampling {
+  requireKnownOptions('run.sampleVideo(captions, { … })', options, ['steps', 'shift', 'seed']);
+  const { steps = 20, shift = 1, seed = 0 } = options;
+  const wrong = (key: string, value: unknown, expected: string): ConfigError =>
+    new ConfigError(`run.sampleVideo: ${key} is ${String(value)}; give ${expected}`);
+  if (!(Number.isInteger(steps) && steps > 0)) throw wrong('steps', steps, 'an integer from 1');
+  if (!(shift > 0 && shift < Infinity)) throw wrong('shift', shift, 'a number above 0');
+  if (!Number.isInteger(seed)) throw wrong('seed', seed, 'an integer');
+  return { steps, shift, seed };
+}
+
+/** Shapes: values [3, frames, rows, columns] from -1 to 1 → bytes [frames, rows, columns, 3]. */
+function bytesOf(values: Float32Array): Uint8Array {
+  const numPixels = values.length / 3;
+  return Uint8Array.from(values, (_, i) => {
+    const value = values[(i % 3) * numPixels + Math.floor(i / 3)] ?? 0;
+    return Math.round(Math.min(255, Math.max(0, 127.5 * (value + 1))));
+  });
+}

@@ -1,0 +1,142 @@
+import { issueMessage, toIssues } from '../config/config-issue';
+import { type LoraConfig, loraSchema } from '../config/settings/lora';
+import { ConfigError } from '../core/errors';
+import * as tf from '../core/tf';
+import { constant } from './init';
+import { Dropout } from './layers/dropout';
+import { Linear } from './linear';
+import type { Module } from './module';
+import { modulesEndingWith } from './name-patterns';
+
+/** Options of `applyLoRA`; see the setting `lora`. */
+export type LoraOptions = { readonly [Key in keyof LoraConfig]?: LoraConfig[Key] };
+
+/** A linear layer with or without a bias. */
+type Layer = Linear<boolean>;
+
+/**
+ * Adds adapters to a model's linear layers, in place, and freezes all other parameters. A layer then computes
+ * Wx + b + alpha / r · B A dropout(x). A has the initial values of a linear layer, and B is 0, so the output does not change at
+ * first. New parameters are 'blocks.0.qkv.lora_A.weight' [r, inputs] and 'blocks.0.qkv.lora_B.weight' [outputs, r]. Call it before a
+ * strategy is applied. Returns the names of the adapted layers.
+ * Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
+ * Throws: CONFIG for unknown options, a name that fits no linear layer, a second call, and a sharded model.
+ * @example
+ * const net = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
+ * nn.applyLoRA(net, { r: 4, alpha: 8, targets: ['qkv', 'proj'] })
+ */
+export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
+  const config = checked(options);
+  const adapted = model.modules().find((module) => adapterOf(module) !== null);
+  if (adapted !== undefined) {
+    throw new ConfigError(
+      `applyLoRA: ${adapted.path} has an adapter already; call it once, with all targets, or call mergeLoRA(model) first`,
+    );
+  }
+  const layers = layersOf(model, config.targets);
+  for (const parameter of model.parameters()) parameter.requiresGrad = false;
+  for (const layer of layers) adapt(layer, config);
+  return layers.map(({ path }) => path);
+}
+
+/**
+ * Adds each adapter's product to its layer's matrix and removes the adapters; parameters remain frozen. The model computes the
+ * same, except for rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
+ */
+export function mergeLoRA(model: Module): void {
+  const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
+  if (layers.length === 0)
+    throw new ConfigError('mergeLoRA: the model has no adapters; call applyLoRA(model, { … }) first');
+  for (const layer of layers) {
+    const adapter = adapterOf(layer);
+    if (adapter === null) continue;
+    const { a, b } = adapter;
+    const before = layer.weight.tensor;
+    const product = () => tf.mul(tf.matMul(b.weight.tensor, a.weight.tensor), b.scale);
+    layer.weight.replace(tf.keep(tf.tidy(() => tf.add(before, product()))));
+    before.dispose();
+    for (const part of PARTS) Reflect.deleteProperty(layer, part);
+    for (const module of [a, b]) module.dispose();
+  }
+}
+
+/** Returns the options with which a model's adapters were made; null: it has none. */
+export function loraOf(model: Module): LoraConfig | null {
+  for (const module of model.modules()) if (module instanceof LoraB) return module.config;
+  return null;
+}
+
+/** The names of an adapter's modules, as in PEFT. */
+const PARTS = ['lora_A', 'lora_B', 'lora_dropout'] as const;
+
+/** The matrix B, whose output is multiplied by alpha / r. */
+class LoraB extends Linear<boolean> {
+  readonly config: LoraConfig;
+
+  constructor(outputs: number, config: LoraConfig) {
+    super(config.r, outputs, { bias: false, init: { weight: constant(0) } });
+    this.config = config;
+  }
+
+  get scale(): number {
+    return this.config.alpha / this.config.r;
+  }
+
+  override forward(x: tf.Tensor): tf.Tensor {
+    return tf.mul(super.forward(x), this.scale);
+  }
+}
+
+function adapt(layer: Layer, config: LoraConfig): void {
+  const { r, dropout } = config;
+  const [outputs = 0, inputs = 0] = layer.weight.shape;
+  Reflect.set(layer, 'lora_A', new Linear<boolean>(inputs, r, { bias: false }));
+  Reflect.set(layer, 'lora_B', new LoraB(outputs, config));
+  if (dropout > 0) Reflect.set(layer, 'lora_dropout', new Dropout(dropout));
+  layer.wrapOnce(WRAPPED, (given, next) => {
+    const adapter = adapterOf(layer);
+    const y = next(...given);
+    if (adapter === null) return y;
+    const [x] = given as [tf.Tensor]; // a linear layer's input
+    const { a, b, drop } = adapter;
+    return tf.add(y as tf.Tensor, b.apply(a.apply(drop === null ? x : drop.apply(x))));
+  });
+}
+
+const WRAPPED = Symbol('LoRA');
+
+/** Returns a module's adapter; null: it has none. */
+function adapterOf(module: Module): { a: Layer; b: LoraB; drop: Dropout | null } | null {
+  const [a, b, drop] = PARTS.map((part) => module.children.get(part));
+  if (!(a instanceof Linear && b instanceof LoraB)) return null;
+  return { a, b, drop: drop instanceof Dropout ? drop : null };
+}
+
+function layersOf(model: Module, targets: LoraConfig['targets']): Layer[] {
+  const isLayer = (module: Module): module is Layer => module instanceof Linear;
+  if (targets === 'all-linear') {
+    const found = model
+      .modules()
+      .filter((module): module is Layer => isLayer(module) && module.path !== 'lm_head');
+    if (found.length > 0) return found;
+    throw new ConfigError(
+      `applyLoRA: ${model.constructor.name} has no nn.Linear; adapters are for linear layers only`,
+    );
+  }
+  const found = targets.flatMap((target) => {
+    const modules = modulesEndingWith(model, target, 'lora.targets');
+    const other = modules.find((module) => !isLayer(module));
+    if (other === undefined) return modules.filter(isLayer);
+    throw new ConfigError(
+      `lora.targets: "${target}" names ${other.path}, a ${other.constructor.name}; adapters are for nn.Linear only, so name the layers inside it`,
+    );
+  });
+  return [...new Set(found)];
+}
+
+function checked(options: LoraOptions): LoraConfig {
+  const parsed = loraSchema.safeParse(options);
+  if (parsed.success) return parsed.data;
+  const issues = toIssues(parsed.error.issues, options, { '': Object.keys(loraSchema.shape) });
+  throw new ConfigError(issues.map((issue) => `applyLoRA: ${issueMessage(issue)}`).join('\n'));
+}

@@ -1,0 +1,92 @@
+import { ConfigError } from '../core/errors';
+import { seeded } from '../core/random';
+import * as tf from '../core/tf';
+import { fillAudio, fillImage } from '../data/moving-shape-batches';
+import { fillWord, MovingShapes, sceneOf, tokensOf } from '../data/moving-shapes';
+import { DitExperts, NUM_TIMESTEPS } from '../nn/models/dit-experts';
+import { inputsOf } from './flow-matching';
+import type { VideoParts } from './task';
+
+/** How videos are sampled. */
+export interface VideoSampling {
+  /** Number of Euler steps from noise to video. */
+  readonly steps: number;
+  /** Moves steps toward noise: t becomes shift · t / (1 + (shift - 1) t). 1: equal steps. Source: Wan2.2's sample_shift. */
+  readonly shift: number;
+  readonly seed: number;
+}
+
+/** Sampled videos: values of [3, frames, rows, columns] each, about -1 to 1. */
+export interface SampledVideos {
+  readonly size: readonly [number, number, number];
+  readonly videos: readonly Float32Array[];
+}
+
+/**
+ * Samples a video for each caption: x begins as noise at t = 1, and each step adds the predicted velocity times the step, down to
+ * t = 0. The expert of each step is that of its timestep. A model with an image or audio gets those of a clip with the caption.
+ */
+export async function sampleVideos(
+  { videos }: { readonly videos?: VideoParts | undefined },
+  captions: readonly string[],
+  { steps, shift, seed }: VideoSampling,
+  progress: (done: number, total: number) => Promise<void>,
+): Promise<SampledVideos> {
+  if (videos === undefined) {
+    throw new ConfigError(
+      "run.sampleVideo is for a dit that trains on data: 'moving-shapes', whose captions and pixels it knows",
+    );
+  }
+  const { engine, model, config, shape, encoder } = videos;
+  const shapes = new MovingShapes(shape, config.movingShapes);
+  const scenes = captions.map(sceneOf);
+  const clips = scenes.map((scene, i) => shapes.clip(seeded(seed, 'sampled clip', i), scene));
+  const length = clips[0]?.latents.length ?? 0;
+  const x = captions.map((_, i) => {
+    const random = seeded(seed, 'sample', i);
+    return Float32Array.from({ length }, () => random.normal());
+  });
+  const tokens = scenes.map((scene) => tokensOf(scene, shape.textLen));
+  const each = (fill: (target: Float32Array, i: number) => void) => (target: Float32Array) => {
+    const width = target.length / captions.length;
+    for (let i = 0; i < captions.length; i++) fill(target.subarray(i * width, (i + 1) * width), i);
+  };
+  const fills = {
+    fillLatents: each((target, i) => {
+      target.set(x[i] ?? []);
+      fillImage(target.subarray(length), clips[i] ?? { latents: target }, shape.latent);
+    }),
+    fillText: each((target, i) => {
+      for (const [j, token] of tokens[i]?.entries() ?? [])
+        fillWord(token, target.subarray(j * shape.textDim, (j + 1) * shape.textDim));
+    }),
+    fillAudio: each((target, i) => fillAudio(target, clips[i] ?? { track: target }, shape.audioDim)),
+  };
+  const timeAt = (step: number): number => {
+    const t = 1 - step / steps;
+    return (shift * t) / (1 + (shift - 1) * t);
+  };
+  for (let step = 0; step < steps; step++) {
+    // Just below 1000, as in training.
+    const timestep = Math.min(timeAt(step) * NUM_TIMESTEPS, NUM_TIMESTEPS - 1);
+    const timesteps = new Float32Array(captions.length).fill(timestep);
+    const batch = {
+      batch: captions.length,
+      timesteps,
+      tokens: Int32Array.from(tokens.flatMap((row) => [...row])),
+      ...fills,
+    };
+    const inputs = inputsOf({ engine, shape, encoder }, batch);
+    try {
+      if (model instanceof DitExperts) model.tell(timestep);
+      const velocity = tf.tidy(() => (model.apply(...inputs) as tf.Tensor).dataSync());
+      const move = timeAt(step + 1) - timeAt(step);
+      for (const [i, video] of x.entries())
+        for (let j = 0; j < length; j++) video[j] = (video[j] ?? 0) + move * (velocity[i * length + j] ?? 0);
+    } finally {
+      tf.dispose(inputs);
+    }
+    await progress(step + 1, steps);
+  }
+  return { size: shapes.size, videos: x.map((latents) => shapes.decode(latents)) };
+}

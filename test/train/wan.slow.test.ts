@@ -1,0 +1,99 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, describe, it } from 'node:test';
+import { PRESETS } from '../../src/config/named-config';
+import { NAMED_MODELS } from '../../src/config/named-models';
+import type { DitConfig } from '../../src/config/settings/model';
+import type { TrainConfigInput } from '../../src/config/train-config';
+import type { Run } from '../../src/job/run/run';
+import { launchFor } from '../job/job-fixture';
+import { assertClose } from '../support/close';
+
+const RECIPE: TrainConfigInput = { ...PRESETS.wan, batch: 2, movingShapes: { validation: 3 } };
+const model: Partial<DitConfig> & Pick<DitConfig, 'kind' | 'layers' | 'dim' | 'heads' | 'ffn' | 'latent'> = {
+  ...NAMED_MODELS['wan-tiny'],
+  latent: [4, 4, 4],
+  patch: [1, 2, 2],
+  layers: 3,
+};
+/** The kinds of Wan2.2: extra channels for an image, audio, one transformer; under both kinds of context parallelism. */
+const KINDS: Readonly<Record<string, TrainConfigInput>> = {
+  'text to video, two experts, a sharded encoder, Ulysses': {},
+  'image to video, ring': { model: { ...model, inChannels: 100 }, parallel: { cp: 2, cpKind: 'ring' } },
+  'speech to video': { model: { ...model, experts: 1, audioLayers: [0, 2], audioDim: 12, audioTokens: 2 } },
+  'text and image to video, a whole encoder': {
+    model: { ...model, experts: 1, heads: 2 },
+    textEncoder: { model: 't5-tiny', fsdp: false },
+  },
+};
+
+const CAPTIONS = ['a red circle moves right', 'a blue square moves up'];
+
+const folder = mkdtempSync(join(tmpdir(), 'wan-'));
+after(() => rmSync(folder, { recursive: true }));
+
+describe("Wan's recipe as one config", () => {
+  it('gives the losses, validation losses and videos of one rank, for every kind of model', async (context) => {
+    const job = await launchFor(context, { ranks: 2 });
+    for (const [name, kind] of Object.entries(KINDS)) {
+      // 8-bit states depend on how parameters are sharded.
+      const config = { ...RECIPE, ...kind, optimizer: { lr: 1e-3 } };
+      const seen: (readonly number[])[] = [];
+      for (const ranks of [1, 2]) {
+        const parallel = ranks === 1 ? { strategy: 'NO_SHARD' as const } : config.parallel;
+        const run = await job.train({ ...config, parallel }, { ranks });
+        await run.step(4);
+        seen.push([...run.losses, (await run.evaluate()).loss, ...(await pixelsOf(run))]);
+        await run.dispose();
+      }
+      const [alone = [], together = []] = seen;
+      assertClose(together.slice(0, 5), alone.slice(0, 5), 2e-5, name);
+      const apart = alone.filter((value, i) => Math.abs(value - (together[i] ?? Number.NaN)) > 1).length;
+      assert.ok(apart < alone.length / 100, `${name}: ${apart} of ${alone.length} pixels differ`);
+    }
+  });
+
+  it('runs on four ranks with 8-bit AdamW, and its checkpoint continues under another layout', async (context) => {
+    const job = await launchFor(context, { ranks: 4 });
+    const run = await job.train(RECIPE);
+    await run.step(4);
+    await run.save(folder);
+    const { loss } = await run.evaluate();
+    await run.step(2);
+    const other = { ...RECIPE, parallel: { strategy: 'ZERO_2' as const } };
+    const again = await job.train(other, { ranks: 2 });
+    await again.load(folder);
+    assertClose([(await again.evaluate()).loss], [loss], 1e-6, 'the loss of the loaded model');
+    await again.step(2);
+    // Both have two data-parallel ranks and so the same batches; 8-bit states have other blocks.
+    assertClose(again.losses.slice(-2), run.losses.slice(-2), 1e-3, 'losses after loading');
+  });
+
+  it('refuses parts that do not fit together', async (context) => {
+    const job = await launchFor(context, { ranks: 1 });
+    const refused: readonly (readonly [TrainConfigInput, RegExp])[] = [
+      [{ ...RECIPE, model: { ...model, textDim: 8 } }, /has outputs of width 32, but model\.textDim is 8/],
+      [{ ...RECIPE, model: { ...model, textLen: 9 } }, /has 8 positions \(seq\), but model\.textLen is 9/],
+      [{ ...RECIPE, model: { ...model, outChannels: 16 } }, /outChannels of 3·t·s².*it is 16/],
+      [{ ...RECIPE, model: { ...model, inChannels: 52 } }, /inChannels 52 leaves 4/],
+      [{ ...RECIPE, model: { ...model, audioLayers: [3] } }, /3 is no block: there are blocks 0 to 2/],
+      [{ model: 'tiny', data: 'moving-shapes' }, /are videos for a dit, but model\.kind is 'gpt'/],
+      [{ model: 'tiny', textEncoder: {} }, /is for a dit, but model\.kind is 'gpt'/],
+    ];
+    for (const [config, message] of refused) await assert.rejects(job.train(config), message);
+    const run = await job.train({ ...RECIPE, parallel: {} });
+    await assert.rejects(
+      run.sampleVideo('a red dog moves right'),
+      /"a red dog moves right" is no caption; captions are/,
+    );
+    await assert.rejects(run.sampleVideo([]), /takes captions/);
+    await run.dispose();
+  });
+});
+
+async function pixelsOf(run: Run): Promise<number[]> {
+  const { videos } = await run.sampleVideo(CAPTIONS, { steps: 4 });
+  return videos.flatMap(({ pixels }) => [...pixels]);
+}
