@@ -123,9 +123,14 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
   };
 }
 
-function findingOf({ axes, total, outside, numNodes }: View): string {
+function findingOf({ axes, total, outside, world, numNodes }: View): string {
   const [most] = axes;
   if (most === undefined) return 'No bytes travelled between ranks';
+  const isRing = axes.length === 1 && most.flows.length === world && numNodes === 1;
+  if (isRing && most.flows.every(({ bytes }) => bytes === most.flows[0]?.bytes)) {
+    const each = most.bytes / world;
+    return titleOf(`Each rank receives ${inUnit(each, byteScale(each))}, all of it from one other rank`);
+  }
   const who = most.axis === 'world' ? 'collectives of all ranks' : `${most.style.name} groups`;
   const carried = `${who} carry ${unescaped(percent(most.bytes / total))} of the bytes`;
   if (numNodes === 1)

@@ -116,6 +116,33 @@ const FACTS: readonly Fact[] = [
       shows(outputs, /FULL_SHARD ÷ DDP, median \(quartiles\): .*: (the sentence|no clear difference)/),
   },
   {
+    notebook: '08-collectives',
+    sentence: 'Each rank receives 6 chunks of 0.25 MB, all from the rank before it',
+    holds: (_, notebook) => titled(notebook, /^Each rank receives 1\.5 MB, all of it from one/) !== undefined,
+  },
+  {
+    notebook: '08-collectives',
+    sentence: 'The same bytes, and the same integers to the bit',
+    holds: (outputs) => shows(outputs, /ranks 0-3 agree\n0$/),
+  },
+  {
+    notebook: '08-collectives',
+    sentence:
+      'so it wins if latency is the price; the ring sends fewer bytes per link, so it wins if bytes are',
+    holds: (outputs) => shows(outputs, /treeOverRing4KiB: 0\.\d, treeOverRing4MiB: [1-9].*\[ 6 \]/),
+  },
+  {
+    notebook: '08-collectives',
+    sentence: 'For about the same bytes, PowerSGD stays nearer to the loss of all gradients than the top 2%',
+    holds: (outputs) =>
+      outputs.some((text) => {
+        const lossOf = (name: string): number =>
+          Number(new RegExp(`${name}'?: ([\\d.]+)`).exec(text)?.[1] ?? Number.NaN);
+        const [all, power, top] = [lossOf('all'), lossOf('PowerSGD'), lossOf('top 2%')];
+        return all < power && power < top && lossOf('no feedback') < top;
+      }),
+  },
+  {
     notebook: '13-your-own-model',
     sentence: 'How many bytes per step does a rank receive for parameters?',
     holds: (_, notebook) =>

@@ -39,7 +39,7 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
     PowerSGD: {
       parallel: {
         strategy: 'NO_SHARD',
-        commHook: { kind: 'powerSGD', matrixApproximationRank: 2, startPowerSGDIter: 0 },
+        commHook: { kind: 'powerSGD', matrixApproximationRank: 2 },
         bucketBytes: 4000,
       },
     },

@@ -4,11 +4,11 @@ import type { StrategyName } from '../strategies';
 import { size } from './model';
 import { gradScalerOf, type PrecisionSettings, reduceDtypeOf, type ScalerSetting } from './precision';
 
-/** Torch's names of PowerSGD's options, and its defaults except startPowerSGDIter (torch: 1000). Source: PowerSGDState. */
+/** Torch's names of PowerSGD's options, and its defaults except that of startPowerSGDIter (torch: 1000). Source: PowerSGDState. */
 const powerSgdSchema = z.strictObject({
   kind: z.literal('powerSGD'),
   matrixApproximationRank: size.default(1),
-  startPowerSGDIter: z.int().min(0).default(2),
+  startPowerSGDIter: z.int().min(0).default(0),
   minCompressionRate: z.number().positive().default(2),
   useErrorFeedback: z.boolean().default(true),
   warmStart: z.boolean().default(true),

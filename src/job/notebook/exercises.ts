@@ -67,6 +67,16 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     because:
       'each GPU does half the work but gathers the same bytes: the time falls by less than half, so GPU hours rise',
   },
+  '08.rounds': {
+    number: 6,
+    because:
+      'in round i, each rank r below 2^i sends to rank r + 2^i (if there is one): 1, 2, 4, … ranks have the value, 64 = 2^6',
+  },
+  '08.uneven': {
+    number: 40,
+    because:
+      'in each of 2 rounds of the reduce-scatter and 2 of the all-gather, the three chunks travel once each: 4 × 10 elements, 2(N − 1) n',
+  },
   '12.right': {
     words: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
     because:

@@ -155,7 +155,7 @@ export function viewOf(
     strategy: config.parallel.strategy,
     hasOwnLoss: hasOwnLoss(config),
     forecast() {
-      if (known === undefined) known = forecastRun(config, run.world, own);
+      if (known === undefined) known = forecastRun(config, run.world, own, run.records.at(-1)?.step);
       return known;
     },
   };

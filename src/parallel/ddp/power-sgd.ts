@@ -26,7 +26,7 @@ export type PowerSGDOptions = Omit<Extract<CommHookInput, { kind: 'powerSGD' }>,
 
 /**
  * The state of `powerSGDHook` for one DDP: Q and the error of each matrix. It has the options of torch's PowerSGDState in
- * camelCase. Plain all-reduces run until step startPowerSGDIter (default 2; torch 1000), counted from 0. Checkpoints do not contain
+ * camelCase. Plain all-reduces run until step startPowerSGDIter (default 0; torch 1000), counted from 0. Checkpoints do not contain
  * the state. Throws: CONFIG for a wrong option. Source: torch's powerSGD_hook.PowerSGDState.
  */
 export class PowerSGDState {

@@ -54,7 +54,7 @@ export class DryRun {
     this.ranks = runs.map(({ rank }) => rank);
     this.numParams = runs[0]?.numParams ?? 0;
     this.records = runs.flatMap(({ records }) => records);
-    this.assumptions = assumptionsOf(config, runs.length, world);
+    this.assumptions = assumptionsOf(config, runs.length, world, runs[0]?.records.length ?? 0);
   }
 
   /** The last step of every rank that ran; further steps would be like it. */
@@ -120,14 +120,25 @@ export class DryRun {
 }
 
 /** Returns what a dry run assumes about values that a real run would read. [Note: values in a dry run] */
-function assumptionsOf(config: TrainConfig, numRepresented: number, world: number): readonly string[] {
+function assumptionsOf(
+  config: TrainConfig,
+  numRepresented: number,
+  world: number,
+  numSteps: number,
+): readonly string[] {
   const { parallel, clipNorm } = config;
+  const { commHook } = parallel;
   const hasExperts = modelShape(config).kind === 'moe';
   return [
     ...(numRepresented < world ? ['the ranks that did not run do the same as those that ran'] : []),
     ...(hasExperts ? ["each block's tokens are spread evenly over its experts"] : []),
     ...(parallel.sparseGradients
       ? ['every row of a sparse gradient was used, so as much is sent as without sparse gradients']
+      : []),
+    ...(commHook?.kind === 'powerSGD' && commHook.startPowerSGDIter >= numSteps
+      ? [
+          `PowerSGD compresses only after step ${commHook.startPowerSGDIter}, which this dry run does not reach`,
+        ]
       : []),
     ...(gradScalerOf(config) === null ? [] : ['no gradient overflows, so no step is skipped']),
     ...(clipNorm === null ? [] : ['gradients are not clipped (clipping changes no bytes)']),

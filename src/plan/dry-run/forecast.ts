@@ -18,17 +18,33 @@ export interface RunForecast {
 }
 
 /**
- * Predicts a config's run; null: its memory depends on values, which a dry run does not have, or functions of the user's run
+ * Predicts a step of a config's run, counted from 1; null: its memory depends on values, which a dry run does not have, or functions of the user's run
  * only in ranks.
  */
-export function forecastRun(config: TrainConfig, world: number, own?: MetaOwn): RunForecast | null {
+export function forecastRun(
+  config: TrainConfig,
+  world: number,
+  own?: MetaOwn,
+  step = Number.POSITIVE_INFINITY,
+): RunForecast | null {
   try {
-    return forecastOf(config, world, own);
+    return forecastOf(hookAt(config, step), world, own);
   } catch (error) {
     if (own !== undefined) return null;
     if (error instanceof ShardlabError && error.code === 'ENGINE') return null;
     throw error;
   }
+}
+
+/** Returns the config with the hook that runs in a step, because a forecast takes two steps. */
+function hookAt(config: TrainConfig, step: number): TrainConfig {
+  const { commHook } = config.parallel;
+  if (commHook?.kind !== 'powerSGD') return config;
+  const isStarted = step > commHook.startPowerSGDIter;
+  return {
+    ...config,
+    parallel: { ...config.parallel, commHook: isStarted ? { ...commHook, startPowerSGDIter: 0 } : null },
+  };
 }
 
 function forecastOf(config: TrainConfig, world: number, own: MetaOwn | undefined): RunForecast {

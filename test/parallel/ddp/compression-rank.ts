@@ -10,7 +10,7 @@ import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-proc
 import { gradientOf, SHAPES, STEPS } from './given-gradients';
 
 /** The first two are those of test/data/power_sgd_reference.py. */
-const POWER = { kind: 'powerSGD', minCompressionRate: 1.01 } as const;
+const POWER = { kind: 'powerSGD', minCompressionRate: 1.01, startPowerSGDIter: 2 } as const;
 export const HOOKS = {
   none: null,
   'rank 1': POWER,

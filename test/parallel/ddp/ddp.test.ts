@@ -111,7 +111,7 @@ test('after an interrupted backward the next backward reduces every bucket again
 });
 
 for (const [what, commHook] of Object.entries({
-  PowerSGD: { kind: 'powerSGD', startPowerSGDIter: 0, minCompressionRate: 1.1 },
+  PowerSGD: { kind: 'powerSGD', minCompressionRate: 1.1 },
   topK: { kind: 'topK', ratio: 0.3 },
 } as const)) {
   test(`${what}: an interrupted backward does not change the errors for the next step`, () => {
