@@ -5,9 +5,12 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { inspect } from 'node:util';
 import type { Tensor } from '@tensorflow/tfjs';
+import { PIPELINE_SCHEDULES } from '../../src/config/settings/pipeline';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Job } from '../../src/job/run/job';
 import type { Run } from '../../src/job/run/run';
+import type { StepRecord } from '../../src/ledger/record';
+import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { launchFor } from '../job/job-fixture';
 import type { OwnScope } from '../job/run/own-values';
 import { readSafetensors } from '../support/safetensors';
@@ -170,6 +173,36 @@ test('job.train with parallel.pp', async (context) => {
     assertClose('own', await steps(staged), await steps(plain));
     await plain.dispose();
     await staged.dispose();
+  });
+
+  await context.test('has the peaks and bytes of a dry run, and draws its schedule', async () => {
+    for (const schedule of PIPELINE_SCHEDULES) {
+      const parallel = schedule === 'gpipe' ? { tp: 2, sequenceParallel: true } : {};
+      const config = { ...CONFIG, parallel: { ...parallel, pp: 2, schedule } };
+      const run = await job.train(config);
+      await run.step(2);
+      const planned = dryRun(config, { world: 4, ranks: 'all', blas: false });
+      const records = run.records.ofStep(2);
+      const peaks = (ofStep: readonly StepRecord[]): number[] => ofStep.map(({ memory }) => memory.peakBytes);
+      const sent = (ofStep: readonly StepRecord[]) =>
+        ofStep.map(({ collectives }) =>
+          collectives.map(({ op, cause, wireBytes }) => `${op} ${cause} ${wireBytes}`).sort(),
+        );
+      // What is being sent to a neighbour is freed when the comm thread has sent it; in a dry run, at once.
+      const more = peaks(records).map((bytes, i) => bytes - (peaks(planned.lastStep)[i] ?? 0));
+      const message = 4 * GPT.seq * GPT.dim;
+      assert.ok(
+        more.every((bytes) => bytes >= 0 && bytes <= 2 * message && bytes % message === 0),
+        `${schedule}: ${more}`,
+      );
+      assert.deepEqual(sent(planned.lastStep), sent(records), schedule);
+      assert.match(run.timeline({ as: 'pipeline' }).title, /4 microbatches on 2 ranks/);
+      run.memory();
+      run.comm();
+      const modules = (await run.units()).rows.map(({ module }) => module);
+      for (const block of ['blocks.0', 'blocks.4']) assert.ok(modules.includes(block), `${modules}`);
+      await run.dispose();
+    }
   });
 
   await context.test('refuses what it cannot cut, with the reason', async () => {

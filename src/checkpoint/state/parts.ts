@@ -19,8 +19,46 @@ export function wholeSizeOf(parameter: Part): number {
   return wholeShapeOf(parameter).reduce((size, extent) => size * extent, 1);
 }
 
+/** The parts of a parameter in two orders. */
+interface Parts {
+  readonly split: Part['split'];
+  readonly inTensor: readonly PlacedPart[];
+  readonly inWhole: readonly PlacedPart[];
+}
+
+/** A matrix that is split by columns has a part per row, and a checkpoint asks for each, so parts are computed once. */
+const KNOWN = new WeakMap<Part, Parts>();
+
 /** Returns which elements of the whole parameter this rank's tensor has, in its order; padding is left out. */
-export function partsOf({ shape, size, split }: Part): PlacedPart[] {
+export function partsOf(parameter: Part): readonly PlacedPart[] {
+  return knownParts(parameter).inTensor;
+}
+
+/** Returns the elements of the whole parameter that are in `range` of this rank's tensor, and in the whole's range `within`. */
+export function wholeRangesOf(parameter: Part, range: Range, within?: Range): PlacedPart[] {
+  const { inTensor, inWhole } = knownParts(parameter);
+  const candidates =
+    within === undefined
+      ? overlapping(inTensor, range, ({ at }) => at)
+      : overlapping(inWhole, within, ({ start }) => start);
+  return candidates.flatMap((part) => {
+    const inRange = moved(part, overlapOf({ start: part.at, length: part.length }, range), part.at);
+    if (inRange === null || within === undefined) return inRange ?? [];
+    return moved(inRange, overlapOf(inRange, within), inRange.start) ?? [];
+  });
+}
+
+function knownParts(parameter: Part): Parts {
+  const known = KNOWN.get(parameter);
+  if (known !== undefined && known.split === parameter.split) return known;
+  const inTensor = computedParts(parameter);
+  const inWhole = inTensor.toSorted((a, b) => a.start - b.start);
+  const parts = { split: parameter.split, inTensor, inWhole };
+  KNOWN.set(parameter, parts);
+  return parts;
+}
+
+function computedParts({ shape, size, split }: Part): PlacedPart[] {
   if (split === null) return [{ start: 0, length: size, at: 0 }];
   const { wholeShape, dim, ranges } = split;
   const inner = shape.slice(dim + 1).reduce((product, extent) => product * extent, 1);
@@ -30,18 +68,49 @@ export function partsOf({ shape, size, split }: Part): PlacedPart[] {
     let at = index * row;
     for (const { begin, end } of ranges) {
       const length = (end - begin) * inner;
-      places.push({ start: index * wholeRow + begin * inner, length, at });
+      append(places, { start: index * wholeRow + begin * inner, length, at });
       at += length;
     }
   }
-  return places.filter(({ length }) => length > 0);
+  return places;
 }
 
-/** Returns the elements of the whole parameter that are in `range` of this rank's tensor. */
-export function wholeRangesOf(parameter: Part, range: Range): PlacedPart[] {
-  return partsOf(parameter).flatMap((part) => {
-    const common = overlapOf({ start: part.at, length: part.length }, range);
-    if (common === null) return [];
-    return [{ start: part.start + common.start - part.at, length: common.length, at: common.start }];
-  });
+/** Appends a part; joins it to the part before if it continues it. */
+function append(places: PlacedPart[], next: PlacedPart): void {
+  if (next.length === 0) return;
+  const last = places.at(-1);
+  const gaps = last && [next.start - last.start - last.length, next.at - last.at - last.length];
+  if (last !== undefined && gaps?.every((gap) => gap === 0))
+    places[places.length - 1] = { ...last, length: last.length + next.length };
+  else places.push(next);
+}
+
+/** Returns the parts that overlap a range; `keyOf` returns where a part begins, and parts are sorted by it. */
+function overlapping(
+  parts: readonly PlacedPart[],
+  { start, length }: Range,
+  keyOf: (part: PlacedPart) => number,
+): readonly PlacedPart[] {
+  const firstFrom = (holds: (part: PlacedPart) => boolean): number => {
+    let [low, high] = [0, parts.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (holds(parts[middle] as PlacedPart))
+        high = middle; // `middle` is an index of parts
+      else low = middle + 1;
+    }
+    return low;
+  };
+  const first = firstFrom((part) => keyOf(part) + part.length > start);
+  return parts.slice(
+    first,
+    firstFrom((part) => keyOf(part) >= start + length),
+  );
+}
+
+/** Returns the elements of a part in `common`, which counts from where the part is `from`; null if there are none. */
+function moved(part: PlacedPart, common: Range | null, from: number): PlacedPart | null {
+  if (common === null) return null;
+  const skipped = common.start - from;
+  return { start: part.start + skipped, length: common.length, at: part.at + skipped };
 }

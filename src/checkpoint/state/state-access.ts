@@ -4,7 +4,7 @@ import { ShardlabError } from '../../core/errors';
 import type { Parameter, StateBuffer } from '../../nn/parameter';
 import { readState, writePart } from '../../nn/state-values';
 import { wholeRangesOf } from './parts';
-import { overlapOf, type Range } from './ranges';
+import type { Range } from './ranges';
 
 /** The name of a parameter's values, beside the names of its optimizer states. */
 export const VALUES = 'values';
@@ -109,12 +109,9 @@ interface Part {
 function overlaps(parameter: Parameter, range: Range): Part[] {
   const buffer = parameter.state;
   return buffer.slices.flatMap((slice) => {
-    const held = slice.parameter === parameter ? wholeRangesOf(parameter, slice) : [];
-    return held.flatMap((part) => {
-      const common = overlapOf(part, range);
-      if (common === null) return [];
-      const offset = slice.offset + part.at - slice.start + common.start - part.start;
-      return [{ buffer, offset, at: common.start - range.start, length: common.length }];
+    const held = slice.parameter === parameter ? wholeRangesOf(parameter, slice, range) : [];
+    return held.map(({ start, at, length }) => {
+      return { buffer, offset: slice.offset + at - slice.start, at: start - range.start, length };
     });
   });
 }

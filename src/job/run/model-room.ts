@@ -79,7 +79,7 @@ function bytesOfRank(
   const ranks = shardRanksOf({ parallel }, world);
   const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
   const share = (state: ModelState, size = numParams): number =>
-    Math.ceil(size / parallel.tp / (shardedAtRest.includes(state) ? numShards : 1));
+    Math.ceil(size / (parallel.tp * parallel.pp) / (shardedAtRest.includes(state) ? numShards : 1));
   const parameters = itemBytes('float32') * share('parameter');
   const states = optimizerBytesOf(optimizer)(share('optimizer', numTrained));
   const isOffloaded = offload.parameters && shardedAtRest.includes('parameter');

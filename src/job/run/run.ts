@@ -205,8 +205,10 @@ export class Run extends RunLoop {
    */
   async units(): Promise<Table> {
     const { number: run, link, calls } = this.#parts;
-    // All ranks have the same units.
-    const [facts = []] = await calls.on<UnitFacts[]>(1, { kind: 'units', run });
+    const { pp } = this.config.parallel;
+    const all = await calls.on<UnitFacts[]>(pp === 1 ? 1 : this.world, { kind: 'units', run });
+    // All ranks with the same stages have the same units, and are consecutive.
+    const facts = all.filter((_, rank) => rank % (all.length / pp) === 0).flat();
     if (facts.length === 0) {
       throw new ConfigError(
         `${placeText(this)} has no units: every rank holds the whole model; await run.reshard({ strategy: 'FULL_SHARD' })`,

@@ -52,6 +52,7 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   requireMeaning(request);
   const hardware = hardwareAsked(request);
   const { config, gpus } = configAt(input, request, hardware.gpusPerNode);
+  requireOneStage(config);
   const [kernels, batches] = [new CountedKernels(), new CountedBatches(own)];
   const costs = {
     ...gpuCosts(hardware, CALIBRATION, kernels.add),
@@ -91,6 +92,16 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
     offload: asked.offload ?? run.config.offload,
   };
   return { layout, prediction: predictionOf(run, record, kernels, layout) };
+}
+
+/** Throws: CONFIG for stages, because a counted plan runs one rank for all. */
+function requireOneStage({ parallel }: TrainConfigInput): void {
+  const pp = parallel?.pp ?? 1;
+  if (pp === 1) return;
+  throw new ConfigError(
+    `sl.plan counts a model of your own on one rank for all, and with parallel.pp ${pp} ranks differ; leave pp out, or run ` +
+      'sl.dryRun(config, { world }), which runs a rank of each stage',
+  );
 }
 
 /** Keys of a place that a counted plan takes; a degree of 1 says nothing. */

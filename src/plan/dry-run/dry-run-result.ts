@@ -131,6 +131,9 @@ function assumptionsOf(
   const hasExperts = modelShape(config).kind === 'moe';
   return [
     ...(numRepresented < world ? ['the ranks that did not run do the same as those that ran'] : []),
+    ...(parallel.pp > 1
+      ? ['what a stage needs from another one has arrived: no rank waits for another stage']
+      : []),
     ...(hasExperts ? ["each block's tokens are spread evenly over its experts"] : []),
     ...(parallel.sparseGradients
       ? ['every row of a sparse gradient was used, so as much is sent as without sparse gradients']
@@ -168,7 +171,8 @@ function dryRunText(run: DryRun): string {
 
 function heading({ config, world, ranks, numParams, records }: DryRun): string {
   const steps = Math.max(...records.map(({ step }) => step));
-  const who = ranks.length === 1 && world > 1 ? `, rank ${ranks[0]} for all` : '';
+  const shown = ranks.length === 1 ? `rank ${ranks[0]} for all` : `ranks ${ranks.join(', ')} for all`;
+  const who = ranks.length < world ? `, ${shown}` : '';
   return (
     `Dry run: ${placeText({ config, world })}${who}, ` +
     `${count(numParams)} parameters, ${steps} ${steps === 1 ? 'step' : 'steps'}, nothing computed`
@@ -204,9 +208,13 @@ function host(bytes: BytesByCause): string[] {
 }
 
 function traffic({ lastStep }: DryRun): string[] {
-  const rows = communication(lastStep.slice(0, 1));
+  const ofRanks = lastStep.map((record) => {
+    const rows = communication([record]);
+    return { rows, received: rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0) };
+  });
+  // With stages, ranks receive different bytes.
+  const { rows, received } = ofRanks.reduce((most, one) => (one.received > most.received ? one : most));
   if (rows.length === 0) return ['No collectives.'];
-  const received = rows.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
   return [
     `Bytes that a rank receives per step: ${formatBytes(received)}`,
     ...rows.map((one) => row(`  ${named(one)}`, one.wireBytes, '')),

@@ -2,7 +2,7 @@ import { z } from 'zod';
 import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { hardwareAsked } from '../layout-of';
 import { parseWith } from '../parse-request';
@@ -13,9 +13,9 @@ import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './ran
 
 /** Options of a dry run. */
 export interface DryRunOptions extends StepOptions {
-  /** The rank that runs in place of all ranks. Default 0, which holds most if shards differ. */
+  /** The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards differ. */
   readonly rank?: number;
-  /** 'all' runs every rank, one after another; at most 64. Default 'one'. */
+  /** 'all' runs every rank, one after another; at most 64. Default 'one', or with parallel.pp one per stage. */
   readonly ranks?: 'one' | 'all';
   /**
    * A kind of GPU by name ('A100-80G'), or a kind that it is `like` with other figures. Times are then those of this library's
@@ -67,7 +67,7 @@ export function dryRun(
     throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, as 24e9`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
-  const ranks = ranksOf(options);
+  const ranks = ranksOf(options, full);
   let done = 0;
   const stepped = (): void => progress?.(++done, ranks.length * steps);
   const runs = ranks.map((rank) =>
@@ -84,8 +84,15 @@ function costsOfRank({ hardware, costs }: DryRunOptions): () => DryRunCosts {
   return () => gpuCosts(gpus);
 }
 
-function ranksOf({ world, rank, ranks = 'one' }: DryRunOptions): readonly number[] {
-  if (ranks === 'one') return [rank ?? 0];
+function ranksOf(
+  { world, rank, ranks = 'one' }: DryRunOptions,
+  { parallel: { pp } }: TrainConfig,
+): readonly number[] {
+  if (ranks === 'one') {
+    // Ranks of a stage are consecutive. A world that pp does not divide is refused when the first rank runs.
+    const firsts = Array.from({ length: pp }, (_, stage) => Math.floor((stage * world) / pp));
+    return rank === undefined ? firsts : [rank];
+  }
   if (ranks !== 'all')
     throw new ConfigError(`dryRun: ranks is ${ranks}; give 'one' or 'all' (the number of ranks is world)`);
   if (rank !== undefined) {
