@@ -28,6 +28,21 @@ const CASES: readonly (readonly [TrainConfigInput, RegExp, TrainConfigInput])[] 
     { parallel: { cp: 2, cpKind: 'ring' } },
   ],
   [
+    { parallel: { schedule: 'zb' } },
+    /^parallel\.schedule has no effect with parallel\.pp 1/,
+    { parallel: { pp: 2, schedule: 'zb' } },
+  ],
+  [
+    { parallel: { virtualStages: 2 } },
+    /^parallel\.virtualStages has no effect with parallel\.pp 1/,
+    { parallel: { pp: 2, schedule: 'interleaved', virtualStages: 2 } },
+  ],
+  [
+    { parallel: { microbatches: 2 } },
+    /^parallel\.microbatches has no effect with parallel\.pp 1/,
+    { parallel: { pp: 2, microbatches: 2 } },
+  ],
+  [
     { parallel: { wrap: 'moe' } },
     /^parallel\.wrap 'moe' has the same effect as 'blocks': the model has no experts/,
     { model: MOE, parallel: { wrap: 'moe' } },

@@ -249,3 +249,25 @@ test('settings of own data that contradict each other or the model are refused w
     assert.throws(() => parseTrainConfig({ model: 'tiny', ...config }), { code: 'CONFIG', message });
   }
 });
+
+test('settings of a pipeline that contradict each other say what fits', () => {
+  const model = { kind: 'gpt', layers: 5, dim: 8, heads: 2, vocab: 256, seq: 8 };
+  const refused: readonly (readonly [parallel: object, message: RegExp, beside?: object])[] = [
+    [{ pp: 2, microbatches: 3 }, /microbatches: 3 does not divide batch 4/],
+    [{ pp: 2, virtualStages: 2 }, /2 stages per rank need parallel\.schedule 'interleaved'/],
+    [{ pp: 2, schedule: 'interleaved', virtualStages: 1 }, /needs several stages per rank/],
+    [
+      { pp: 2, schedule: 'interleaved', microbatches: 1 },
+      /1 microbatches are no whole rounds of parallel\.pp 2/,
+    ],
+    [{ pp: 3, schedule: 'interleaved' }, /5 layers cannot be divided into 3 x 2 stages/, { batch: 3 }],
+    [{ pp: 2 }, /kind 'moe' cannot be cut/, { model: { ...model, kind: 'moe', experts: 2 } }],
+    [
+      { pp: 2 },
+      /budgetBytes measures a forward of the whole model/,
+      { activationCheckpointing: { budgetBytes: 1 } },
+    ],
+  ];
+  for (const [parallel, message, beside = {}] of refused)
+    assert.throws(() => parseTrainConfig({ model, parallel, ...beside }), { code: 'CONFIG', message });
+});
