@@ -7,10 +7,10 @@ export const MODEL_SHAPES = {
   bench: { kind: 'gpt', layers: 4, dim: 256, heads: 8, vocab: 8192, seq: 128, tied: true },
   'wan-tiny': {
     kind: 'dit',
-    layers: 4,
-    dim: 32,
+    layers: 2,
+    dim: 64,
     heads: 4,
-    ffn: 64,
+    ffn: 128,
     latent: [4, 4, 4],
     patch: [1, 1, 1],
     inChannels: 48,

@@ -38,8 +38,8 @@ describe("Wan's recipe as one config", () => {
   it('gives the losses, validation losses and videos of one rank, for every kind of model', async (context) => {
     const job = await launchFor(context, { ranks: 2 });
     for (const [name, kind] of Object.entries(KINDS)) {
-      // 8-bit states depend on how parameters are sharded.
-      const config = { ...RECIPE, ...kind, optimizer: { lr: 1e-3 } };
+      // 8-bit states depend on how parameters are sharded. The head begins as 0: only large steps make losses depend on all layers.
+      const config = { ...RECIPE, ...kind, optimizer: { lr: 0.02 }, schedule: null };
       const seen: (readonly number[])[] = [];
       for (const ranks of [1, 2]) {
         const parallel = ranks === 1 ? { strategy: 'NO_SHARD' as const } : config.parallel;
@@ -49,7 +49,7 @@ describe("Wan's recipe as one config", () => {
         await run.dispose();
       }
       const [alone = [], together = []] = seen;
-      assertClose(together.slice(0, 5), alone.slice(0, 5), 2e-5, name);
+      assertClose(together.slice(0, 5), alone.slice(0, 5), 1e-4, name);
       const apart = alone.filter((value, i) => Math.abs(value - (together[i] ?? Number.NaN)) > 1).length;
       assert.ok(apart < alone.length / 100, `${name}: ${apart} of ${alone.length} pixels differ`);
     }
