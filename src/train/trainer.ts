@@ -14,6 +14,7 @@ import { createOptimizer } from '../optim/create-optimizer';
 import { GradScaler } from '../optim/grad-scaler';
 import { LRSchedule, rateOf } from '../optim/lr-schedule';
 import { groupRates, type Optimizer, setRates } from '../optim/optimizer';
+import { balanceExperts } from '../parallel/experts/balance-experts';
 import { type ParallelModel, parallelize } from '../parallel/parallelize';
 import { applyActivationCheckpointing } from '../parallel/recompute/apply-activation-checkpointing';
 import { taskOf } from './config-task';
@@ -110,6 +111,7 @@ export class Trainer {
       this.optimizer.zeroGrad();
       const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
+      balanceExperts(this.model, this.#options.group);
       const loss = watch.span('loss', () =>
         meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
       );
