@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Engine } from '../../../src/backend/engine';
+import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { BatchSource } from '../../../src/data/batch';
 import { syntheticBatches } from '../../../src/data/batches';
@@ -76,10 +77,10 @@ function concatenatedBatches(
   of: { readonly ranks: number; readonly micros: number },
   run: ParityRun,
 ): BatchSource {
-  const { batch = 0, model } = run.config;
-  if (typeof model !== 'object' || !('kind' in model) || model.kind !== 'gpt')
-    throw new Error('parity runs spell a gpt out');
-  const { seq, vocab } = model;
+  const { batch = 0 } = run.config;
+  const shape = modelShape(parseTrainConfig(run.config));
+  if (!('vocab' in shape)) throw new Error('parity runs train language models');
+  const { seq, vocab } = shape;
   const source = syntheticBatches({ batch: batch / (of.ranks * of.micros), seq, vocab });
   return {
     name: 'concatenated',
@@ -107,11 +108,11 @@ function takeParameters(
 
 function writeManifest(trainer: Trainer, run: ParityRun, rank: number): void {
   const manifest: DumpManifest = trainer.model.states().map((buffer) => ({
-    name: buffer.name,
     size: buffer.size,
-    ranks: buffer.isLocal ? [rank] : (buffer.shardGroup?.ranks ?? null),
     slices: buffer.slices.map(({ parameter, offset, length, start }) => {
-      return { parameter: parameter.name, size: parameter.size, offset, length, start };
+      const { name, shape, size, split } = parameter;
+      const cut = split && { dim: split.dim, ranges: split.ranges, wholeShape: split.wholeShape };
+      return { parameter: name, shape, size, split: cut, offset, length, start };
     }),
   }));
   writeFileSync(join(run.folder, `manifest.rank${rank}.json`), JSON.stringify(manifest));

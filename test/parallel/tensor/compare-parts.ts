@@ -1,8 +1,8 @@
 import type { Engine } from '../../../src/backend/engine';
-import * as tf from '../../../src/core/tf';
 import type { Module } from '../../../src/nn/module';
 import type { Parameter } from '../../../src/nn/parameter';
 import { readState } from '../../../src/nn/state-values';
+import { placesOf } from '../../support/split-places';
 
 /** Sums over the elements of a parameter that a rank has. */
 export interface Compared {
@@ -63,18 +63,4 @@ function distance(
     size += wanted ** 2;
   });
   return [count, [difference, size]];
-}
-
-/** Returns the index in the whole of each element of this rank's part; -1 for padding. */
-function placesOf({ split, shape, size }: Parameter): number[] {
-  if (split === null) return Array.from({ length: size }, (_, i) => i);
-  const { dim, ranges, wholeShape } = split;
-  const inner = tf.util.sizeFromShape(wholeShape.slice(dim + 1));
-  const along = ranges.flatMap(({ begin, end }) => Array.from({ length: end - begin }, (_, i) => begin + i));
-  const length = shape[dim] ?? 1;
-  return Array.from({ length: size }, (_, i) => {
-    const at = along[Math.floor(i / inner) % length];
-    if (at === undefined) return -1;
-    return (Math.floor(i / (inner * length)) * (wholeShape[dim] ?? 1) + at) * inner + (i % inner);
-  });
 }

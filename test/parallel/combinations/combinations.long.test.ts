@@ -1,0 +1,12 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testCombinations } from './combination-suite';
+import { COMBINATIONS, type CombinationName } from './combinations';
+
+const NAMES = Object.keys(COMBINATIONS) as CombinationName[]; // its own keys
+
+test('there are 24 combinations', () => {
+  assert.equal(NAMES.length, 24);
+});
+
+testCombinations('all combinations', NAMES);
