@@ -27,6 +27,7 @@ const LLAMA = {
   vocab: 61,
   seq: 24,
 } as const;
+
 const MOE = { kind: 'moe', layers: 2, dim: 12, heads: 3, experts: 6, vocab: 61, seq: 6 } as const;
 
 const BF16 = { paramDtype: 'bf16', reduceDtype: 'fp32' } as const;
@@ -86,7 +87,7 @@ export const COMBINATIONS = {
     { pp: 2, microbatches: 2, strategy: 'NO_SHARD' },
     { activationCheckpointing: 'full', accumulation: 2 },
   ),
-  '6 experts over 2, ZERO_2': combination(2, MOE, { ep: 2, strategy: 'ZERO_2' }),
+  '6 experts on each of 2 ranks, ZERO_2': combination(2, MOE, { strategy: 'ZERO_2' }),
 
   'tensors and sequence over 3, unclipped': combination(
     3,
@@ -126,7 +127,7 @@ export const COMBINATIONS = {
     { pp: 2, tp: 2, strategy: 'NO_SHARD' },
     { offload: { optimizer: true } },
   ),
-  '6 experts over 2, FULL_SHARD over 4': combination(4, MOE, { ep: 2, strategy: 'FULL_SHARD' }),
+  '6 experts sharded over 4, FULL_SHARD': combination(4, MOE, { strategy: 'FULL_SHARD' }),
   'heads exchanged by 2, HYBRID_SHARD over 4': combination(4, LLAMA, {
     cp: 2,
     strategy: 'HYBRID_SHARD',

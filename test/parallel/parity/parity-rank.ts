@@ -11,6 +11,7 @@ import { createTrainer, type Trainer } from '../../../src/train/trainer';
 import { testData } from '../../support/paths';
 import { type RankArgs, runAsRank, type TestRank } from '../../support/rank-process';
 import { readSafetensors } from '../../support/safetensors';
+import { type CombinationDefect, damaged } from '../combinations/combination-defects';
 import { type NaiveName, naively } from '../naive';
 import { type Mutation, mutated } from './mutated-group';
 import { type DumpManifest, readStep } from './state-dump';
@@ -24,6 +25,7 @@ export interface ParityRun {
   /** Ranks and microbatches per step whose batches this process computes together; default only its own. */
   readonly concatenated?: { readonly ranks: number; readonly micros: number };
   readonly mutation?: Mutation;
+  readonly defect?: CombinationDefect;
   /** Trains by a naive form in place of the config's strategy. */
   readonly naive?: NaiveName | undefined;
   /** Before each step takes the parameters of another run's ranks at that step, so that gradients are of the same parameters. */
@@ -56,6 +58,7 @@ function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
       ? undefined
       : readSafetensors(testData('torch_reference', 'gpt_tiny_init.safetensors')),
     ...(concatenated === undefined ? {} : { batches: concatenatedBatches(concatenated, run) }),
+    ...(run.defect === undefined ? {} : damaged(rank, config, run.defect)),
   });
   mkdirSync(run.folder, { recursive: true });
   writeManifest(trainer, run, rank.group.rank);

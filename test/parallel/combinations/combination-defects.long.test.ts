@@ -1,0 +1,91 @@
+import assert from 'node:assert/strict';
+import { after, before, describe, test } from 'node:test';
+import { whyNoBlas } from '../../support/blas-search';
+import { compareStates, RELATIVE_BOUND } from '../parity/compare-states';
+import type { ParityRun } from '../parity/parity-rank';
+import { finishRuns, temporaryFolder } from '../parity/parity-runs';
+import { readStep } from '../parity/state-dump';
+import type { CombinationDefect } from './combination-defects';
+import { aloneOf, runOf, STEPS } from './combination-runs';
+import { COMBINATIONS, type CombinationName } from './combinations';
+
+const SWAPPED_FC1 = { kind: 'swappedRows', parameter: 'blocks.0.fc1.weight' } as const;
+const SKIPPED = { kind: 'skippedMicrobatch' } as const;
+
+/** A wrong reduction, a skipped microbatch and a swapped shard of each parallelism. */
+const DEFECTS: readonly (readonly [CombinationName, readonly CombinationDefect[]])[] = [
+  ['tensors over 2, DDP, accumulation', [{ kind: 'wrongReduction', axis: 'tp' }, SKIPPED, SWAPPED_FC1]],
+  [
+    'tensors and sequence over 2, full recompute',
+    [{ kind: 'wrongReduction', axis: 'tp' }, SKIPPED, SWAPPED_FC1],
+  ],
+  [
+    'heads exchanged by 2, FULL_SHARD, everything offloaded',
+    [{ kind: 'wrongReduction', axis: 'dp_cp' }, SKIPPED, { kind: 'swappedParts' }],
+  ],
+  [
+    'a ring of 2, ZERO_1, accumulation',
+    [{ kind: 'wrongReduction', axis: 'dp_cp' }, SKIPPED, { kind: 'swappedParts' }],
+  ],
+  ...(
+    ['5 layers on 2 stages, GPipe', '5 layers on 2 stages, 1F1B, full recompute, accumulation'] as const
+  ).map((name): [CombinationName, CombinationDefect[]] => [
+    name,
+    [
+      { kind: 'wrongReduction', axis: 'pp' },
+      { kind: 'lostMicrobatch' },
+      { kind: 'swappedModules', modules: ['blocks.0', 'blocks.4'] },
+    ],
+  ]),
+];
+
+describe('the comparison with one process finds defects', { skip: whyNoBlas() }, () => {
+  const folder = temporaryFolder();
+  const alone = new Map<CombinationName, ParityRun>();
+  const runs = new Map<string, ParityRun>();
+
+  before(async () => {
+    for (const [name, defects] of DEFECTS) {
+      alone.set(name, aloneOf(name, folder.path));
+      runs.set(titleOf(name), runOf(name, folder.path));
+      for (const defect of defects) {
+        const title = titleOf(name, defect);
+        runs.set(title, { ...runOf(name, folder.path, title), defect });
+      }
+    }
+    await finishRuns(1, 'auto', [...alone.values()]);
+    await finishRuns(2, 'auto', [...runs.values()]);
+  });
+  after(() => folder.remove());
+
+  /** The largest difference of gradients or parameters. Throws if copies differ. */
+  const difference = (name: CombinationName, run: ParityRun | undefined): number => {
+    const expected = alone.get(name);
+    assert.ok(run && expected);
+    const found = Array.from({ length: STEPS }, (_, step) => {
+      const { relative } = compareStates(
+        readStep(run.folder, COMBINATIONS[name].world, step),
+        readStep(expected.folder, 1, step),
+      );
+      return Math.max(relative.grad.value, relative.values.value);
+    });
+    return found.some(Number.isNaN) ? Number.NaN : Math.max(...found);
+  };
+
+  for (const [name, defects] of DEFECTS) {
+    test(`no defect is found in: ${name}`, () => {
+      assert.ok(difference(name, runs.get(titleOf(name))) <= RELATIVE_BOUND);
+    });
+    for (const defect of defects) {
+      test(`${defect.kind} is found in: ${name}`, () => {
+        assert.throws(() => {
+          assert.ok(difference(name, runs.get(titleOf(name, defect))) <= 100 * RELATIVE_BOUND);
+        });
+      });
+    }
+  }
+});
+
+function titleOf(name: CombinationName, defect?: CombinationDefect): string {
+  return defect === undefined ? name : `${name}, ${defect.kind}`;
+}
