@@ -1,4 +1,5 @@
 import { type Runtime, Session } from 'node:inspector';
+import { promiseHooks } from 'node:v8';
 import { ShardlabError } from '../core/errors';
 import { globalSlot } from '../core/global-slot';
 import { type CellError, describeThrown } from './cell-error';
@@ -40,18 +41,20 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
   for (const [name, value] of Object.entries(names)) {
     Object.defineProperty(globalThis, name, { value, writable: true, configurable: true, enumerable: false });
   }
+  const held = new Set<Promise<unknown>>();
   let running: ((result: EvaluateResult) => void) | undefined;
+  let isDisposed = false;
   return {
     /** Runs a cell; returns its last expression's value, or its error. Stack traces show `name` ("In[3]"). Never rejects. */
     async evaluate(js: string, { name }: { readonly name: string }): Promise<EvaluateResult> {
       const code = mapper.register(name, js);
       const settled = await new Promise<EvaluateResult>((settle) => {
         running = settle;
-        void evaluateIn(session, code, name).then((outcome) => settle(resultOf(outcome, name, mapper)));
+        void evaluateIn(session, code, name, held).then((outcome) => settle(resultOf(outcome, name, mapper)));
       });
       running = undefined;
       // Releases the inspector's objects of ended cells.
-      session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
+      if (!isDisposed) session.post('Runtime.releaseObjectGroup', { objectGroup: OBJECT_GROUP });
       return settled;
     },
     /**
@@ -73,7 +76,10 @@ export function createEvaluator({ baseDir, globals }: EvaluatorOptions) {
     /** Describes an error in the form in which cells of this evaluator show errors. */
     describe: (thrown: unknown, name: string): CellError => describeThrown(thrown, name, mapper),
     /** Closes the inspector, which would keep the process alive. */
-    dispose: (): void => session.disconnect(),
+    dispose(): void {
+      isDisposed = true;
+      session.disconnect();
+    },
   };
 }
 
@@ -116,7 +122,12 @@ const HANDOVER = globalSlot<(value: unknown) => void>('shardlab.handover');
  * Runs code in V8's REPL mode, over an in-process inspector session. The promise may never settle if the code is
  * terminated after an `await`.
  */
-function evaluateIn(session: Session, code: string, name: string): Promise<Evaluated> {
+function evaluateIn(
+  session: Session,
+  code: string,
+  name: string,
+  held: Set<Promise<unknown>>,
+): Promise<Evaluated> {
   const expression = `${code}\n//# sourceURL=${name}`;
   // The typings lack replMode.
   const parameters = {
@@ -125,11 +136,36 @@ function evaluateIn(session: Session, code: string, name: string): Promise<Evalu
     objectGroup: OBJECT_GROUP,
   } as Runtime.EvaluateParameterType;
   return new Promise((settle) => {
-    session.post('Runtime.evaluate', parameters, (failure, reply) => {
-      // A well-formed request fails only if its code is terminated.
-      settle(failure === null && reply !== undefined ? readReply(session, reply) : { kind: 'terminated' });
-    });
+    const stop = holdFirstPromise(held);
+    try {
+      session.post('Runtime.evaluate', parameters, (failure, reply) => {
+        // A well-formed request fails only if its code is terminated.
+        settle(failure === null && reply !== undefined ? readReply(session, reply) : { kind: 'terminated' });
+      });
+    } finally {
+      stop();
+    }
   });
+}
+
+/**
+ * Adds the next promise that is created to `held` until it settles: that of a cell in REPL mode. If a cell awaits a promise that nothing
+ * can settle, both can be garbage. V8 then replies "Promise was collected" during the garbage collection, and the reply's
+ * JavaScript ends the process (Node 22 and 24). Returns a function that stops waiting for a promise.
+ */
+function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
+  let isWaiting = true;
+  const stopHook = promiseHooks.onInit((promise) => {
+    if (!isWaiting) return;
+    isWaiting = false;
+    held.add(promise);
+    const release = (): boolean => held.delete(promise);
+    promise.then(release, release);
+  }) as () => void; // a Function in the typings
+  return () => {
+    isWaiting = false;
+    stopHook();
+  };
 }
 
 function readReply(session: Session, reply: Runtime.EvaluateReturnType): Evaluated {

