@@ -11,6 +11,8 @@ export abstract class ModuleTree extends Callable {
   readonly #tensors = new Map<string, Parameter>();
   readonly #children = new Map<string, ModuleTree>();
   #parent: ModuleTree | null = null;
+  /** The number of names under which other modules hold this one. */
+  #numHolders = 0;
   #path = '';
   #seed: number | null = null;
 
@@ -178,22 +180,41 @@ export abstract class ModuleTree extends Callable {
   }
 
   #takeChild(name: string, child: ModuleTree): void {
-    requireOther(this, name, child, child instanceof ModuleTree ? child.modules() : null);
+    const inside = child instanceof ModuleTree ? child.modules() : null;
+    requireOther(this, name, child, inside);
     this.#children.set(name, child);
     child.#parent = this;
-    this.#placeAll();
+    child.#numHolders++;
+    if (inside?.every((module) => module.#isOnlyOnce))
+      child.#placeInside(name === INNER ? this.#path : joined(this.#path, name));
+    else this.#placeAll();
   }
 
   #takeParameter(name: string, parameter: Parameter): void {
+    const isOnlyOnce = parameter.users.size === 0;
     this.#tensors.set(name, parameter);
     parameter.usedBy(this);
-    this.#placeAll();
+    if (isOnlyOnce) this.#placeParameter(name, parameter);
+    else this.#placeAll();
+  }
+
+  /** Whether the module and its parameters have one name only, which does not depend on the rest of the tree. */
+  get #isOnlyOnce(): boolean {
+    const tensors = [...this.#tensors.values()];
+    return (
+      this.#numHolders < 2 &&
+      new Set(tensors).size === tensors.length &&
+      tensors.every(({ users }) => users.size === 1)
+    );
   }
 
   /** Removes the value with this name; a new value of the same kind gets its position. */
   #forget(name: string, next: unknown): void {
     const child = this.#children.get(name);
-    if (child !== undefined && child.#parent === this) child.#parent = null;
+    if (child !== undefined) {
+      child.#numHolders--;
+      if (child.#parent === this) child.#parent = null;
+    }
     if (!(next instanceof ModuleTree)) this.#children.delete(name);
     const parameter = this.#tensors.get(name);
     if (!(next instanceof Parameter)) this.#tensors.delete(name);
@@ -213,14 +234,23 @@ export abstract class ModuleTree extends Callable {
   /** Sets the full names of all modules of the tree, and of their parameters. */
   #placeAll(): void {
     const { root } = this;
+    root.#placeInside(root.#path);
+  }
+
+  /** Sets the full names of this module, of all modules inside it, and of their parameters; a shared one gets its first name. */
+  #placeInside(ownPath: string): void {
     const placed = new Set<Parameter>();
-    for (const [module, path] of root.#names(root.#path)) {
+    for (const [module, path] of this.#names(ownPath)) {
       module.#path = path;
       for (const [name, parameter] of module.#tensors) {
         if (placed.has(parameter)) continue;
         placed.add(parameter);
-        parameter.place({ name: joined(path, name), module: path, seed: module.seed });
+        module.#placeParameter(name, parameter);
       }
     }
+  }
+
+  #placeParameter(name: string, parameter: Parameter): void {
+    parameter.place({ name: joined(this.#path, name), module: this.#path, seed: this.seed });
   }
 }

@@ -49,9 +49,12 @@ class MetaGroup implements PlaneGroup {
   readonly #identity: GroupIdentity;
   readonly #clock: SimulatedClock;
   readonly #costs: CollectiveCosts;
+  /** The name of the group's stream on the clock. */
+  readonly #stream: string;
 
   constructor(identity: GroupIdentity, clock: SimulatedClock, costs: CollectiveCosts) {
     this.#identity = identity;
+    this.#stream = `${identity.name} ${identity.ranks.join()}`;
     this.#clock = clock;
     this.#costs = costs;
   }
@@ -92,7 +95,7 @@ class MetaGroup implements PlaneGroup {
     const seconds = isOwn ? 0 : this.#costs({ op, bytes: payloadBytes(call), ranks, group: name });
     const values = isOwn ? ranks.map(() => value) : [];
     const free = this.#clock.now();
-    const stretch = this.#clock.post(`${name} ${ranks.join()}`, seconds);
+    const stretch = this.#clock.post(this.#stream, seconds);
     return {
       ...stretch,
       values,

@@ -264,3 +264,12 @@ test('ModuleList, Sequential and freeze refuse values that are not lists of the 
   assert.throws(() => new Sequential(5 as never), /Sequential takes modules and functions, .*; got 5/);
   assert.throws(() => freeze(new Tied(), 'table' as never), /freeze takes a list of names, .*not table/);
 });
+
+test('a module that several others hold has its first name, also after the tree grows', () => {
+  const shared = new Linear(2, 2);
+  const [first, second] = [new Sequential([shared]), new Sequential([shared])];
+  const model = new ModuleDict({ first });
+  model.set('second', second);
+  assert.deepEqual([shared.path, shared.weight.name], ['first.0', 'first.0.weight']);
+  assert.deepEqual([first.path, second.path], ['first', 'second']);
+});

@@ -32,6 +32,17 @@ export interface MailOptions {
   readonly shape: () => readonly number[];
 }
 
+/** A message whose values this rank holds until the work has ended. */
+interface Sent {
+  /** The number of actions that were complete when it was sent. */
+  readonly action: number;
+  readonly work: Work<void>;
+  readonly tensor: tf.Tensor;
+}
+
+/** Before an action, sends wait that are this many actions older. See [Note: order of messages]. */
+export const MOST_ACTIONS_UNSENT = 3;
+
 /** The most dims of a tensor that stages send. */
 const MOST_DIMS = 7;
 
@@ -41,7 +52,9 @@ const MOST_DIMS = 7;
  * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them, which may
  * differ from the order in which the receiver needs them (with virtual stages, outputs and gradients share a direction). The
  * schedule of every rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on
- * the comm thread and never block, so ranks cannot wait for each other in a circle. Both sides compare which message they
+ * the comm thread. A sent tensor is held for two more actions, and then until it has been received: so memory does not depend on when
+ * the comm thread ends, and ranks cannot wait for each other in a circle (tests simulate all schedules; with fewer actions,
+ * 'interleaved' would). Both sides compare which message they
  * mean, so a microbatch that one stage skips is an error. The first output of each stage is preceded by its shape, with which ranks
  * also compare their schedules.
  */
@@ -50,7 +63,8 @@ export class Mail {
   /** By sender, the messages that are to come. */
   readonly #expected: readonly Message[][];
   readonly #stored = new Map<string, tf.Tensor>();
-  readonly #sent: Work<void>[] = [];
+  readonly #sent: Sent[] = [];
+  #action = 0;
   /** By stage, the shape of its outputs in this step. */
   readonly #shapes = new Map<number, readonly number[]>();
 
@@ -80,11 +94,17 @@ export class Mail {
     }
     if (content === 'output' && !this.#shapes.has(stage)) {
       const header = untracked(() => tf.tensor1d(headerOf(tensor.shape), 'int32'));
-      this.#sent.push(group.send(header, to, { ...this.#headerOptions(message), async: true }));
+      this.#post(header, to, this.#headerOptions(message));
       header.dispose();
       this.#shapes.set(stage, tensor.shape);
     }
-    this.#sent.push(group.send(tensor, to, { ...optionsOf(message), async: true }));
+    this.#post(tensor, to, optionsOf(message));
+  }
+
+  /** Must be called before each action: frees what was sent some actions ago, after it has been received. */
+  nextAction(): void {
+    this.#action++;
+    this.#settle(({ action }) => this.#action - action >= MOST_ACTIONS_UNSENT);
   }
 
   /** Returns the tensor of a message, which the caller owns; receives it and those before it if it is not there. */
@@ -109,7 +129,7 @@ export class Mail {
 
   /** Waits until all messages have been received. */
   finish(): void {
-    for (const work of this.#sent.splice(0)) work.wait();
+    this.#settle(() => true);
   }
 
   /**
@@ -118,7 +138,7 @@ export class Mail {
    */
   causeOf(error: unknown): unknown {
     if (!(error instanceof ShardlabError) || error.code !== 'COLLECTIVE_MISMATCH') return error;
-    for (const work of this.#sent.splice(0)) {
+    for (const { work } of this.#sent) {
       try {
         work.wait();
       } catch (first) {
@@ -130,9 +150,25 @@ export class Mail {
 
   /** Frees what was received for a step that failed. */
   abandon(): void {
-    for (const work of this.#sent.splice(0)) if (work.done) settled(work);
+    for (const { work, tensor } of this.#sent.splice(0)) {
+      if (work.done) settled(work);
+      tensor.dispose();
+    }
     for (const tensor of this.#stored.values()) tensor.dispose();
     this.#stored.clear();
+  }
+
+  #post(tensor: tf.Tensor, to: number, options: CollectiveOptions): void {
+    const work = this.#options.group.send(tensor, to, { ...options, async: true });
+    this.#sent.push({ action: this.#action, work, tensor: untracked(() => tf.keep(tf.clone(tensor))) });
+  }
+
+  #settle(isDue: (sent: Sent) => boolean): void {
+    for (let sent = this.#sent[0]; sent !== undefined && isDue(sent); sent = this.#sent[0]) {
+      sent.work.wait();
+      sent.tensor.dispose();
+      this.#sent.shift();
+    }
   }
 
   #receive(message: Message, from: number): tf.Tensor {

@@ -51,6 +51,7 @@ export class StepRun {
       actions.forEach((action, index) => {
         const stage = stages[action.chunk] as PipelineStage; // actions have the chunks of the stages
         const isSynced = isLastOfKind(actions, index);
+        this.#mail.nextAction();
         this.#run(stage, action, isSynced);
       });
       this.#mail.finish();
