@@ -1,6 +1,14 @@
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
-import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  utimesSync,
+  writeFileSync,
+} from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after, test } from 'node:test';
@@ -73,6 +81,11 @@ test('a changed module is compiled again', () => {
   assert.deepEqual(used, ['main.js']);
   assert.equal((value as { sum: number }).sum, -1);
   writeFileSync(join(folder, 'add.js'), ADD);
+});
+
+test('a module whose file was only touched comes from the cache', () => {
+  utimesSync(join(folder, 'add.js'), 1, 1);
+  assert.deepEqual(load(use), { ...plain, used: ['add.js', 'main.js'] });
 });
 
 test("code of V8's other flags is not used", () => {

@@ -1,39 +1,54 @@
 import { createHash } from 'node:crypto';
-import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { readFileSync, renameSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import Module from 'node:module';
 import { dirname, join } from 'node:path';
 import { constants, Script } from 'node:vm';
 import { makeFolder } from '../regular-file';
 
 /**
- * [Note: code cache] A quarter of a rank's start is V8 compiling JavaScript. One file in the build's folder has the compiled
- * code of the modules that ranks and kernels load. It is only read here; `npm start` and `npm test` write it. So no process
- * waits for another one, and an installation may be read-only. Code is used only if the file is undamaged, the module's text
- * is the one that was compiled (SHA-1), and V8 accepts the code (its version and flags are those that compiled it); else the
- * module is compiled as usual.
- * Node has this built in since 22.1 (`module.enableCompileCache`), but not in Node 20, where its packages write while ranks run.
+ * [Note: code cache] Most of a rank's start is Node finding, reading and compiling about 500 modules. One file in the build's
+ * folder has their texts, their compiled code, and the file that each of their `require` calls finds. It is only read here;
+ * `npm start` and `npm test` write it. So no process waits for another one, and an installation may be read-only. A module
+ * comes from the cache only if the cache is undamaged (SHA-1) and the module's file is the one that was recorded (size and time
+ * of its last change, or text). V8 uses the code only if its version and flags are those that compiled it; else it compiles the text.
+ * Node has a cache of code built in since 22.1 (`module.enableCompileCache`), but not in Node 20, where its packages write
+ * while ranks run.
  */
 
-/** The functions of Node's loader that are replaced; `@types/node` does not declare them. */
+/** The parts of Node's loader that are used or replaced; `@types/node` does not declare them. */
 interface Loader {
+  new (file: string, parent: NodeModule | undefined): NodeModule;
   readonly prototype: { _compile(this: NodeModule, text: string, file: string, format?: string): unknown };
+  readonly _cache: Record<string, NodeModule>;
+  readonly _extensions: NodeJS.RequireExtensions;
+  _load(request: string, parent: NodeModule | undefined, isMain: boolean): unknown;
+  _nodeModulePaths(folder: string): string[];
   _resolveFilename(request: string, parent: NodeModule | undefined, ...rest: unknown[]): string;
   _resolveLookupPaths(request: string, parent: NodeModule): string[] | null;
 }
 const loader = Module as unknown as Loader;
 
-/** Compiled code of one module. */
-interface CachedCode {
+/** One module; its text and its code are elsewhere in the cache. */
+interface Entry {
   readonly file: string;
-  readonly sha1: string;
-  readonly bytes: number;
+  readonly size: number;
+  readonly mtimeMs: number;
+  readonly textBytes: number;
+  readonly codeBytes: number;
+  /** The modules that its `require` calls find, as indices into the header's list. */
+  readonly requires: Readonly<Record<string, number>>;
 }
 
-/** The first line of a cache: what it was written for, the SHA-1 of the code, and the modules in the order of their code. */
+/** The first line of a cache: what it was written for, the SHA-1 of the rest, and the modules in the order of their texts. */
 interface Header {
   readonly build: string;
   readonly sha1: string;
-  readonly modules: readonly CachedCode[];
+  readonly modules: readonly Entry[];
+}
+
+interface CachedModule extends Entry {
+  readonly text: Buffer;
+  readonly code: Buffer;
 }
 
 /** Returns the path of the cache for this Node. Each version has its own, so that two of them may share an installation. */
@@ -43,85 +58,122 @@ export function codeCachePath(build = join(__dirname, '..', '..', '..')): string
 
 /** Returns the build for which a cache was written; undefined if there is no cache that can be used. */
 export function cachedBuild(path: string): string | undefined {
-  return readCache(path)?.header.build;
+  return readCache(path)?.build;
 }
 
 /**
- * From now on, modules that are in the cache load without being compiled. Without a usable cache nothing changes. Returns the
- * files that were loaded so, which grow with time.
+ * From now on, modules that are in the cache load from there. Without a usable cache nothing changes. Returns the files whose
+ * compiled code was used, which grow with time.
  */
 export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
   const used = new Set<string>();
-  const cache = readCache(path);
-  if (cache === undefined) return used;
-  const found = new Map<string, { readonly sha1: string; readonly code: Buffer }>();
-  let start = 0;
-  for (const { file, sha1, bytes } of cache.header.modules) {
-    found.set(file, { sha1, code: cache.code.subarray(start, start + bytes) });
-    start += bytes;
-  }
-  replaceCompile((text, file) => {
-    const known = found.get(file);
-    if (known === undefined || known.sha1 !== sha1Of(text)) return undefined;
-    const script = compiled(text, file, known.code);
-    if (script.cachedDataRejected === true) return undefined;
-    used.add(file);
-    return script;
-  });
-  const resolve = loader._resolveFilename;
-  loader._resolveFilename = (request, parent, ...rest) => {
-    // Node looks at five places of the file system before it finds './name.js'.
-    const file = parent !== undefined && request.startsWith('.') ? join(parent.path, `${request}.js`) : '';
-    const isKnown = found.has(file) && found.has(parent?.filename ?? '') && existsSync(file);
-    return isKnown ? file : resolve(request, parent, ...rest);
+  const modules = readCache(path)?.modules ?? [];
+  const byFile = new Map(modules.map((module) => [module.file, module]));
+  const load = loader._load.bind(loader);
+  loader._load = (request, parent, isMain) => {
+    if (isMain) return load(request, parent, isMain);
+    const requires = byFile.get(parent?.filename ?? '')?.requires;
+    const known = requires
+      ? modules[requires[request] ?? -1]
+      : byFile.get(loader._resolveFilename(request, parent, isMain));
+    const module = known && loader._cache[known.file];
+    if (module?.loaded) return module.exports;
+    // Node itself ends circles, loads what `import()` names, and compiles changed files.
+    if (known === undefined || module !== undefined || !isUnchanged(known))
+      return load(request, parent, isMain);
+    return loadFrom(known, parent, used);
   };
   return used;
+}
+
+function isUnchanged({ file, size, mtimeMs, text }: CachedModule): boolean {
+  const stats = statSync(file, { throwIfNoEntry: false });
+  if (stats?.size !== size) return false;
+  return stats.mtimeMs === mtimeMs || readFileSync(file).equals(text);
+}
+
+/** Does what Node's loader does with a file that it found. */
+function loadFrom(
+  { file, text, code }: CachedModule,
+  parent: NodeModule | undefined,
+  used: Set<string>,
+): unknown {
+  const module = new loader(file, parent);
+  module.filename = file;
+  module.paths = parent?.path === module.path ? parent.paths : loader._nodeModulePaths(module.path);
+  loader._cache[file] = module;
+  try {
+    const script = compiled(text.toString(), file, code);
+    if (script.cachedDataRejected === false) used.add(file);
+    run(script, module);
+    module.loaded = true;
+  } finally {
+    if (!module.loaded) delete loader._cache[file];
+  }
+  return module.exports;
 }
 
 /** Records the modules that this process loads from now on; returns a function that writes them as the cache of `build`. */
 export function recordCode(): (path: string, build: string) => void {
   const scripts = new Map<string, { readonly text: string; readonly script: Script }>();
-  replaceCompile((text, file) => {
-    // V8 does not restore what `import()` needs.
-    if (text.startsWith('#!') || /\bimport\(/.test(text)) return undefined;
+  const requires = new Map<string, Map<string, string>>();
+  const compile = loader.prototype._compile;
+  loader.prototype._compile = function (text, file, format) {
+    const isCommon = format === undefined || format === 'commonjs';
+    if (text.startsWith('#!') || !isCommon) return compile.call(this, text, file, format);
     const script = compiled(text, file);
     scripts.set(file, { text, script });
-    return script;
-  });
-  return (path, build) => {
-    const code = [...scripts.values()].map(({ script }) => script.createCachedData());
-    const modules = [...scripts].map(([file, { text }], i): CachedCode => {
-      return { file, sha1: sha1Of(text), bytes: code[i]?.length ?? 0 };
-    });
-    const all = Buffer.concat(code);
-    const header: Header = { build, sha1: sha1Of(all), modules };
-    const work = `${path}.${process.pid}`;
-    makeFolder(dirname(path));
-    try {
-      writeFileSync(work, Buffer.concat([Buffer.from(`${JSON.stringify(header)}\n`), all]));
-      renameSync(work, path);
-    } finally {
-      rmSync(work, { force: true });
+    return run(script, this);
+  };
+  const load = loader._load;
+  loader._load = (request, parent, isMain) => {
+    const from = parent?.filename;
+    if (from) {
+      const found = requires.get(from) ?? new Map<string, string>();
+      requires.set(from, found.set(request, loader._resolveFilename(request, parent, isMain)));
     }
+    return load.call(loader, request, parent, isMain);
+  };
+  return (path, build) => {
+    const files = [...scripts.keys()];
+    const indices = new Map(files.map((file, i) => [file, i]));
+    const parts: Buffer[] = [];
+    const modules = [...scripts].map(([file, { text, script }]): Entry => {
+      const bytes = Buffer.from(text);
+      // V8 does not restore what `import()` needs.
+      const code = /\bimport\(/.test(text) ? Buffer.alloc(0) : script.createCachedData();
+      parts.push(bytes, code);
+      const { size, mtimeMs } = statSync(file);
+      const found = [...(requires.get(file) ?? [])].map(([request, target]) => [
+        request,
+        indices.get(target),
+      ]);
+      return {
+        file,
+        size,
+        mtimeMs,
+        textBytes: bytes.length,
+        codeBytes: code.length,
+        requires: Object.fromEntries(found.filter(([, index]) => index !== undefined)),
+      };
+    });
+    const all = Buffer.concat(parts);
+    writeWhole(path, [
+      Buffer.from(`${JSON.stringify({ build, sha1: sha1Of(all), modules } satisfies Header)}\n`),
+      all,
+    ]);
   };
 }
 
-function replaceCompile(scriptOf: (text: string, file: string) => Script | undefined): void {
-  const compile = loader.prototype._compile;
-  loader.prototype._compile = function (text, file, format) {
-    const script = format === undefined || format === 'commonjs' ? scriptOf(text, file) : undefined;
-    if (script === undefined) return compile.call(this, text, file, format);
-    const require = Object.assign((id: string) => this.require(id), {
-      resolve: Object.assign(
-        (request: string, options?: object) => loader._resolveFilename(request, this, false, options),
-        { paths: (request: string) => loader._resolveLookupPaths(request, this) },
-      ),
-      main: process.mainModule,
-      extensions: Module['_extensions' as never],
-      cache: Module['_cache' as never],
-    });
-    return script.runInThisContext().call(this.exports, this.exports, require, this, file, dirname(file));
-  };
+function writeWhole(path: string, parts: readonly Buffer[]): void {
+  const work = `${path}.${process.pid}`;
+  makeFolder(dirname(path));
+  try {
+    writeFileSync(work, Buffer.concat(parts));
+    renameSync(work, path);
+  } finally {
+    rmSync(work, { force: true });
+  }
 }
 
 function compiled(text: string, file: string, cachedData?: Buffer): Script {
@@ -129,22 +181,45 @@ function compiled(text: string, file: string, cachedData?: Buffer): Script {
     filename: file,
     columnOffset: -Module.wrap('').indexOf('\n'),
     importModuleDynamically: constants.USE_MAIN_CONTEXT_DEFAULT_LOADER,
-    ...(cachedData && { cachedData }),
+    ...(cachedData?.length && { cachedData }),
   });
 }
 
-function readCache(path: string): { readonly header: Header; readonly code: Buffer } | undefined {
+function run(script: Script, module: NodeModule): unknown {
+  const require = Object.assign((id: string) => module.require(id), {
+    resolve: Object.assign(
+      (request: string, options?: object) => loader._resolveFilename(request, module, false, options),
+      { paths: (request: string) => loader._resolveLookupPaths(request, module) },
+    ),
+    main: process.mainModule,
+    extensions: loader._extensions,
+    cache: loader._cache,
+  });
+  const { exports, filename, path } = module;
+  return script.runInThisContext().call(exports, exports, require, module, filename, path);
+}
+
+function readCache(
+  path: string,
+): { readonly build: string; readonly modules: readonly CachedModule[] } | undefined {
   try {
     const file = readFileSync(path);
-    const end = file.indexOf('\n');
-    const header: Header = JSON.parse(file.toString('utf8', 0, end)); // recordCode wrote it
-    const code = file.subarray(end + 1);
-    return header.sha1 === sha1Of(code) ? { header, code } : undefined;
+    const line = file.indexOf('\n');
+    const { build, sha1, modules }: Header = JSON.parse(file.toString('utf8', 0, line)); // recordCode wrote it
+    const rest = file.subarray(line + 1);
+    if (sha1 !== sha1Of(rest)) return undefined;
+    let end = 0;
+    const found = modules.map((entry): CachedModule => {
+      const [start, middle] = [end, end + entry.textBytes];
+      end = middle + entry.codeBytes;
+      return { ...entry, text: rest.subarray(start, middle), code: rest.subarray(middle, end) };
+    });
+    return { build, modules: found };
   } catch {
     return undefined;
   }
 }
 
-function sha1Of(data: string | Buffer): string {
+function sha1Of(data: Buffer): string {
   return createHash('sha1').update(data).digest('base64');
 }
