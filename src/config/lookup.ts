@@ -41,12 +41,10 @@ function exampleLines(status: Fragment['status'], example: string | undefined): 
   return [head + example.replaceAll('\n', `\n${' '.repeat(head.length)}`)];
 }
 
-/** Returns the words under which a fragment is found: the parts of its name, as `keyOf` writes them. */
-function keysOf({ name }: Fragment): string[] {
-  return name
-    .split(/[\s.,=()…]+/)
-    .filter((part) => part.length > 2)
-    .map(keyOf);
+/** Returns the words under which a fragment is found, as `keyOf` writes them: the parts of its name, and its flags. */
+function keysOf({ name, asWritten }: Fragment): string[] {
+  const parts = name.split(/[\s.,=()…]+/).filter((part) => part.length > 2);
+  return [...parts, ...(asWritten.match(/--\w+/g) ?? [])].map(keyOf);
 }
 
 function keyOf(word: string): string {

@@ -115,6 +115,7 @@ test('lookup finds a name in any spelling, its parts, and the nearest name', () 
   assert.equal(found('WarmupCosinLR'), 'WarmupCosineLR');
   assert.equal(found('mixed_precision'), 'MixedPrecision');
   assert.equal(found('mixedPrecision: true'), 'mixed_precision=True');
+  for (const flag of ['--t5_fsdp', 'ulysses_size']) assert.equal(found(flag), 'torchrun train.py …');
   assert.throws(() => lookup('quantum_annealing'), {
     code: 'CONFIG',
     message: /no document writes "quantum_annealing"; there are FSDP;/,
