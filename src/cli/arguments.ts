@@ -33,6 +33,7 @@ const PARALLEL_OPTIONS = [
   'sequenceParallel',
   'cp',
   'cpKind',
+  'ep',
   'pp',
   'schedule',
   'microbatches',

@@ -14,9 +14,9 @@ export function placeText({ config, world }: Place): string {
 
 /** Returns the strategy and the degrees of model parallelism: 'FULL_SHARD × TP 2 × PP 2 (1f1b)'. */
 export function layoutText({ parallel }: Place['config']): string {
-  const { strategy, tp, cp, pp, schedule } = parallel;
+  const { strategy, tp, cp, ep, pp, schedule } = parallel;
   const virtual = virtualStagesOf(parallel);
   const order = pp === 1 ? '' : ` (${schedule}${virtual === 1 ? '' : `, ${virtual} stages per rank`})`;
-  const degrees = Object.entries({ TP: tp, CP: cp, PP: pp }).filter(([, degree]) => degree > 1);
+  const degrees = Object.entries({ TP: tp, CP: cp, EP: ep, PP: pp }).filter(([, degree]) => degree > 1);
   return [strategy, ...degrees.map(([axis, degree]) => `${axis} ${degree}`)].join(' × ') + order;
 }

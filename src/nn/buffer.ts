@@ -35,14 +35,22 @@ export class Buffer extends Parameter {
   override readonly isLocal = true;
   #half: HalfDType | null = null;
 
-  constructor(tensor: tf.Tensor, { persistent = true }: BufferOptions = {}) {
+  constructor(tensor: ConstructorParameters<typeof Parameter>[0], { persistent = true }: BufferOptions = {}) {
     super(tensor, { requiresGrad: false });
     this.isPersistent = persistent;
-    if (!persistent || tensor.dtype === 'float32' || tensor.dtype === 'int32') return;
+    const { dtype, shape } = this;
+    if (!persistent || dtype === 'float32' || dtype === 'int32') return;
     throw new ConfigError(
-      `nn.Buffer: checkpoints cannot have ${tensor.dtype} [${tensor.shape}]; cast it, as tf.cast(tensor, 'int32'), or give ` +
+      `nn.Buffer: checkpoints cannot have ${dtype} [${shape}]; cast it, as tf.cast(tensor, 'int32'), or give ` +
         '{ persistent: false }',
     );
+  }
+
+  /** Makes a buffer of zeros that needs no engine; it has memory when its tensor is first read. */
+  static zeros(shape: readonly number[]): Buffer {
+    const buffer = new Buffer({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
+    buffer.defer({ fill: (_, target) => void target.fill(0) });
+    return buffer;
   }
 
   /** Replaces the values by those of a tensor, which remains the caller's. Throws: SHAPE for another shape or dtype. */

@@ -59,7 +59,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** Per parameter, the number of steps in which it had no gradient and was not updated. */
+  /** Per parameter of which this rank has elements, the number of steps in which it had no gradient and was not updated. */
   readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
@@ -136,7 +136,8 @@ export class RuleOptimizer implements Optimizer {
   restore(steps: number, leftOut: Readonly<Record<string, number>> = {}): void {
     this.#steps = steps;
     this.#leftOut.clear();
-    for (const { parameter } of this.#model.states().flatMap(({ slices }) => slices)) {
+    for (const { parameter, length } of this.#model.states().flatMap(({ slices }) => slices)) {
+      if (length === 0) continue;
       const missed = leftOut[parameter.name];
       if (missed !== undefined) this.#leftOut.set(parameter, missed);
     }
@@ -159,8 +160,8 @@ export class RuleOptimizer implements Optimizer {
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
     if (segment.grad === null) {
-      for (const { parameter } of slicesIn(buffer, segment)) {
-        this.#leftOut.set(parameter, missedBy(parameter) + 1);
+      for (const { parameter, length } of slicesIn(buffer, segment)) {
+        if (length > 0) this.#leftOut.set(parameter, missedBy(parameter) + 1);
       }
       return [];
     }

@@ -10,6 +10,7 @@ import { GPT } from '../nn/models/gpt';
 import { Llama } from '../nn/models/llama';
 import type { Module } from '../nn/module';
 import { applyContextParallel } from '../parallel/context/apply-context-parallel';
+import { applyExpertParallel } from '../parallel/experts/apply-expert-parallel';
 import { parallelizeTensors } from '../parallel/tensor/parallelize-tensors';
 
 /** The ranks that share a training's work. */
@@ -37,17 +38,19 @@ export function applyModelParallelism(
   model: Module,
   { config, group, warn = () => undefined }: Place,
 ): TrainingGroups {
-  const { tp, sequenceParallel, cp, cpKind, pp } = config.parallel;
-  if (tp * cp * pp === 1) return { data: group, shards: group, pipeline: null };
+  const { tp, sequenceParallel, cp, cpKind, ep, pp } = config.parallel;
+  if (tp * cp * ep * pp === 1) return { data: group, shards: group, pipeline: null };
   if (tp * cp > 1) requireDivisible(model, tp);
   const once = warnOnce(warn);
   const ranks = initializeModelParallel(group, {
     tensorModelParallelSize: tp,
     contextParallelSize: cp,
     pipelineModelParallelSize: pp,
+    expertModelParallelSize: ep,
   });
   if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
   if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
+  if (ep > 1) applyExpertParallel(model, ranks);
   return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
 }
 

@@ -1,6 +1,6 @@
 import { currentDraws } from '../backend/current-engine';
-import { exchange } from '../checkpoint/state/agreement';
 import { wholeSizeOf } from '../checkpoint/state/parts';
+import { stepsLeftOutOf } from '../checkpoint/state/training-state';
 import { gradScalerOf } from '../config/settings/precision';
 import type { TrainConfig } from '../config/train-config';
 import * as tf from '../core/tf';
@@ -175,12 +175,13 @@ export class Trainer {
 
   /** The state that a checkpoint stores besides parameters and optimizer states. Every rank calls it. */
   state(): TrainerState {
+    const { engine, allRanks } = this.#options;
     return {
       steps: this.#steps,
       microBatches: this.#microBatches,
       data: dataMark(this.#options),
       optimizerSteps: this.optimizer.steps,
-      stepsLeftOut: this.#stepsLeftOut(),
+      stepsLeftOut: stepsLeftOutOf({ engine, group: allRanks }, 'run.save()', this.optimizer),
       lr: this.optimizer.lr,
       lrs: groupRates(this.optimizer),
       schedule: this.#schedule?.state() ?? null,
@@ -224,14 +225,6 @@ export class Trainer {
     this.optimizer.dispose();
     this.#passes.dispose();
     this.#task.dispose?.();
-  }
-
-  /** Returns the optimizer's counts for the parameters of all stages. */
-  #stepsLeftOut(): Optimizer['stepsLeftOut'] {
-    const { engine, pipeline } = this.#options;
-    const { stepsLeftOut } = this.optimizer;
-    if (pipeline === null) return stepsLeftOut;
-    return Object.assign({}, ...exchange({ engine, group: pipeline }, 'run.save()', stepsLeftOut));
   }
 
   /** Runs `work` with the trainer's ranks as all ranks: a job can have trainers and cells of different ranks in turn. */

@@ -123,7 +123,7 @@ test('bench gpt prints the keys of its peer', async () => {
   for (const key of keys) assert.ok(key in report, key);
   assert.equal(report.strategy, 'fsdp2');
   assert.equal(report.precision, 'bf16');
-  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2, pp: 1 });
+  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2, ep: 1, pp: 1 });
 });
 
 test('bench gpt beside a peer adds both ratios; the error of a failing peer shows its last lines', async () => {

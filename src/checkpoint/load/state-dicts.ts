@@ -10,7 +10,7 @@ import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { buffersOf, heldRanges, sharePlacement } from '../state/placement';
 import { commonRanges, type Range, totalLength, withoutRanges } from '../state/ranges';
 import { asNumbers, asStored, VALUES } from '../state/state-access';
-import { accessOf } from '../state/training-state';
+import { accessOf, stepsLeftOutOf } from '../state/training-state';
 import { type ArraySlice, type DictArray, heldPart, requireFit } from './fit';
 
 /** A model's parameters and persistent buffers by full name. */
@@ -138,7 +138,8 @@ export class StateDicts {
     for (const [stateName, arrays] of byState) {
       for (const [key, array] of arrays) state.set(key, { ...state.get(key), [stateName]: array });
     }
-    const { lr, steps, stepsLeftOut } = optimizer;
+    const { lr, steps } = optimizer;
+    const stepsLeftOut = stepsLeftOutOf(this.#ranks, name, optimizer);
     return { state, param_groups: [{ lr, lrs: groupRates(optimizer), steps, stepsLeftOut, params }] };
   }
 

@@ -8,7 +8,7 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { VALUES } from '../state/state-access';
-import type { TrainingState } from '../state/training-state';
+import { stepsLeftOutOf, type TrainingState } from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
@@ -107,9 +107,9 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
   };
 }
 
-/** Returns the checkpoint's description, which the first rank writes. */
+/** Returns the checkpoint's description, which the first rank writes. All ranks call it. */
 export function describeSave(
-  { group, optimizer, stepsLeftOut }: TrainingState,
+  { engine, group, optimizer }: TrainingState,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
   id: string,
 ): CommitDocuments['state'] {
@@ -124,7 +124,7 @@ export function describeSave(
         ? null
         : {
             steps: optimizer.steps,
-            stepsLeftOut: stepsLeftOut ?? optimizer.stepsLeftOut,
+            stepsLeftOut: stepsLeftOutOf({ engine, group }, 'saveCheckpoint()', optimizer),
             lr: optimizer.lr,
             lrs: groupRates(optimizer),
             states: [...optimizer.stateNames],

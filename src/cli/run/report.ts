@@ -34,8 +34,8 @@ export function speedReport(run: HeadlessRun, strategy: string) {
 }
 
 function meshOf({ config, world }: HeadlessRun) {
-  const { tp, cp, pp } = config.parallel;
-  return { dp: dataRanksOf(config, world), tp, cp, pp };
+  const { tp, cp, ep, pp } = config.parallel;
+  return { dp: dataRanksOf(config, world), tp, cp, ep, pp };
 }
 
 /** Returns the answer of `shardlab run`. */

@@ -2,6 +2,7 @@ import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
 import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
+import { EXPERT_PARALLEL } from './expert-parallel';
 import { type ModelSetting, modelShape, size } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
@@ -236,7 +237,13 @@ const DATA_PARALLEL = {
 } as const satisfies Settings<Read>;
 
 /** How ranks share a model. */
-export const PARALLEL = { ...DATA_PARALLEL, commHook: COMM_HOOK, ...MODEL_PARALLEL, ...PIPELINE };
+export const PARALLEL = {
+  ...DATA_PARALLEL,
+  commHook: COMM_HOOK,
+  ...MODEL_PARALLEL,
+  ...EXPERT_PARALLEL,
+  ...PIPELINE,
+};
 
 export const parallelSchema = schemaOf(PARALLEL);
 

@@ -45,17 +45,13 @@ export class RankSaves {
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
     const { model, optimizer, config, replicas } = trainer;
-    const trained = trainer.state();
-    const { stepsLeftOut } = trained;
-    const kept = { state: trained, config, evaluations } as unknown as Json; // all values are plain JSON
-    const engine = this.#engine;
+    const kept = { state: trainer.state(), config, evaluations } as unknown as Json; // all values are plain JSON
     const state = {
-      engine,
+      engine: this.#engine,
       group,
       replicas,
       model,
       optimizer: parametersOnly ? null : optimizer,
-      stepsLeftOut,
     };
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });
     void follow(save, tell);

@@ -79,7 +79,10 @@ function bytesOfRank(
   const ranks = shardRanksOf({ parallel }, world);
   const numShards = isHybrid ? (parallel.mesh?.dpShard ?? ranks) : ranks;
   const share = (state: ModelState, size = numParams): number =>
-    Math.ceil(size / (parallel.tp * parallel.pp) / (shardedAtRest.includes(state) ? numShards : 1));
+    Math.ceil(
+      // Under expert parallelism, a rank may have little besides its experts.
+      size / (parallel.tp * parallel.pp) / (shardedAtRest.includes(state) ? numShards : parallel.ep),
+    );
   const parameters = itemBytes('float32') * share('parameter');
   const states = optimizerBytesOf(optimizer)(share('optimizer', numTrained));
   const isOffloaded = offload.parameters && shardedAtRest.includes('parameter');

@@ -76,7 +76,7 @@ export class MixtureOfExperts extends Module {
         ? new TemperatureGating(dim, experts, { keys })
         : new Linear(dim, experts, { ...GPT2, bias: false });
     this.experts = new Experts(Array.from({ length: experts }, () => new FeedForward(dim)));
-    this.expertBias = biasUpdateRate > 0 ? new Buffer(tf.zeros([experts])) : null;
+    this.expertBias = biasUpdateRate > 0 ? Buffer.zeros([experts]) : null;
     this.auxiliary = new AuxiliaryLoss(auxLossWeight);
     this.#tokens = new Array<number>(experts).fill(0);
     this.#dropped = [...this.#tokens];

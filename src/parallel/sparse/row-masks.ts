@@ -25,7 +25,8 @@ export function rowTables(model: Module): RowTable[] {
       const { weight } = module;
       tables.set(weight, { parameter: weight, rows: weight.shape[0] ?? 1 });
     }
-    if (!(module instanceof MixtureOfExperts)) continue;
+    // Experts that are divided over ranks are reduced over the ranks with the same ones.
+    if (!(module instanceof MixtureOfExperts) || module.experts.owned !== null) continue;
     for (const expert of module.experts) {
       for (const parameter of expert.parameters()) tables.set(parameter, { parameter, rows: 1 });
     }

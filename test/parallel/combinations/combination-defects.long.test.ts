@@ -10,6 +10,10 @@ import { aloneOf, runOf, STEPS } from './combination-runs';
 import { COMBINATIONS, type CombinationName } from './combinations';
 
 const SWAPPED_FC1 = { kind: 'swappedRows', parameter: 'blocks.0.fc1.weight' } as const;
+const SWAPPED_EXPERTS = {
+  kind: 'swappedModules',
+  modules: ['blocks.0.moe.experts.0', 'blocks.0.moe.experts.3'],
+} as const;
 const SKIPPED = { kind: 'skippedMicrobatch' } as const;
 
 /** A wrong reduction, a skipped microbatch and a swapped shard of each parallelism. */
@@ -26,6 +30,14 @@ const DEFECTS: readonly (readonly [CombinationName, readonly CombinationDefect[]
   [
     'a ring of 2, ZERO_1, accumulation',
     [{ kind: 'wrongReduction', axis: 'dp_cp' }, SKIPPED, { kind: 'swappedParts' }],
+  ],
+  [
+    '6 experts divided over 2, ZERO_2, accumulation',
+    [{ kind: 'wrongReduction', axis: 'dp' }, SKIPPED, SWAPPED_EXPERTS],
+  ],
+  [
+    '6 experts divided over 2, FULL_SHARD over 4, offloaded parameters',
+    [{ kind: 'wrongReduction', axis: 'edp' }],
   ],
   ...(
     ['5 layers on 2 stages, GPipe', '5 layers on 2 stages, 1F1B, full recompute, accumulation'] as const
@@ -44,6 +56,11 @@ describe('the comparison with one process finds defects', { skip: whyNoBlas() },
   const alone = new Map<CombinationName, ParityRun>();
   const runs = new Map<string, ParityRun>();
 
+  const runsOn = (world: number): ParityRun[] =>
+    DEFECTS.filter(([name]) => COMBINATIONS[name].world === world)
+      .flatMap(([name, defects]) => [titleOf(name), ...defects.map((defect) => titleOf(name, defect))])
+      .flatMap((title) => runs.get(title) ?? []);
+
   before(async () => {
     for (const [name, defects] of DEFECTS) {
       alone.set(name, aloneOf(name, folder.path));
@@ -54,7 +71,7 @@ describe('the comparison with one process finds defects', { skip: whyNoBlas() },
       }
     }
     await finishRuns(1, 'auto', [...alone.values()]);
-    await finishRuns(2, 'auto', [...runs.values()]);
+    for (const world of [2, 4]) await finishRuns(world, 'auto', runsOn(world));
   });
   after(() => folder.remove());
 

@@ -87,7 +87,12 @@ export const COMBINATIONS = {
     { pp: 2, microbatches: 2, strategy: 'NO_SHARD' },
     { activationCheckpointing: 'full', accumulation: 2 },
   ),
-  '6 experts on each of 2 ranks, ZERO_2': combination(2, MOE, { strategy: 'ZERO_2' }),
+  '6 experts divided over 2, ZERO_2, accumulation': combination(
+    2,
+    MOE,
+    { ep: 2, strategy: 'ZERO_2' },
+    { accumulation: 2 },
+  ),
 
   'tensors and sequence over 3, unclipped': combination(
     3,
@@ -127,7 +132,12 @@ export const COMBINATIONS = {
     { pp: 2, tp: 2, strategy: 'NO_SHARD' },
     { offload: { optimizer: true } },
   ),
-  '6 experts sharded over 4, FULL_SHARD': combination(4, MOE, { strategy: 'FULL_SHARD' }),
+  '6 experts divided over 2, FULL_SHARD over 4, offloaded parameters': combination(
+    4,
+    { ...MOE, router: 'topk' },
+    { ep: 2, strategy: 'FULL_SHARD' },
+    { offload: { parameters: true } },
+  ),
   'heads exchanged by 2, HYBRID_SHARD over 4': combination(4, LLAMA, {
     cp: 2,
     strategy: 'HYBRID_SHARD',

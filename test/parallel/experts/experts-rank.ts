@@ -1,4 +1,5 @@
 import { gradients } from '../../../src/autograd/unit';
+import { stepsLeftOutOf } from '../../../src/checkpoint/state/training-state';
 import type { RouterOptions } from '../../../src/config/router-options';
 import type { CollectiveEvent } from '../../../src/core/events';
 import { seeded } from '../../../src/core/random';
@@ -32,6 +33,8 @@ interface Trained {
   /** Of the first layer, in the first step. */
   readonly load: ExpertLoad;
   readonly parameters: Readonly<Record<string, readonly number[]>>;
+  /** By parameter, the steps that the optimizers of all ranks left out; none in one process. */
+  readonly leftOut: Readonly<Record<string, number>>;
 }
 
 /** The results of a rank. */
@@ -115,14 +118,15 @@ function placed(rank: TestRank<unknown>, one: ExpertCase): MoeGPT {
 }
 
 /** Trains on the batches of some ranks, one after another. */
-function train({ engine }: TestRank<unknown>, model: MoeGPT, ranks: readonly number[]): Trained {
+function train(rank: TestRank<unknown>, model: MoeGPT, ranks: readonly number[]): Trained {
+  const { engine } = rank;
   const optimizer = new AdamW(engine, model, { lr: 1e-2, eps: 1e-4 });
   const [losses, norms, loads]: [number[], number[], ExpertLoad[]] = [[], [], []];
   for (let step = 0; step < STEPS; step++) {
     optimizer.zeroGrad();
     let loss = 0;
-    for (const rank of ranks) {
-      const { ids, targets } = batchOf(step, rank);
+    for (const each of ranks) {
+      const { ids, targets } = batchOf(step, each);
       const pass = gradients(engine, () => model.apply(ids, targets));
       loss += (pass.loss.dataSync()[0] ?? Number.NaN) / ranks.length;
       pass.backward(1 / ranks.length);
@@ -137,10 +141,11 @@ function train({ engine }: TestRank<unknown>, model: MoeGPT, ranks: readonly num
   const dict = model.stateDict();
   const parameters = Object.fromEntries([...dict].map(([name, value]) => [name, [...valuesOf(value)]]));
   tf.dispose([...dict.values()]);
+  const leftOut = ranks.length > 1 ? optimizer.stepsLeftOut : stepsLeftOutOf(rank, 'the test', optimizer);
   optimizer.dispose();
   for (const buffer of model.states()) buffer.dispose();
   model.dispose();
-  return { losses, norms, parameters, load: loads[0] as ExpertLoad }; // there are steps and layers
+  return { losses, norms, parameters, leftOut, load: loads[0] as ExpertLoad }; // there are steps and layers
 }
 
 function batchOf(step: number, rank: number): { readonly ids: tf.Tensor; readonly targets: tf.Tensor } {

@@ -46,8 +46,9 @@ describe(`expert parallelism on ${WORLD} ranks`, () => {
       assert.ok(alone);
       const means = alone.losses.map((_, step) => mean(results().map(({ losses }) => losses[step] ?? 0)));
       assertClose(means, alone.losses, BOUND, 'losses');
-      for (const { norms, leftBytes } of results()) {
+      for (const { norms, leftBytes, leftOut } of results()) {
         assertClose(norms, alone.norms, BOUND, 'norms');
+        assert.deepEqual(leftOut, alone.leftOut);
         assert.equal(leftBytes, 0);
       }
       const tokens = alone.load.tokens.map((_, e) => sum(results().map(({ load }) => load.tokens[e] ?? 0)));

@@ -1,0 +1,39 @@
+import type { Settings } from '../setting';
+import { STRATEGIES, type StrategyName } from '../strategies';
+import { type ModelSetting, modelShape, size } from './model';
+
+/** The part of a config that the rules below read. */
+export interface ExpertParallelRead {
+  readonly model: ModelSetting;
+  readonly parallel: { readonly ep: number; readonly strategy: StrategyName };
+}
+
+/** How ranks share the experts of a model's layers. */
+export const EXPERT_PARALLEL = {
+  ep: {
+    schema: size.default(1),
+    says: "number of data-parallel ranks among which the experts of every layer are divided (expert parallelism); tokens travel to the ranks that have their experts, and the strategy applies to an expert's ranks",
+    names: { megatron: 'expert_model_parallel_size', deepSpeed: 'ep_size' },
+    conflict: (config: ExpertParallelRead): string | null =>
+      config.parallel.ep === 1 ? null : (undivided(config) ?? replicated(config)),
+    planned: { refused: 'is not read: plans have no experts within layers' },
+  },
+} as const satisfies Settings<ExpertParallelRead>;
+
+/** Returns why the model's experts cannot be divided; null if they can, or if only the ranks know. */
+function undivided({ model, parallel: { ep } }: ExpertParallelRead): string | null {
+  const shape = modelShape({ model });
+  if (shape.kind === 'own') return null;
+  if (shape.kind === 'dit')
+    return 'the experts of a dit are chosen by timestep, not by token, and every rank trains the same one; leave ep out';
+  if (shape.kind !== 'moe')
+    return `a model of kind '${shape.kind}' has no experts to divide; give model.kind 'moe', or leave ep out`;
+  if (shape.experts % ep === 0) return null;
+  return `${ep} ranks do not divide the model's ${shape.experts} experts; give a divisor of ${shape.experts}, or other experts`;
+}
+
+function replicated({ parallel: { strategy } }: ExpertParallelRead): string | null {
+  return STRATEGIES[strategy].isHybrid
+    ? `experts that are divided over ranks cannot have ${strategy}, whose mesh is of all data-parallel ranks; use FULL_SHARD, SHARD_GRAD_OP, ZERO_2, ZERO_1 or NO_SHARD`
+    : null;
+}

@@ -1,0 +1,130 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { inspect } from 'node:util';
+import type { TrainConfigInput } from '../../../src/config/train-config';
+import type { RankScope } from '../../../src/job/rank/scope';
+import type { Run } from '../../../src/job/run/run';
+import { launchFor } from '../../job/job-fixture';
+
+const MOE = { kind: 'moe', layers: 2, dim: 12, heads: 2, vocab: 61, seq: 6, experts: 4 } as const;
+const TOKENS = Uint16Array.from({ length: 300 }, (_, i) => (i * i) % 61);
+const CONFIG: TrainConfigInput = {
+  model: MOE,
+  data: { tokens: TOKENS, validation: 0.3 },
+  batch: 2,
+  clipNorm: 0.5,
+};
+const STEPS = 3;
+
+/** Losses are sums of the same float32 numbers in another order; a wrong reduction differs by 1e-2 and more. */
+const WITHIN = 2e-5;
+
+function assertClose(
+  what: string,
+  found: readonly number[],
+  expected: readonly number[],
+  within = WITHIN,
+): void {
+  assert.equal(found.length, expected.length);
+  found.forEach((loss, i) => {
+    assert.ok(Math.abs(loss - (expected[i] ?? 0)) <= within, `${what}: ${found} and not ${expected}`);
+  });
+}
+
+async function steps(run: Run, count = STEPS): Promise<number[]> {
+  await run.step(count);
+  return run.losses.slice(-count);
+}
+
+test('job.train with parallel.ep', async (context) => {
+  const job = await launchFor(context, { ranks: 4 });
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-ep-'));
+
+  const settings: Readonly<Record<string, TrainConfigInput>> = {
+    'NO_SHARD, sparse gradients, accumulation': {
+      parallel: { strategy: 'NO_SHARD', sparseGradients: true, ep: 2 },
+      accumulation: 2,
+    },
+    'FULL_SHARD, recomputed, offloaded': {
+      parallel: { ep: 4 },
+      activationCheckpointing: 'full',
+      offload: { parameters: true, activations: true },
+    },
+    'SHARD_GRAD_OP, units of experts, balanced': {
+      model: { ...MOE, router: 'topk', auxLossWeight: 0.1, biasUpdateRate: 0.01 },
+      parallel: { strategy: 'SHARD_GRAD_OP', wrap: 'moe', ep: 2 },
+    },
+    'ZERO_1, adapters, mixed precision': {
+      parallel: { strategy: 'ZERO_1', ep: 2 },
+      lora: { r: 2, targets: ['fc1', 'fc2'] },
+      mixedPrecision: 'bf16',
+    },
+  };
+  for (const [name, setting] of Object.entries(settings)) {
+    await context.test(`has the losses of whole experts: ${name}`, async () => {
+      const config = { ...CONFIG, ...setting };
+      const plain = await job.train({ ...config, parallel: { ...config.parallel, ep: 1 } });
+      const run = await job.train(config);
+      // bf16 rounds sums that were added in another order.
+      const within = config.mixedPrecision === undefined ? WITHIN : 1e-3;
+      assertClose(name, await steps(run), await steps(plain), within);
+      await run.dispose();
+      await plain.dispose();
+    });
+  }
+
+  await context.test(
+    'saves what any layout loads, moves to other degrees, evaluates and samples',
+    async () => {
+      const plain = await job.train(CONFIG, { ranks: 2 });
+      const split = await job.train({ ...CONFIG, parallel: { ep: 2 } }, { ranks: 2 });
+      assertClose('before', await steps(split), await steps(plain));
+      assert.match(inspect(split), /^FULL_SHARD × EP 2 on 2 ranks/);
+      await split.save(join(folder, 'split'));
+      await plain.save(join(folder, 'plain'));
+      const fromSplit = await job.train(CONFIG, { ranks: 2 });
+      const fromPlain = await job.train(
+        { ...CONFIG, parallel: { strategy: 'NO_SHARD', ep: 2 } },
+        { ranks: 2 },
+      );
+      await fromSplit.load(join(folder, 'split'));
+      await fromPlain.load(join(folder, 'plain'));
+      const greedy = { tokens: 4, temperature: 0 };
+      assert.deepEqual(await split.sample([1, 2, 3], greedy), await plain.sample([1, 2, 3], greedy));
+      const [{ loss, rows }, whole] = [await split.evaluate(), await plain.evaluate()];
+      assertClose('validation', [loss, rows], [whole.loss, whole.rows]);
+      const expected = await steps(plain);
+      assertClose('saved by ep 2, loaded without', await steps(fromSplit), expected);
+      assertClose('saved without, loaded by ep 2', await steps(fromPlain), expected);
+      assert.match(String(await split.reshard({ ep: 1 })), /all bit-equal/);
+      assert.match(String(await split.reshard({ ep: 2, strategy: 'ZERO_1' })), /all bit-equal/);
+      assertClose('moved', await steps(split), expected);
+      for (const run of [plain, split, fromSplit, fromPlain]) await run.dispose();
+    },
+  );
+
+  await context.test('refuses what it cannot divide', async () => {
+    const refused = async (config: TrainConfigInput, message: RegExp, code = 'CONFIG') =>
+      assert.rejects(job.train({ ...CONFIG, ...config }), { code, message });
+    await refused({ parallel: { ep: 3 } }, /3 ranks do not divide the model's 4 experts/);
+    await refused(
+      { model: { ...MOE, experts: 6 }, parallel: { ep: 3 } },
+      /3 does not divide the 4 ranks/,
+      'MESH',
+    );
+    await refused(
+      { model: 'tiny', parallel: { ep: 2 } },
+      /'gpt' has no experts to divide; give model.kind 'moe'/,
+    );
+    const mesh = { dpReplicate: 2, dpShard: 2 };
+    await refused({ parallel: { ep: 2, strategy: 'HYBRID_SHARD', mesh } }, /cannot have HYBRID_SHARD/);
+    const own = { model: ({ nn }: RankScope) => new nn.Linear(4, 4), data: () => ({ x: [[1, 2, 3, 4]] }) };
+    await assert.rejects(job.train({ ...own, parallel: { ep: 2 } }), {
+      code: 'CONFIG',
+      message: /a Linear has no experts/,
+    });
+  });
+});
