@@ -4,7 +4,7 @@ import { toMimeBundle, toWireBundle } from '../../src/cell/mime';
 import { AGAIN_SECONDS, SecondInterrupt } from '../../src/cell/native-call';
 import type { StrayError } from '../../src/cell/stray-errors';
 import { ShardlabError } from '../../src/core/errors';
-import { rankNames } from '../../src/job/control/selection';
+import { rankNames } from '../../src/core/rank-names';
 import type { BusyRank } from '../../src/job/launch/call';
 import type { Job } from '../../src/job/run/job';
 import { interruptJobs, registeredJobs } from '../../src/job/run/registry';

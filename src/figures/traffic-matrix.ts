@@ -112,10 +112,14 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
     })
     .sort((a, b) => b.bytes - a.bytes);
   const outside = total === 0 ? 0 : sumOf(axes, (one) => one.outside) / total;
+  const largest = Math.max(0, ...flows.map(({ bytes }) => bytes));
   return {
     axes,
     total,
     outside,
+    largest,
+    /** Of the numbers in the matrix. */
+    scale: byteScale(largest),
     coordinates,
     world,
     ranksPerNode,
@@ -147,7 +151,8 @@ function findingOf({ axes, total, outside, world, numNodes }: View): string {
 
 function subtitleOf(run: RunView, view: View, step: number): string {
   const hidden = view.axes.filter(({ share }) => share < LEAST_SHARE);
-  const first = `Step ${step} of ${counted(run.world, 'rank')}: bytes from a rank (row) to a rank (column), by the ring algorithm.`;
+  const unit = run.world > MOST_WITH_NUMBERS ? 'bytes' : view.scale.unit;
+  const first = `Step ${step} of ${counted(run.world, 'rank')}: ${unit} from a rank (row) to a rank (column), by the ring algorithm.`;
   const second = [
     ...(view.numNodes === 1
       ? []
@@ -161,9 +166,8 @@ function subtitleOf(run: RunView, view: View, step: number): string {
 }
 
 function matrixPanel(view: View): Panel {
-  const { axes, world, ranksPerNode, numNodes } = view;
+  const { axes, world, ranksPerNode, numNodes, largest, scale } = view;
   const drawn = axes.filter(({ share }) => share >= LEAST_SHARE);
-  const largest = Math.max(...drawn.flatMap(({ flows }) => flows.map(({ bytes }) => bytes)));
   const cell = SIZES.matrix / world;
   const sizeOf = (bytes: Bytes): number =>
     Math.round(
@@ -198,7 +202,7 @@ function matrixPanel(view: View): Panel {
         line: { width: 1.2, color: NEUTRAL, dash: 'dash' },
       };
     }),
-    annotations: world > MOST_WITH_NUMBERS ? [] : numbersOf(drawn, byteScale(largest), sizeOf),
+    annotations: world > MOST_WITH_NUMBERS ? [] : numbersOf(drawn, scale, { sizeOf, cell }),
   };
 }
 
@@ -234,8 +238,12 @@ function marksOf({ color, symbol }: AxisStyle, flows: readonly Flow[], sizeOf: (
   });
 }
 
-/** Writes the bytes of each pair that has one mark: into the mark, or beside it where no other mark is. */
-function numbersOf(drawn: View['axes'], { divisor }: Scaled, sizeOf: (bytes: Bytes) => number): Annotation[] {
+/** Writes the bytes of each pair that has one mark: into the mark, else below it in its cell, else beside it. */
+function numbersOf(
+  drawn: View['axes'],
+  { divisor }: Scaled,
+  { sizeOf, cell }: { readonly sizeOf: (bytes: Bytes) => number; readonly cell: number },
+): Annotation[] {
   const flows = drawn.flatMap(({ style, flows: own }) => own.map((flow) => ({ ...flow, style })));
   const marksAt = (from: number, to: number): number =>
     flows.filter((flow) => flow.from === from && flow.to === to).length;
@@ -243,16 +251,15 @@ function numbersOf(drawn: View['axes'], { divisor }: Scaled, sizeOf: (bytes: Byt
     if (marksAt(from, to) > 1) return [];
     const text = String(Number((bytes / divisor).toPrecision(3)));
     const half = sizeOf(bytes) / 2;
-    const font = { size: 10 };
-    if (textWidth(text, 10) < 2 * half && (symbol === 'square' || symbol === 'circle'))
+    const [font, width] = [{ size: 10 }, textWidth(text, 10)];
+    if (width < 2 * half && (symbol === 'square' || symbol === 'circle'))
       return note(to, from, `<span style="color:${inkOn({ color })}">${text}</span>`, {
         xanchor: 'center',
         font,
       });
-    if (marksAt(from, to + 1) === 0) return note(to, from, soft(text), { xshift: half + 3, font });
-    return marksAt(from, to - 1) > 0
-      ? []
-      : note(to, from, soft(text), { xshift: -half - 3, xanchor: 'right', font });
+    if (half + 12 <= cell / 2 && width < cell)
+      return note(to, from, soft(text), { xanchor: 'center', yshift: -half - 6, font });
+    return marksAt(from, to + 1) > 0 ? [] : note(to, from, soft(text), { xshift: half + 3, font });
   });
 }
 

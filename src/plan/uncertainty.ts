@@ -136,5 +136,5 @@ function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
     [pp > 1 && !rules.pipelineWith.includes(strategy), `a pipeline under ${strategy}`],
     [cp > 1 && !rules.contextParallel, 'context parallelism'],
   ];
-  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} itself has no ${what}`);
+  return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} itself lacks ${what}`);
 }

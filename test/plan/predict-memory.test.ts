@@ -5,7 +5,7 @@ import { layoutOf } from '../../src/plan/layout-of';
 import { layerActivations } from '../../src/plan/memory/layer-activations';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
-import { predictMemory } from '../../src/plan/memory/predict-memory';
+import { predictMemory, predictStages } from '../../src/plan/memory/predict-memory';
 import { predictTime } from '../../src/plan/time/predict-time';
 import { activationsPerLayer } from '../support/formulas/korthikanti';
 
@@ -196,4 +196,19 @@ test('a loss outside torch.compile holds float32 copies of the logits, and takes
   const [inside, outside] = [llama({ recompute: 'full' }), llama({ recompute: 'full', compileLoss: false })];
   assert.ok(predictMemory(outside).peakBytes > predictMemory(inside).peakBytes);
   assert.ok(predictTime(outside).computeByCause.loss > predictTime(inside).computeByCause.loss);
+});
+
+test('the fullest stage of a pipeline has the predicted peak, and later stages of 1F1B hold fewer activations', () => {
+  for (const pp of [2, 4]) {
+    const layout = llama({ gpus: 4 * pp, parallel: { pp, strategy: 'NO_SHARD', stack: 'megatron' } });
+    const stages = predictStages(layout);
+    const most = stages.reduce((a, b) => (b.peakBytes > a.peakBytes ? b : a));
+    assert.deepEqual(most, predictMemory(layout));
+    assert.deepEqual(
+      stages.map(({ stage }) => stage),
+      Array.from({ length: pp }, (_, stage) => stage),
+    );
+    const [first = 0, second = 0] = stages.map(({ activations }) => activations);
+    assert.ok(first > second, `${first} and ${second}`);
+  }
 });

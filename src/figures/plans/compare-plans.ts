@@ -68,7 +68,7 @@ function memoryOf(plans: Plans, first: Planned<AnyLayout>): Figure {
     name,
     fits: prediction.fits,
     peak: peakInBytes(prediction.memory),
-    values: memoryCauses(prediction),
+    values: memoryCauses(prediction.memory),
   }));
   const capacities = Object.values(plans).map(({ layout }) => reservableBytes(layout));
   const capacityBytes = Math.max(...capacities);

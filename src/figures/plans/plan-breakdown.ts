@@ -1,8 +1,9 @@
 import type { Bytes } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
-import type { AnyLayout } from '../../plan/layout';
+import { type AnyLayout, isPredicted } from '../../plan/layout';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { type Prediction, peakInBytes } from '../../plan/prediction';
+import { predictStages } from '../../plan/memory/predict-memory';
+import { type MemoryPrediction, peakInBytes } from '../../plan/prediction';
 import { createFigure, type Figure, titleOf } from '../figure';
 import { byteScale, inUnit, percent, short } from '../format';
 import { unescaped } from '../grammar/ink';
@@ -24,10 +25,11 @@ type PlanCause = keyof typeof CAUSE_NOUNS;
 
 const CAUSES = Object.keys(CAUSE_NOUNS) as readonly PlanCause[]; // its own keys
 
-/** Draws a plan's memory at its peak, by cause. */
+/** Draws a plan's memory at its peak, by cause; of a pipeline, that of every stage. */
 export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const name = caseName(layout);
-  const values = memoryCauses(prediction);
+  const values = memoryCauses(prediction.memory);
+  const stages = layout.pp > 1 && isPredicted(layout) ? predictStages(layout) : [];
   const total = CAUSES.reduce((sum, cause) => sum + values[cause], 0);
   const largest = CAUSES.reduce((a, b) => (values[b] > values[a] ? b : a));
   const share = `${CAUSE_NOUNS[largest]} are ${unescaped(percent(values[largest] / (total || 1)))}`;
@@ -39,26 +41,29 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   const panel = {
     heading: name,
     aside: `, ${unit} per rank${range}`,
-    rows: [{ name: 'predicted', values }],
+    rows: stages.length === 0 ? [{ name: 'predicted', values }] : stages.map(stageRow),
     scale,
     reach: usable * 1.01,
     over: capacity(usable / divisor, 1, `${inUnit(usable, byteScale(usable))} usable`),
   };
   return createFigure({
     title: titleOf(
-      `${share} of the ${inUnit(total, scale)} of ${name}`,
+      `${share} of the ${inUnit(total, scale)} of ${stages.length === 0 ? name : `stage ${prediction.memory.stage}`}`,
       `${share} of ${inUnit(total, scale)}`,
     ),
     subtitle: layoutWords(layout),
     ...plotStacks([panel], CAUSE_STYLE),
     table: createTable(
-      CAUSES.map((cause) => ({
-        case: name,
-        cause,
-        documentedBytes: null,
-        predictedBytes: values[cause],
-        measuredBytes: null,
-      })),
+      (stages.length === 0 ? [prediction.memory] : stages).flatMap((memory) =>
+        CAUSES.map((cause) => ({
+          case: name,
+          ...(stages.length === 0 ? {} : { stage: memory.stage }),
+          cause,
+          documentedBytes: null,
+          predictedBytes: memoryCauses(memory)[cause],
+          measuredBytes: null,
+        })),
+      ),
     ),
     quantities: {
       predictedGB: { value: total / 1e9, unit: 'GB', says: (gb) => `${name} is predicted to need ${gb}` },
@@ -71,13 +76,17 @@ export function planMemory({ layout, prediction }: Planned<AnyLayout>): Figure {
   });
 }
 
+function stageRow(memory: MemoryPrediction) {
+  return { name: `stage ${memory.stage}`, values: memoryCauses(memory) };
+}
+
 /** Draws a plan's iteration time, by cause. */
 export function planTime({ layout, prediction }: Planned<AnyLayout>): Figure {
   return timeBreakdown([timeRow(caseName(layout), { layout, prediction })], layoutWords(layout));
 }
 
 /** Returns a plan's memory, by the ledger's causes. */
-export function memoryCauses({ memory }: Prediction): Readonly<Record<PlanCause, Bytes>> {
+export function memoryCauses(memory: MemoryPrediction): Readonly<Record<PlanCause, Bytes>> {
   const { params, grads, optimizer, activations, temporary } = memory;
   return { 'param.shard': params, optimizer, 'grad.shard': grads, activation: activations, temp: temporary };
 }

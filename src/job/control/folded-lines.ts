@@ -1,5 +1,5 @@
+import { rankNames } from '../../core/rank-names';
 import type { RankEvent } from './messages';
-import { rankNames } from './selection';
 
 /** Writes the lines of a run's ranks: each line once, after the names of its ranks if not all ranks wrote it. */
 export class FoldedLines {

@@ -1,7 +1,7 @@
 import { type ErrorCode, ShardlabError } from '../../core/errors';
+import { rankNames } from '../../core/rank-names';
 import type { AbortReason } from '../../transport/control-block';
 import type { Outcome, RankError } from '../control/messages';
-import { rankNames } from '../control/selection';
 import { codeOfExit, describeExit, explainExit, type RankExit } from './rank-process';
 
 /** Why a call failed. The first reason counts; later failures are its consequences. */

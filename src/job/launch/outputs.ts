@@ -1,9 +1,9 @@
 import { type DisplaySink, replacingDisplay } from '../../cell/display';
 import { LONGEST_TEXT, omission, shortenedBundle } from '../../cell/excerpt';
 import type { MimeBundle } from '../../cell/mime';
+import { rankNames } from '../../core/rank-names';
 import { escapeHtml } from '../../figures/grammar/ink';
 import type { RankError, RankEvent } from '../control/messages';
-import { rankNames } from '../control/selection';
 
 /** The output of one rank so far. */
 interface RankContent {

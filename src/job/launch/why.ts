@@ -1,6 +1,7 @@
+import { rankNames } from '../../core/rank-names';
 import { formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
-import { firstRanks, rankNames } from '../control/selection';
+import { firstRanks } from '../control/selection';
 import type { Situation, WaitingIn } from '../control/situation';
 import { describeExit, type RankExit } from './rank-process';
 

@@ -48,6 +48,15 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     number: 2,
     because: 'layers 0 and 2 store only their inputs, and layers 1 and 3 store A bytes each: (L − L / k) · A',
   },
+  '04.microbatches': {
+    number: 27,
+    because: '3 / (m + 3) ≤ 0.1 for m ≥ 27; as many microbatches as stages would leave 43% idle',
+  },
+  '04.backward': {
+    words: ['column', 'the column half', 'columns'],
+    because:
+      'each rank gets a part of the gradient of x from its own columns, and the sum over ranks is the gradient. What the row half receives is whole on every rank',
+  },
   '06.cards': {
     number: 4,
     because: '1 − 1/W is 75% for W = 4 GPUs; for 8 GPUs it is 87.5%',

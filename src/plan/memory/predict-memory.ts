@@ -14,12 +14,28 @@ const GIB = 1024 ** 3;
  */
 export function predictMemory(layout: Layout): MemoryPrediction {
   const last = layout.pp - 1;
-  const worst = [...new Set([0, Math.min(1, last), last])]
-    .flatMap((stage) =>
-      memoryPhases(layout, stageOf(layout, stage)).map((phase) => ({ phase, stage, bytes: sumOf(phase) })),
-    )
-    .reduce((most, moment) => (moment.bytes > most.bytes ? moment : most));
-  const phase = underPressure(layout, worst.phase);
+  const { stage, phase } = [...new Set([0, Math.min(1, last), last])]
+    .map((place) => ({ stage: place, phase: peakPhase(layout, place) }))
+    .reduce((most, other) => (sumOf(other.phase) > sumOf(most.phase) ? other : most));
+  return predictionOf(layout, stage, phase);
+}
+
+/** Predicts the memory of every stage of a pipeline, as predictMemory does of the worst. */
+export function predictStages(layout: Layout): MemoryPrediction[] {
+  return Array.from({ length: layout.pp }, (_, stage) =>
+    predictionOf(layout, stage, peakPhase(layout, stage)),
+  );
+}
+
+/** Returns the moment of a step at which a stage holds most. */
+function peakPhase(layout: Layout, stage: number): MemoryPhase {
+  return memoryPhases(layout, stageOf(layout, stage)).reduce((most, phase) =>
+    sumOf(phase) > sumOf(most) ? phase : most,
+  );
+}
+
+function predictionOf(layout: Layout, stage: number, worst: MemoryPhase): MemoryPrediction {
+  const phase = underPressure(layout, worst);
   const { params, grads, optimizer, activations, temporary } = phase;
   const peakBytes = sumOf(phase);
   return {
@@ -27,7 +43,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
     peakBytes,
     ...{ params, grads, optimizer, activations, temporary },
     phase: phase.name,
-    stage: worst.stage,
+    stage,
     largestAssumption: largestAssumption(layout, phase),
   };
 }

@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { parseSelection, rankNames } from '../../../src/job/control/selection';
+import { rankNames } from '../../../src/core/rank-names';
+import { parseSelection } from '../../../src/job/control/selection';
 
 test('a selection is a number, a list, ranges or all, and is returned ascending without repetition', () => {
   assert.deepEqual(parseSelection(2, 4), [2]);
