@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { type DitConfig, ditSchema } from '../../src/config/settings/model';
+import { CAPTION_LENGTH, MIN_VOCAB } from '../../src/config/settings/videos';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { normals } from '../support/close';
 import type { LatentBatch } from '../../src/data/latents';
@@ -81,6 +82,14 @@ test('a video shows what its caption says: the colour, and the way of its centre
   assert.equal(new Set(['red', 'blue'].map((color) => tokensOf(sceneOf(`a ${color} square moves left`), 8).join())).size, 2);
 });
 
+test('a config is checked against the tokens of all captions, and the words of the longest', () => {
+  const shapes = new MovingShapes(SHAPE, { ...CONFIG, colors: 8, directions: 8 });
+  const random = seeded(0, 'captions');
+  const captions = Array.from({ length: 400 }, () => tokensOf(shapes.scene(random), 8));
+  assert.equal(new Set(captions.flatMap((tokens) => [...tokens])).size, MIN_VOCAB);
+  assert.equal(Math.max(...captions.map((tokens) => tokens.filter((token) => token > 0).length)), CAPTION_LENGTH);
+});
+
 test('batches are the same in every run, follow a straight line to noise, and carry image and audio', () => {
   const [batch, again] = [batchesOf().batch(1, 4), batchesOf().batch(1, 4)];
   assert.deepEqual(valuesOf(batch), valuesOf(again));
@@ -99,7 +108,7 @@ test('batches are the same in every run, follow a straight line to noise, and ca
   });
 });
 
-test('shuffled captions are those of other videos, in training only', () => {
+test('a shuffled caption is a random one, in training only', () => {
   const [plain, shuffled] = [batchesOf({ batch: 16 }), batchesOf({ batch: 16, shuffleCaptions: true })];
   const [one, other] = [plain.batch(0, 0), shuffled.batch(0, 0)];
   assert.deepEqual(valuesOf(other).velocity, valuesOf(one).velocity);

@@ -44,7 +44,7 @@ export interface CommHookRead extends PrecisionSettings, ScalerSetting {
 export const COMM_HOOK = {
   schema: commHookSchema.nullable().default(null),
   says:
-    'how DDP compresses gradients: PowerSGD (the product of two thin matrices) or topK (the largest values and their indices). What is not ' +
+    'how DDP compresses gradients: PowerSGD (the product of two thin matrices) or topK (the values with the largest magnitudes, and their indices). What is not ' +
     'sent is added to the next gradient (error feedback). Checkpoints do not store it: a loaded run begins with an error of zero',
   form: "{ kind: 'powerSGD', matrixApproximationRank: 2 }, { kind: 'topK', ratio: 0.01 } or null",
   names: { ddp: 'commHook', torch: ['powerSGD_hook', 'register_comm_hook'], accelerate: 'comm_hook' },

@@ -47,7 +47,7 @@ export const LORA = {
   conflict: ({ lora, parallel: { tp } }: Read): string | null =>
     lora === null || tp === 1
       ? null
-      : `needs whole matrices, but parallel.tp ${tp} splits them; use parallel.tp 1, and FULL_SHARD to share memory`,
+      : `needs whole matrices, but parallel.tp ${tp} splits them; use parallel.tp 1, and FULL_SHARD to save memory`,
   planned: { reads: true },
   parts: LORA_PARTS,
 } as const satisfies Setting<Read>;

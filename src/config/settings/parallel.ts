@@ -67,7 +67,7 @@ const DATA_PARALLEL = {
   },
   mesh: {
     schema: meshSchema.nullable().default(null),
-    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the world, divided by tp and pp. `null`: one replica',
+    says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the number of ranks, divided by tp · pp. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
     names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
     warns: ({ config }: Facts<Read>): string | null =>
@@ -115,7 +115,7 @@ const DATA_PARALLEL = {
   },
   wrap: {
     schema: wrapSchema.default('blocks'),
-    says: 'which modules become units, besides the root: blocks, no other module, every Linear, blocks and experts, or modules by size, class or name (`*` is one part of a name)',
+    says: "which modules become units besides the root. 'blocks': every block; 'root': none; 'linear': every Linear; 'moe': every block and every expert; or modules by size, class or name (`*` is one part of a name)",
     form: "'blocks', 'root', 'linear', 'moe', { minNumParams: 1e5 }, { layerCls: ['Block'] } or { modules: ['blocks.*'] }",
     names: { fsdp: 'auto_wrap_policy' },
     hint: ", as 'blocks'",

@@ -26,7 +26,7 @@ export const MIXED_PRECISION = {
   },
   reduceDtype: {
     schema: float,
-    says: 'type in which gradients are reduced. `null`: paramDtype',
+    says: 'type in which gradients are reduced. `null`: parallel.communicationDataType, else paramDtype',
     names: { torch: 'reduce_dtype', fairScale: 'fp32_reduce_scatter' },
     planned: { reads: true },
   },

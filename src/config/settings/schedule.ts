@@ -25,7 +25,7 @@ export const ENDING: readonly ScheduleKind[] = ['WarmupCosineLR', 'linear', 'cos
 const SCHEDULE_PARTS = {
   kind: {
     schema: z.enum(SCHEDULE_KINDS).default('WarmupCosineLR'),
-    says: 'after warmupSteps, linear and cosine (WarmupCosineLR is one step ahead) fall to etaMin at maxSteps; wsd stays, then falls within decaySteps; step multiplies by gamma every stepSize steps, exponential each step',
+    says: "how the rate changes after warmupSteps. 'WarmupCosineLR': it falls by half a cosine, to etaMin at step maxSteps; 'cosine' does so one step later; 'linear' falls as 'cosine', but by a line; 'constant': it stays; 'wsd': it stays, then falls within decaySteps; 'step': it is multiplied by gamma every stepSize steps; 'exponential': in each step",
     words: {
       constantwithwarmup: 'constant',
       linearlr: 'linear',
@@ -47,7 +47,7 @@ const SCHEDULE_PARTS = {
   },
   maxSteps: {
     schema: z.int().min(1).optional(),
-    says: 'the step at which the learning rate is etaMin. Default: `steps`',
+    says: 'the step at which the learning rate is etaMin; with cosine, linear and wsd, the step before. Default: `steps`',
     names: { torch: 'T_max' },
     warns: (facts: Facts<Read>): string | null => {
       const { steps } = facts.config;
@@ -91,13 +91,13 @@ const SCHEDULE_PARTS = {
   },
   stepSize: {
     schema: z.int().min(1).default(30),
-    says: 'number of steps between two changes of step',
+    says: "with kind 'step', the number of training steps between two changes",
     names: { torch: 'step_size' },
     warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step']),
   },
   gamma: {
     schema: z.number().positive().default(0.1),
-    says: 'factor of step and exponential. Source of the default: torch.optim.lr_scheduler.StepLR',
+    says: "with kinds 'step' and 'exponential', the factor of each change. Source of the default: torch.optim.lr_scheduler.StepLR",
     names: { torch: 'gamma' },
     warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['step', 'exponential']),
   },

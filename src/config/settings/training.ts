@@ -108,7 +108,7 @@ export const SETTINGS = {
   },
   batch: {
     schema: size.default(4),
-    says: 'sequences per data-parallel rank and pass',
+    says: 'rows (sequences of tokens, images or videos) per data-parallel rank and pass',
     names: {
       torch: 'batch_size',
       deepSpeed: 'train_micro_batch_size_per_gpu',

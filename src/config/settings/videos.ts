@@ -26,7 +26,7 @@ const MOVING_SHAPES_PARTS = {
   },
   shuffleCaptions: {
     schema: z.boolean().default(false),
-    says: 'whether a video in training gets the caption of another video, as a control; captions of validation are not shuffled',
+    says: 'whether each training video gets a random caption in place of its own, as a control; validation videos have their own captions',
   },
 } as const satisfies Required<Setting<never>>['parts'];
 
@@ -64,8 +64,8 @@ export type TextEncoderConfig = z.output<typeof textEncoderSchema>;
 export const TEXT_ENCODER = {
   schema: textEncoderSchema.nullable().default(null),
   says:
-    'a frozen text encoder beside a dit: each rank encodes the captions of its own batch. It does not train and is in no checkpoint. ' +
-    '`null`: each word is a fixed vector of random numbers',
+    'a frozen text encoder beside a dit: each rank encodes the captions of its own batch. It does not train: its values are random numbers from ' +
+    'seed, which no checkpoint stores. `null`: each word is a fixed vector of random numbers',
   form: "{ model: 'umt5-xxl-encoder', fsdp: true }, or null for none",
   conflict: (config: Read): readonly ConfigIssue[] => encoderConflicts(config),
   planned: {
@@ -99,14 +99,14 @@ function encoderConflicts({ model, data, textEncoder }: Read): readonly ConfigIs
     return issue(`has ${seq} positions (seq), but model.textLen is ${dit.textLen}; make them equal`);
   return vocab >= MIN_VOCAB || data !== 'moving-shapes'
     ? []
-    : issue(`has vocab ${vocab}; the captions need at least ${MIN_VOCAB} words`);
+    : issue(`has vocab ${vocab}, but the captions have ${MIN_VOCAB} tokens; give at least ${MIN_VOCAB}`);
 }
 
-/** The number of words of all captions, with padding. */
-export const MIN_VOCAB = 32;
+/** The number of different tokens of all captions: their words, and padding. */
+export const MIN_VOCAB = 17;
 
-/** The number of words of the longest caption. */
-export const CAPTION_LENGTH = 8;
+/** The number of words of the longest caption: 'a red circle moves down right'. */
+export const CAPTION_LENGTH = 6;
 
 /** Finds what keeps a dit from training on moving shapes. */
 export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'data'>): readonly ConfigIssue[] {
@@ -118,7 +118,7 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
   const { outChannels, inChannels, textLen } = shape;
   if (coderPatch(outChannels) === null) {
     return issue(
-      `'moving-shapes' needs model.outChannels of 3·t·s², so that a fixed coder makes them of t x s x s pixels of 3 colours, and it is ` +
+      `'moving-shapes' needs model.outChannels of 3·t·s², so that a fixed coder makes them of t x s x s pixels of 3 colours, but it is ` +
         `${outChannels}; use 12, 24, 48 or 96`,
     );
   }
@@ -131,7 +131,9 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
   }
   return textLen >= CAPTION_LENGTH
     ? []
-    : issue(`'moving-shapes' has captions of up to ${CAPTION_LENGTH} words, but model.textLen is ${textLen}`);
+    : issue(
+        `'moving-shapes' has captions of up to ${CAPTION_LENGTH} words, but model.textLen is ${textLen}; give at least ${CAPTION_LENGTH}`,
+      );
 }
 
 /** Returns the frames, rows and columns of pixels that make a position of `channels` values; null: there are none. */
