@@ -45,7 +45,7 @@ const VOCABULARY: readonly string[] = [
   ...COLORS.map(([name]) => name),
 ];
 
-/** Radius of a shape, and the way of its centre from the first frame to the last, as shares of the picture. */
+/** As shares of the picture: a shape's radius, the way of its centre from the first frame to the last, and the most by which the way is moved. */
 const [RADIUS, WAY, JITTER] = [0.22, 0.45, 0.06];
 
 /** Latents are multiplied by it, so that their mean square is about 1 as that of noise. */

@@ -58,7 +58,7 @@ export function trafficOf(records: readonly StepRecord[]): Traffic {
   };
 }
 
-/** Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. If groups have the same ranks, they have the shortest name. */
+/** Returns a function that names the axis of a group: 'tp' of 'tp[0,1]'. Groups with the same ranks get the shortest of their names. */
 function namesOfGroups(records: readonly StepRecord[]): (event: CollectiveRecord) => string {
   const names = new Map<string, string>();
   for (const { group, ranks } of records.flatMap(({ collectives }) => collectives)) {

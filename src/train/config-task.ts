@@ -11,12 +11,12 @@ import type { RankContext } from '../parallel/run-as-unit';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
 
-/** Batches that replace those of a config's data, or the place of the config's data. */
+/** Batches in place of the config's data, or what is needed to make the config's batches. */
 export type TaskData = BatchSource | DataPlace;
 
 /**
  * Makes the task of a config.
- * Throws: CONFIG for a model without a loss, and for data that do not fit to the model.
+ * Throws: CONFIG for a model without a loss, and for data that do not fit the model.
  */
 export function taskOf(context: RankContext, model: Module, config: TrainConfig, data: TaskData): Task {
   if (config.loss === 'function') throw functionsMissing('loss');

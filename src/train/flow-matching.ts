@@ -85,7 +85,7 @@ function tensorsOf({ engine, shape, encoder }: FlowParts, videos: LatentBatch): 
   return { tensors: made, count: batch * positionsOf(shape), timestep: timesteps[0] ?? 0 };
 }
 
-/** Makes a model's inputs: latents, timesteps, text and, if the model hears, audio. The caller disposes them. */
+/** Makes a model's inputs: latents, timesteps, text and, if the model attends to audio, the audio. The caller disposes them. */
 export function inputsOf(
   { engine, shape, encoder }: FlowParts,
   { batch, timesteps, tokens, ...videos }: Omit<LatentBatch, 'fillVelocity'>,

@@ -21,7 +21,7 @@ export interface ModelPasses extends Pick<ParallelModel, 'accumulate' | 'abandon
   readonly trained: HasStates;
   /** Runs forward and backward of a batch; adds to existing gradients. Returns the mean loss; ranks without it return NaN. */
   run(batch: TensorBatch, use: PassUse, watch: Stopwatch): number;
-  /** Returns the number of the ranks that have the loss, on all ranks. */
+  /** Returns, on every rank, the value of the ranks that have the loss. */
   shared(value: number, cause: 'loss' | 'control'): number;
   /** Returns the mean loss of a batch on every rank, without gradients. */
   lossOf(batch: TensorBatch, seen?: OutputSeen): number;

@@ -37,7 +37,9 @@ export async function sampleFrom(
   const { seq, vocab } = limitsOf(config);
   const wrong = given.find((id) => !Number.isInteger(id) || id < 0 || id >= vocab);
   if (wrong !== undefined)
-    throw new ConfigError(`sample: the model has the tokens 0 to ${vocab - 1}, but an id is ${wrong}`);
+    throw new ConfigError(
+      `sample: the model has the tokens 0 to ${vocab - 1}, but an id is ${wrong}; give ids of these tokens`,
+    );
   const random = seeded(seed, 'sample');
   const ids = [...given];
   for (let done = 0; done < tokens; done++) {

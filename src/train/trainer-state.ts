@@ -75,6 +75,6 @@ export function warnOfOtherData(own: DataOptions, saved: DataMark | undefined, m
   if (difference === null) return;
   own.warn?.(
     `the checkpoint was saved with other data: ${difference}; the run continues with microbatch ${microBatches} of its own data. ` +
-      'To begin with their first rows, load only the parameters: run.load(path, { parametersOnly: true })',
+      'To begin with the first rows of its data, load only the parameters: run.load(path, { parametersOnly: true })',
   );
 }

@@ -132,7 +132,7 @@ export class Trainer {
 
   /**
    * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. `progress` is called
-   * after each batch. Every rank calls it. Throws: CONFIG if no rows are kept from training, or for `metrics` of a model that
+   * after each batch. Every rank calls it. Throws: CONFIG if the data has no validation rows, or for `metrics` of a model that
    * returns only its loss.
    */
   async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {

@@ -24,7 +24,7 @@ export interface SampledVideos {
 
 /**
  * Samples a video for each caption: x begins as noise at t = 1, and each step adds the predicted velocity times the step, down to
- * t = 0. The expert of each step is that of its timestep. A model with an image or audio gets those of a clip with the caption.
+ * t = 0. Each step's timestep chooses its expert. A model that also takes an image or audio gets those of a clip that the caption describes.
  */
 export async function sampleVideos(
   { videos }: { readonly videos?: VideoParts | undefined },
@@ -34,7 +34,7 @@ export async function sampleVideos(
 ): Promise<SampledVideos> {
   if (videos === undefined) {
     throw new ConfigError(
-      "run.sampleVideo is for a dit that trains on data: 'moving-shapes', whose captions and pixels it knows",
+      "run.sampleVideo knows the captions and pixels of moving shapes only; train a dit on data: 'moving-shapes'",
     );
   }
   const { engine, model, config, shape, encoder } = videos;

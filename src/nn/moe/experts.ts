@@ -54,7 +54,7 @@ function zeroRow({ shape }: tf.Tensor): tf.Tensor {
   return tf.zeros([1, shape[1] ?? 0]);
 }
 
-/** Joins outputs, so that the result depends on the spare ones but does not have their rows. */
+/** Joins outputs. The result depends on the spare outputs (those of zero rows), but does not have their rows. */
 function withoutRows(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: tf.Tensor[]): tf.Tensor {
   // Without outputs, the result still depends on the rows, as on other ranks.
   const all = joined([...(outputs.length === 0 ? [rows_AD] : outputs), ...spare]);

@@ -18,11 +18,12 @@ import { requireHeads } from './ulysses-attention';
 export type SequenceModel = GPT | Llama;
 
 /**
- * Divides the sequences of a model of `nn.gpt`, `nn.llama` or `nn.dit` (its patches) over the ranks of `group`, in place, and returns the parallelism.
- * All ranks of the group give the model the same whole batch; each computes its own positions. With targets, the loss is the
- * mean over the tokens of all ranks; without, a rank has the logits of its own positions, and `gather` of the result
- * returns all. A dit returns the whole video on every rank, for a loss over all of it. Gradients are a rank's own: reduce their mean over dp and cp together, by DDP or fullyShard over
- * `mesh.slice('dp', 'cp')`. Call it on all ranks, before or after fullyShard.
+ * Divides the sequences of a model of `nn.gpt` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of `group`, in place.
+ * All ranks of the group give the model the same whole batch; each computes its own positions. With targets, the model returns
+ * the mean loss over the tokens of all ranks. Without, it returns the logits of the rank's own positions, and `gather` of the
+ * result returns all. A dit returns the whole video on every rank, for a loss over all of it. Each rank has its own gradients:
+ * average them over dp and cp together, by DDP or fullyShard over `mesh.slice('dp', 'cp')`. Call it on all ranks, before or
+ * after fullyShard.
  * Throws: CONFIG for another model, a second call, and wrong options; SHAPE if Ulysses does not divide the heads.
  */
 export function applyContextParallel(
@@ -104,7 +105,7 @@ function requireSequenceModel(model: unknown): SequenceModel {
       ? "a MoeGPT's gates draw noise by all earlier tokens of a sequence, and a rank has only its own"
       : `it takes a model of nn.gpt, nn.llama or nn.dit, not ${classOf(model)}`;
   throw new ConfigError(
-    `applyContextParallel: ${reason}; in a module of your own, cut the input with contextParallel(group, …).cut, ` +
-      'and call its attention in place of nn.attention. A model under DDP or FSDP is given without the wrapper',
+    `applyContextParallel: ${reason}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
+      'context.cut, and call context.attention in place of nn.attention. Of a model under DDP or FSDP, give the module in the wrapper',
   );
 }

@@ -27,7 +27,7 @@ export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 export interface ContextParallelOptions {
   /** Default 'ulysses'. */
   readonly kind?: ContextParallelKind | undefined;
-  /** The number of neighbouring ranks that exchange heads; only and always with 'usp'. The ring has the other ranks. */
+  /** The number of neighbouring ranks that exchange heads: needed with 'usp', refused with others. Ranks with the same heads form a ring. */
   readonly ulyssesDegree?: number | undefined;
   /** The order in which a ring's ranks have the positions. Default 'zigzag'. */
   readonly order?: SequenceOrder | undefined;
@@ -36,10 +36,10 @@ export interface ContextParallelOptions {
 /**
  * Divides sequences over the ranks of a group, and computes attention over all of their positions.
  *
- * [Note: two-level context parallelism] Ulysses needs a rank per head at most, and its exchanges go between all ranks; a ring
- * takes any number of ranks, and talks to neighbours only. Together, neighbouring ranks (of one node) exchange heads, so
- * that each has a ring rank's whole part of the sequence for some heads; a ring then has the ranks with the same heads. Source:
- * Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach".
+ * [Note: two-level context parallelism] Ulysses can use at most one rank per head, and its exchanges go between all ranks; a
+ * ring takes any number of ranks, and each sends to one neighbour only. With both, neighbouring ranks (of one node) exchange
+ * heads, so that each of them has all positions of these neighbours for some heads. Then the ranks with the same heads form a
+ * ring. Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach".
  */
 export class ContextParallel {
   readonly kind: ContextParallelKind;
@@ -65,7 +65,7 @@ export class ContextParallel {
     this.order = this.ring === null ? 'contiguous' : (order ?? 'zigzag');
   }
 
-  /** The part of a sequence that this rank has, or another rank of the group. */
+  /** Returns which part of a sequence a rank of the group has; default: this rank. */
   cutOf(rank = this.group.rank): SequenceCut {
     const degree = this.ulysses?.size ?? 1;
     return {
@@ -156,12 +156,14 @@ function checked(group: ProcessGroup, options: ContextParallelOptions): ContextP
   if (order !== undefined) requireOrder(order);
   if (kind === 'ulysses' && order !== undefined) {
     throw new ConfigError(
-      "context parallelism: order is that of a ring, and kind 'ulysses' has none; leave it out",
+      "context parallelism: order is a setting of rings, and kind 'ulysses' has no ring; leave order out",
     );
   }
   if ((kind === 'usp') !== (degree !== undefined)) {
     throw new ConfigError(
-      `context parallelism: ulyssesDegree is ${degree}, with kind '${kind}'; give it with 'usp', and only then`,
+      degree === undefined
+        ? "context parallelism: kind 'usp' needs ulyssesDegree, the number of neighbouring ranks that exchange heads; give it"
+        : `context parallelism: ulyssesDegree ${degree} is for kind 'usp', but kind is '${kind}'; leave it out, or give kind 'usp'`,
     );
   }
   if (degree !== undefined && !(Number.isInteger(degree) && degree >= 1 && group.size % degree === 0)) {

@@ -1,6 +1,6 @@
 import type { SequenceOrder, Share } from './sequence-order';
 
-/** What a rank computes with the keys that another rank had at the start: the queries from an index on, the first keys. */
+/** What a rank computes with another rank's keys: attention of its queries from `firstQuery` on, to the first `numKeys` keys. */
 export interface RingBlock {
   readonly firstQuery: number;
   readonly numKeys: number;

@@ -75,7 +75,7 @@ function sentOn({ group, exchange }: Ring, sent: Part): Travelling {
   return { sent, passing: passOn(sent, group, { ...exchange, wireDType: 'float32' }) };
 }
 
-/** Adds this rank's share to the gradients that arrive, if there are any; disposes both. */
+/** Returns the gradients that arrive plus this rank's share, and disposes both; returns the share itself if none arrive. */
 function added(travelling: Travelling | null, share: Part): Part {
   if (travelling === null) return share;
   const [dk, dv] = travelling.passing.arrived() as [tf.Tensor, tf.Tensor]; // as many as were sent
@@ -97,7 +97,7 @@ interface Visit {
   readonly block: RingBlock | null;
 }
 
-/** Yields the parts of all ranks, the own part first; each part travels on to the next rank meanwhile, and is then disposed. */
+/** Yields the parts of all ranks, this rank's first. Meanwhile, each part travels on to the next rank; received parts are then disposed. */
 function* partsOf(ring: Ring, own: Part): Generator<Visit, void> {
   const { group, exchange } = ring;
   const { rank, size } = group;

@@ -23,7 +23,7 @@ import { TopKState, topKHook } from './top-k';
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
-  /** Chooses modules (besides the model) whose gradients are ready when their backward ends. Default: items of ModuleLists. */
+  /** Chooses modules whose gradients may be reduced when their own backward ends; others wait for the model's. Default: items of ModuleLists. */
   readonly policy?: WrapPolicy;
   /** The dtypes of forward, backward and sent gradients; parameters and optimizer states are always float32. */
   readonly precision?: MixedPrecision | undefined;
@@ -40,8 +40,8 @@ export interface DdpOptions extends Partial<BucketSizes> {
 
 /**
  * Averages the gradients of a model over ranks during backward; every rank has the whole model. At the start, rank 0
- * broadcasts its parameters and buffers. The wrapper is called like the model, or the model itself is called; both are the
- * same. Source: torch.nn.parallel.DistributedDataParallel.
+ * broadcasts its parameters and buffers. A call of the wrapper and a call of the model itself have the same effect.
+ * Source: torch.nn.parallel.DistributedDataParallel.
  */
 export class DDP<M extends Module = Module> extends Module {
   readonly module: M;

@@ -1,6 +1,6 @@
 /**
  * Finds the `count` values with the largest magnitude and returns their indices in ascending order. Of equal magnitudes the
- * first ones are taken, so the result depends on nothing else. NaN counts as larger than infinity.
+ * first ones are taken, so that equal inputs have equal results. NaN counts as larger than infinity.
  */
 export function largestValues(values: Float32Array, count: number): Int32Array<ArrayBuffer> {
   const bits = new Uint32Array(values.buffer, values.byteOffset, values.length);

@@ -3,7 +3,7 @@ import type { Random } from '../../core/random';
 /**
  * Makes the columns of a matrix orthonormal, in place (modified Gram-Schmidt, in float64). A column that is zero, or that depends
  * exactly on earlier columns, is replaced by a random direction, so that no direction is lost for later steps.
- * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which divides by zero here.
+ * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which then divides by zero.
  */
 export function orthogonalize(matrix: Float32Array, columns: number, random: Random): void {
   const rows = matrix.length / columns;

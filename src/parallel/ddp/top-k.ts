@@ -69,7 +69,7 @@ export const topKHook: CommHook<TopKState> = (state, bucket) => {
   });
 };
 
-/** A bucket whose largest values are sent. Indices count the elements of all its gradients, one after the other. */
+/** A bucket of which the values with the largest magnitudes are sent. Indices count the elements of all its gradients, one after the other. */
 class SparseBucket {
   readonly #state: TopKState;
   readonly #bucket: GradBucket;
@@ -136,7 +136,7 @@ class SparseBucket {
     this.#dispose();
   }
 
-  /** Copies the largest values and their indices into the tensors that are sent. */
+  /** Copies the values with the largest magnitudes, and their indices, into the tensors that are sent. */
   #choose(size: number): void {
     const { engine } = this.#bucket;
     const all = new Float32Array(size);

@@ -14,7 +14,7 @@ type Content = 'output' | 'gradient';
 export interface Message {
   /** 'output': a stage's output, for the next stage; 'gradient': the gradient of that output, from the next stage. */
   readonly content: Content;
-  /** The stage whose output it is, or whose output's gradient. */
+  /** The stage whose output this is; of a gradient, the stage that will receive it. */
   readonly stage: number;
   readonly microbatch: number;
 }
@@ -55,8 +55,8 @@ const MOST_DIMS = 7;
  * the comm thread. A sent tensor is held for two more actions, and then until it has been received: so memory does not depend on when
  * the comm thread ends, and ranks cannot wait for each other in a circle (tests simulate all schedules; with fewer actions,
  * 'interleaved' would). Both sides compare which message they
- * mean, so a microbatch that one stage skips is an error. The first output of each stage is preceded by its shape, with which ranks
- * also compare their schedules.
+ * mean, so a microbatch that one stage skips is an error. Before the first output of each stage, a message with its shape is sent;
+ * by this message, ranks also compare the schedules that they run.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -122,12 +122,12 @@ export class Mail {
     return tensor;
   }
 
-  /** The shape of a stage's outputs, of which this rank has received one. */
+  /** Returns the shape of a stage's outputs; this rank must have received one of them. */
   shapeOf(stage: number): number[] {
     return [...(this.#shapes.get(stage) ?? [])];
   }
 
-  /** Waits until all messages have been received. */
+  /** Waits until all sends have ended. */
   finish(): void {
     this.#settle(() => true);
   }

@@ -30,7 +30,7 @@ export interface PieceChain {
 
 /**
  * Divides a model into its pieces: a GPT or a Llama into its embedding, its blocks and its head, an `nn.Sequential` into its
- * steps, and any other module into its children (and the items of its lists), if its forward only applies them one after another.
+ * modules, and any other module into its children (and the items of its lists), if its forward only applies them one after another.
  * Throws: CONFIG with the reason if the model cannot be cut.
  */
 export function piecesOf(model: Module): PieceChain {

@@ -15,5 +15,5 @@ export interface PipelineContext {
   readonly report?: ((loss: number) => void) | undefined;
 }
 
-/** A scalar loss of a microbatch's output and its part of the step's targets, which are a tensor if the step got one. */
+/** Returns the scalar loss of a microbatch's output. `target` is the microbatch's part of the step's target, in the same form. */
 export type LossFn<Target = tf.Tensor> = (output: tf.Tensor, target: Target) => tf.Tensor;

@@ -32,7 +32,7 @@ export interface StepOptions<Target = tf.Tensor> {
   readonly losses?: tf.Tensor[] | undefined;
   /** Gradients are multiplied by it, as by the scale of a GradScaler. Default 1. */
   readonly scale?: number | undefined;
-  /** Whether the optimizer's step is next; if false, another step adds to the gradients before. Default true. */
+  /** Whether the optimizer's step is next; false: another call of `step` adds to the gradients first. Default true. */
   readonly isLast?: boolean | undefined;
 }
 
@@ -71,7 +71,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
     const last = this.stages.find(({ isLast }) => isLast);
     if (last === undefined || last.hasLoss || lossFn !== undefined) return;
     throw new ConfigError(
-      'the pipeline needs a loss: give { lossFn: (output, target) => … }, because the last stage only returns its output',
+      'the last stage of the pipeline returns its output and no loss; give the schedule a loss: { lossFn: (output, target) => … }',
     );
   }
 
@@ -123,7 +123,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
 
   /**
    * Runs the stages' forward on the whole batch, without gradients; every rank of the pipeline must call it. The batch is not
-   * divided, because data-parallel ranks with other numbers of rows would then gather parameters in another order. Returns the
+   * divided: data-parallel ranks with unequal numbers of rows would then gather parameters in different orders. Returns the
    * last stage's output (or its loss, with a target), which the caller disposes; null elsewhere. Throws: as `step`.
    */
   evaluate(x: tf.Tensor, { target }: Pick<StepOptions<Target>, 'target'> = {}): tf.Tensor | null {
@@ -156,7 +156,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
 /** Returns the first stage. Throws: CONFIG unless the stages are all stages of one rank, in order. */
 function requireOwnStages(stages: readonly PipelineStage[]): PipelineStage {
   const [first] = stages;
-  if (first === undefined) throw new ConfigError('a schedule needs at least one stage');
+  if (first === undefined)
+    throw new ConfigError('a schedule got no stages; give it the stages that pipelineStages returns');
   const { group, numStages } = first;
   const fits = stages.every(
     ({ stageIndex, group: own }, chunk) => own === group && stageIndex === chunk * group.size + group.rank,

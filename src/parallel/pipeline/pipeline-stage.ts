@@ -28,9 +28,9 @@ export interface PipelineStageOptions {
 
 /** A stage of a pipeline on this rank. Source: torch.distributed.pipelining.PipelineStage. */
 export class PipelineStage {
-  /** The stage's part of the model; assign the wrapper after `DDP(stage.submod)`. */
+  /** The stage's part of the model. For DDP, replace it by its wrapper: `stage.submod = DDP(stage.submod)`. */
   submod: Module;
-  /** What `accumulate` does, if the strategy has its own way; null: as the wrapper of `submod` does it. */
+  /** Runs the work of `accumulate`, if a strategy or config has its own way to keep gradients local; null: submod's noSync does. */
   keepLocal: (<T>(work: () => T) => T) | null = null;
   /** Stage s of P ranks is on rank s % P. */
   readonly stageIndex: number;
@@ -94,6 +94,6 @@ function checkIndex(stageIndex: number, numStages: number, group: ProcessGroup):
   ).join(', ');
   throw new ConfigError(
     `PipelineStage: stage ${stageIndex} of ${numStages} is not on rank ${group.rank} of ${group.name}, which has stage ${own}; ` +
-      'give stageIndex: group.rank',
+      'give one of these indices',
   );
 }

@@ -58,7 +58,7 @@ export function forwardsOf(virtualStages: number): readonly Action[] {
   return Array.from({ length: virtualStages }, (_, chunk) => forward(0, chunk));
 }
 
-/** The number of microbatches (or chunks of them) whose forward has run on the rank and whose last backward has not, at most. */
+/** Returns the most forwards that are in flight on the rank at once: they have run, and their last backward has not. */
 export function mostInFlight(actions: readonly Action[]): number {
   const splits = actions.some(({ kind }) => kind === 'backwardWeight');
   const frees = splits ? 'backwardWeight' : 'backward';
@@ -78,8 +78,8 @@ const EQUAL_TIMES: ActionTimes = { forward: 1, backwardInput: 1, backwardWeight:
 
 /**
  * Returns the bubble as a share of the step's time, for stages that take equal time and transfers that take none: (P-1)/(VM+P-1).
- * 'zb' depends on `times`: F for forward, B and W for the halves of backward. Each rank is idle for (P-1)(F+B-W), where
- * F+B-W counts as F or B if it is less; with equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
+ * 'zb' depends on the times F of forward, B and W of the halves of backward: each rank is idle for (P-1) max(F+B-W, F, B). With
+ * equal times, the share is (P-1)/(3M+P-1). Source: Qi et al. 2023, table 1.
  */
 export function bubbleShare(
   name: PipelineScheduleName,
@@ -145,8 +145,9 @@ function interleaved({ numRanks, numMicrobatches, virtualStages }: PipelineSizes
 }
 
 /**
- * On rank p, the gradients of parameters of the first microbatches wait until p more backwards have run, so that gradients reach
- * earlier stages sooner; they fill the time in which the rank would wait at the end. Source: Qi et al. 2023, section 2.2.
+ * On rank p, a microbatch's gradients of parameters wait until the gradients of inputs of p later microbatches are computed. So
+ * gradients reach earlier stages sooner, and the last p gradients of parameters fill the time in which the rank would be idle at
+ * the end. Source: Qi et al. 2023, section 2.2.
  */
 function zeroBubble({ numRanks, numMicrobatches }: PipelineSizes, rank: number): Action[] {
   const inputOf = (microbatch: number): Action => ({ kind: 'backwardInput', microbatch, chunk: 0 });

@@ -36,7 +36,7 @@ function onDeviceOf(engine: Engine, { span, length }: SpanOf, module: string): S
   return copy;
 }
 
-/** Throws: CONFIG if a shared parameter has a gradient: it is already a sum over the stages, to which none can be added. */
+/** Throws: CONFIG if a shared parameter has a gradient: it is already the sum over the stages, and would be summed again. */
 export function requireNoSharedGradients(shared: readonly SharedParameter[]): void {
   const summed = shared.find(({ parameter }) => gradSpansOf(parameter).length > 0);
   if (summed === undefined) return;

@@ -9,8 +9,8 @@ import type { Piece } from './pieces';
 export type Split = 'layers' | 'parameters' | readonly number[] | readonly string[];
 
 /**
- * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, stages from the second on have one
- * more, because the first also has the embedding. Source: TorchTitan's generate_split_points.
+ * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, the second stage, the third and so
+ * on get one more, because the first also has the embedding. Source: TorchTitan's generate_split_points.
  * Throws: CONFIG if there are fewer pieces than stages, and for numbers or names that do not fit.
  */
 export function splitPieces(pieces: readonly Piece[], numStages: number, split: Split): Piece[][] {
@@ -89,7 +89,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
 function balancedStarts(pieces: readonly Piece[], numStages: number): number[] {
   if (pieces.length < numStages) {
     throw new ConfigError(
-      `pipeline: the model has ${pieces.length} parts, which cannot be divided into ${numStages} stages`,
+      `pipeline: the model has ${pieces.length} parts, which cannot be divided into ${numStages} stages; use fewer ranks or virtual stages`,
     );
   }
   const sizes = pieces.map(sizeOf);

@@ -5,7 +5,7 @@ import { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import type { Piece } from './pieces';
 
-/** What modules are put into, under their names. */
+/** A module that takes other modules under their names. */
 interface Container {
   put(name: string, child: Module): void;
 }
@@ -22,8 +22,8 @@ class Shell extends Module {
 }
 
 /**
- * The part of a model that runs on one stage of a pipeline. Its parameters have their names, seeds and initial values of the
- * whole model. Shapes: the first stage takes the model's input, the others the output of the stage before.
+ * The part of a model that runs on one stage of a pipeline. Its parameters have the same names, seeds and initial values as in
+ * the whole model. Shapes: the first stage takes the model's input, the others the output of the stage before.
  */
 export class StageModule extends Shell {
   readonly #pieces: readonly Piece[];

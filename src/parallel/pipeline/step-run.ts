@@ -79,7 +79,7 @@ export class StepRun {
     else stage.accumulate(work);
   }
 
-  /** Receives the input of a forward; the returned function computes it. */
+  /** Receives the input of a forward; the returned function computes the forward. */
   #forward(stage: PipelineStage, action: Action): () => void {
     const { engine, trained } = this.#context;
     const { stageIndex, isFirst, isLast } = stage;

@@ -63,7 +63,7 @@ function chainOf(
   const counts = new Map(parts.map((part) => [part, calls.filter((call) => call.part === part).length]));
   for (const [part, count] of counts) {
     if (count !== 1)
-      return `forward applies "${part.path}" ${count === 0 ? 'never' : `${count} times`}, not once`;
+      return `forward ${count === 0 ? `does not apply "${part.path}"` : `applies "${part.path}" ${count} times, not once`}`;
   }
   if (result !== before.output) return `forward computes something itself after ${before.name}`;
   return calls.map(({ part }) => part);

@@ -215,15 +215,11 @@ describe('refusals say what to change', () => {
       applyContextParallel(model, group);
       applyContextParallel(model, group);
     });
-    refused(
-      2,
-      /ulyssesDegree is undefined, with kind 'usp'/,
-      (group) => new ContextParallel(group, { kind: 'usp' }),
-    );
+    refused(2, /kind 'usp' needs ulyssesDegree/, (group) => new ContextParallel(group, { kind: 'usp' }));
     refused(2, /ulyssesDegree 3 does not divide the 2/, (group) => {
       return new ContextParallel(group, { kind: 'usp', ulyssesDegree: 3 });
     });
-    refused(2, /kind 'ulysses' has none/, (group) => new ContextParallel(group, { order: 'zigzag' }));
+    refused(2, /kind 'ulysses' has no ring/, (group) => new ContextParallel(group, { order: 'zigzag' }));
   });
 });
 
