@@ -116,9 +116,8 @@ function tableOf(cases: Cases<ComparedCase>): Table {
 
 /** Returns the cases that hold most and least, and the ratios (most ÷ least) of their states and peaks. */
 function holders(cases: Cases<ComparedCase>) {
-  const { most } = extremes(cases, ({ states }) => totalBytes(states));
-  // The least states; if these are equal, the least peak.
-  const { least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
+  // If states are equal, peaks decide.
+  const { most, least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
   const ratio = (key: 'states' | 'peak'): number => {
     const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
     // Infinite if `least` holds nothing (all is on the host); 1 if both hold nothing.
@@ -167,10 +166,14 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   );
 }
 
-/** Says that states are equal; if values were rounded to 16 bits, also the peak on a device that stores 16-bit values. */
+/** Says that states are equal, and how peaks differ: if values were rounded to 16 bits, on a device that stores 16-bit values. */
 function equalFinding(cases: Cases<ComparedCase>, all: string): string {
   const [first, ...rest] = cases.filter(isRounded);
-  if (first === undefined) return titleOf(all);
+  if (first === undefined) {
+    const { most, peak: ratio } = holders(cases);
+    const more = `the peak of ${quoted(most.name)} is ${timesText(ratio)} as high`;
+    return ratio < 1.05 ? titleOf(all) : titleOf(`${all}; ${more}`, all);
+  }
   const { least } = extremes([first, ...rest], ({ logicalPeak }) => totalBytes(logicalPeak));
   const peak = totalBytes(least.logicalPeak);
   const size = inUnit(peak, byteScale(peak));

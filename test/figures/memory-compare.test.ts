@@ -28,3 +28,12 @@ test('if a run has no state on the device, the finding says so and compares only
   assert.equal(comparisonQuantities(cases).stateRatio, undefined);
   assert.match(comparisonFinding([caseOf('a', 0, 1), caseOf('b', 0, 1)], SCALE), /^All runs hold 0 MB/);
 });
+
+test('if all states are equal, the finding compares the peaks', () => {
+  const cases = [caseOf('a', 2e6, 1e6), caseOf('b', 2e6, 3e6), caseOf('c', 2e6, 2e6)] as const;
+  assert.equal(
+    comparisonFinding(cases, SCALE),
+    'All runs hold 2.0 MB of model states; the peak of "b" is 3.0× as high',
+  );
+  assert.equal(comparisonQuantities(cases).peakRatio?.value, 3);
+});

@@ -92,6 +92,47 @@ const FACTS: readonly Fact[] = [
     },
   },
   {
+    notebook: '04-megatron-3d',
+    sentence: 'with it, the largest difference is 0',
+    holds: (outputs) => shows(outputs, /ranks 0-7 agree\n\[ true, 0 \]/),
+  },
+  {
+    notebook: '04-megatron-3d',
+    sentence: 'Are these all of its bytes?',
+    holds: (outputs) => shows(outputs, /formula: (\d+), received: \1 /),
+  },
+  {
+    notebook: '04-megatron-3d',
+    sentence: 'losses may differ by rounding',
+    holds: (_, notebook) =>
+      titled(
+        notebook,
+        /^(2 runs have exactly equal losses|The losses of 2 runs differ by at most \d(\.\d)?e-[78])/,
+      ) !== undefined,
+  },
+  {
+    notebook: '04-megatron-3d',
+    sentence: 'all losses are equal',
+    holds: (outputs) =>
+      outputs.some((text) => {
+        const rows = [...text.matchAll(/^\w+, \d+ +[\d.]+ +([\d.]+) +-?[\d.]+ +([\d.]+)$/gm)];
+        const [gpipe4, gpipe8, gpipe16, , interleaved] = rows.map(([, measured]) => Number(measured));
+        if (rows.length !== 5 || new Set(rows.map(([, , loss]) => loss)).size > 1) return false;
+        return (
+          Number(gpipe4) > Number(gpipe8) && Number(gpipe8) > Math.max(Number(gpipe16), Number(interleaved))
+        );
+      }),
+  },
+  {
+    notebook: '04-megatron-3d',
+    sentence: 'Both stages fit, with more than half of the memory free',
+    holds: (outputs) =>
+      outputs.some((text) => {
+        const [, peak, usable] = /, ([\d.]+) GB of ([\d.]+) GB: fits/.exec(text) ?? [];
+        return Number(peak) < Number(usable) / 2;
+      }),
+  },
+  {
     notebook: '06-claims',
     sentence: 'this one is checked by a formula',
     holds: (outputs) => shows(outputs, /^This claim's evidence still holds$/),

@@ -31,8 +31,8 @@ const DOTS = [0, 0.34] as const;
 const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
 
 /**
- * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, whose shape is the verdict, then its texts;
- * many claims are drawn with one row per document.
+ * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, whose shape is the verdict, then its texts.
+ * If no claim has a ratio, the statements are in place of the dots; many claims are drawn with one row per document.
  */
 export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const parts = {
@@ -47,7 +47,8 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const ids = results.map(({ claim }) =>
     wrappedMarkup(claim.id, 11, left - 14, (line) => strong(safe(line))),
   );
-  const texts = results.flatMap(rowTexts);
+  const hasDots = results.length === 0 || results.some((one) => claimRatio(one) !== null);
+  const texts = results.flatMap((one, row) => [...firstTexts(one, row, hasDots), ...rowTexts(one, row)]);
   const numLines = Math.max(
     1,
     ...[...ids, ...texts.map(({ text }) => text)].map((text) => text.split('<br>').length),
@@ -55,15 +56,19 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const pixels = rows * Math.max(ROW, numLines * 13.75 + 6);
   return createFigure({
     ...parts,
-    subtitle:
-      'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: the prediction’s interval.',
+    subtitle: hasDots
+      ? 'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: the prediction’s interval.'
+      : 'Statements without a number to compare; found here: by a run, a dry run, a formula or a prediction.',
     ...plot({ ...FRAME, left, pixels }, [
       {
-        x: { domain: DOTS, range: axis.range, tickvals: axis.tickvals, ticktext: axis.ticktext },
+        x: { domain: DOTS, range: axis.range, ...(hasDots ? axis.ticks : { tickvals: [], showgrid: false }) },
         y: rowAxis(ids, rowRange(rows)),
         data: results.length === 0 ? [] : marksOf(results, axis),
-        annotations: [...headings(pixels), ...texts],
-        shapes: [...bands(rows), ruleX(0, rowRange(rows), { width: 1, color: NEUTRAL })],
+        annotations: [...headings(pixels, hasDots), ...texts],
+        shapes: [
+          ...bands(rows),
+          ...(hasDots ? [ruleX(0, rowRange(rows), { width: 1, color: NEUTRAL })] : []),
+        ],
       },
     ]),
   });
@@ -72,8 +77,7 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
 /** A logarithmic axis from the smallest to the largest ratio; it always includes 1. */
 interface RatioAxis {
   readonly range: readonly [number, number];
-  readonly tickvals: readonly number[];
-  readonly ticktext: readonly string[];
+  readonly ticks: ReturnType<typeof logTicks>;
   at(ratio: number): number;
 }
 
@@ -82,7 +86,7 @@ function ratioAxis(results: readonly ClaimResult[]): RatioAxis {
   const range = logRange([...ratios, 0.8, 1.25], 0.08);
   const ticks = logTicks(10 ** range[0], 10 ** range[1], (value) => `${value}×`, 5);
   const at = (ratio: number): number => Math.min(range[1], Math.max(range[0], log10(limitRatio(ratio))));
-  return { range, ...ticks, at };
+  return { range, ticks, at };
 }
 
 function marksOf(results: readonly ClaimResult[], axis: RatioAxis): ScatterTrace[] {
@@ -114,15 +118,23 @@ function hover({ claim, finding }: ClaimResult, ratio: number): string {
 }
 
 /** Widths of the text columns on the narrowest page, where the figure has 700 pixels and its plot about 520. */
-const WIDTHS = { documented: 92, found: 112, verdict: 126 } as const;
+const WIDTHS = { statement: 262, documented: 92, found: 112, verdict: 126 } as const;
+
+/** The documented value beside the dot; without dots, the statement. */
+function firstTexts({ claim }: ClaimResult, row: number, hasDots: boolean): Annotation[] {
+  const [at, text, width] = hasDots
+    ? ([COLUMNS.documented, documentedText(claim) || '—', WIDTHS.documented] as const)
+    : ([0.008, claim.statement, WIDTHS.statement] as const);
+  const inked = (line: string): string => (hasDots ? strong(line) : soft(safe(line)));
+  return [cell(at, row, wrappedMarkup(text, 11, width, inked))];
+}
 
 function rowTexts(one: ClaimResult, row: number): Annotation[] {
-  const { claim, finding } = one;
+  const { finding } = one;
   const { symbol, color } = VERDICT_MARKS[finding.verdict];
   const sign = claimRatio(one) === null ? `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> ` : '';
   const verdict = finding.verdict === 'off' && finding.by !== '' ? finding.by : finding.verdict;
   return [
-    cell(COLUMNS.documented, row, wrappedMarkup(documentedText(claim) || '—', 11, WIDTHS.documented, strong)),
     cell(COLUMNS.found, row, wrappedMarkup(foundText(finding) || '—', 11, WIDTHS.found, strong)),
     cell(
       COLUMNS.verdict,
@@ -144,12 +156,13 @@ function cell(x: number, y: number, text: string): Annotation {
   return note(x, y, text, { xref: 'paper', align: 'left' });
 }
 
-function headings(pixels: number): Annotation[] {
+function headings(pixels: number, hasDots: boolean): Annotation[] {
   const y = { yref: 'paper', y: 1 + 4 / pixels, yanchor: 'bottom' } as const;
   const head = (x: number, text: string): Annotation => ({ ...cell(x, 0, soft(text)), ...y });
   return [
-    head(0, 'documented ÷ found'),
-    head(COLUMNS.documented, 'documented'),
+    ...(hasDots
+      ? [head(0, 'documented ÷ found'), head(COLUMNS.documented, 'documented')]
+      : [head(0.008, 'statement')]),
     head(COLUMNS.found, 'found here'),
     head(COLUMNS.verdict, 'verdict'),
   ];

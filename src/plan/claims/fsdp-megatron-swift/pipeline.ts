@@ -98,7 +98,7 @@ export const SWIFT_PIPELINE: readonly ClaimEntry[] = [
       return {
         verdict: tp * pp * dp === 8 ? 'confirmed' : 'off',
         predicted: dp,
-        unit: 'replicas on 8 GPUs',
+        unit: 'replica on 8 GPUs',
         by: '',
         why:
           'Both arguments exist in megatron.core.parallel_state (ms-swift calls Megatron-LM). 4 x 2 = 8 ranks hold one replica; a larger number ' +
