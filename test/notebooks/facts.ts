@@ -169,12 +169,13 @@ const FACTS: readonly Fact[] = [
   {
     notebook: '08-collectives',
     sentence:
-      'so it wins if latency is the price; the ring sends fewer bytes per link, so it wins if bytes are',
+      'so it is faster for small vectors, whose time is latency. The ring sends fewer bytes per link, so it is faster for large vectors',
     holds: (outputs) => shows(outputs, /treeOverRing4KiB: 0\.\d, treeOverRing4MiB: [1-9].*\[ 6 \]/),
   },
   {
     notebook: '08-collectives',
-    sentence: 'For about the same bytes, PowerSGD stays nearer to the loss of all gradients than the top 2%',
+    sentence:
+      'For about the same bytes, PowerSGD stays nearer than the top 2% to the loss of the run with all gradients',
     holds: (outputs) =>
       outputs.some((text) => {
         const lossOf = (name: string): number =>
