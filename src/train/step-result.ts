@@ -1,4 +1,5 @@
 import type { Seconds } from '../core/units';
+import type { ExpertLoads } from '../parallel/experts/balance-experts';
 
 /** The main thread's time in each part of a step. */
 export interface StepSpans {
@@ -25,6 +26,8 @@ export interface StepResult {
   readonly tokens: number;
   /** Default false. */
   readonly countedRows?: boolean;
+  /** The rows of each expert of each layer with experts: of this rank's batches, and in a run's results of all ranks'. Omitted without experts. */
+  readonly experts?: ExpertLoads;
   readonly seconds: Seconds;
   readonly spans: StepSpans;
 }

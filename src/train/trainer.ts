@@ -111,12 +111,16 @@ export class Trainer {
       this.optimizer.zeroGrad();
       const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
-      balanceExperts(this.model, this.#options.group);
+      const experts = balanceExperts(this.model, this.#options.group);
       const loss = watch.span('loss', () =>
         meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
       );
       const tokens = passes.count * this.#options.group.size;
-      return { ...update, loss, tokens, ...(passes.countedRows ? { countedRows: true } : {}) };
+      return {
+        ...{ ...update, loss, tokens },
+        ...(passes.countedRows ? { countedRows: true } : {}),
+        ...(Object.keys(experts).length > 0 ? { experts } : {}),
+      };
     });
     this.#steps++;
     this.#microBatches += this.config.accumulation;

@@ -1,6 +1,7 @@
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
+import { expertLoads, type StepLoads } from '../../src/figures/expert-loads';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { type LrRange, lrRangeFigure } from '../../src/figures/lr-range';
@@ -219,6 +220,8 @@ export function gallery(): Record<string, Figure> {
     ]),
     'lr-range': lrRangeFigure(rangeOf(true)),
     'lr-range-flat': lrRangeFigure(rangeOf(false)),
+    'expert-loads': expertLoads(loadsOf(4)),
+    'expert-loads-many': expertLoads(loadsOf(16), { layer: 'blocks.1.moe' }),
     'loss-none': lossCurve([]),
     'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
     'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),
@@ -229,6 +232,21 @@ export function gallery(): Record<string, Figure> {
       })),
     ),
   };
+}
+
+/** Loads of two layers whose last expert gets more rows from step to step. */
+function loadsOf(numExperts: number): StepLoads[] {
+  return LOSSES.map((_, i) => {
+    const tokens = Array.from({ length: numExperts }, (_, e) => 40 + ((e * 7 + i * 3) % 11));
+    const grown = tokens.with(-1, 40 + 2 * i);
+    return {
+      step: i + 1,
+      experts: {
+        'blocks.0.moe': { tokens, dropped: tokens.map(() => 1) },
+        'blocks.1.moe': { tokens: grown, dropped: tokens.map(() => 0) },
+      },
+    };
+  });
 }
 
 /** A range test whose loss falls, then grows; or one whose loss never falls. */

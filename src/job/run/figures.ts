@@ -199,7 +199,9 @@ export function stepsOfRun(
     },
     stepsTable() {
       const results = history.steps.results();
-      return createTable(results.map(({ spans, ...result }) => ({ ...result, ...spans, loss: result.loss })));
+      return createTable(
+        results.map(({ spans, experts: _, ...result }) => ({ ...result, ...spans, loss: result.loss })),
+      );
     },
   };
 }

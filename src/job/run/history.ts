@@ -119,7 +119,10 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   keep(steps: readonly RankStep[]): StepResult {
     const [first] = steps;
     if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
-    const { result } = first;
+    const result = withAllLoads(
+      first.result,
+      steps.map((step) => step.result.experts),
+    );
     this.add({ result, records: steps.map(({ record }) => record) });
     return result;
   }
@@ -131,6 +134,20 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     this.steps.add(step);
     this.steps.change(NUM_CURVES, (record) => ({ ...record, memory: { ...record.memory, curve: null } }));
   }
+}
+
+/** Adds up the loads of experts of all ranks, which have different batches. */
+function withAllLoads(result: StepResult, byRank: readonly StepResult['experts'][]): StepResult {
+  const { experts } = result;
+  if (experts === undefined) return result;
+  const total = (layer: string, kind: 'tokens' | 'dropped'): number[] =>
+    (experts[layer]?.[kind] ?? []).map((_, expert) =>
+      byRank.reduce((sum, loads) => sum + (loads?.[layer]?.[kind][expert] ?? 0), 0),
+    );
+  const layers = Object.keys(experts).map((layer) => {
+    return [layer, { tokens: total(layer, 'tokens'), dropped: total(layer, 'dropped') }];
+  });
+  return { ...result, experts: Object.fromEntries(layers) };
 }
 
 function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>): boolean {

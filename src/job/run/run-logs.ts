@@ -63,7 +63,7 @@ export class RunLogs {
   }
 
   /** Writes a step's row. */
-  step({ spans: _, ...result }: StepResult, ranks: readonly RankStep[]): void {
+  step({ spans: _, experts: __, ...result }: StepResult, ranks: readonly RankStep[]): void {
     this.#resumed = undefined;
     this.#write({
       kind: 'step',

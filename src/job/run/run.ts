@@ -2,10 +2,13 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { Progress } from '../../cell/progress';
 import { configWarnings } from '../../config/config-warnings';
+import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { itemBytes } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
+import { type ExpertOptions, expertLoads } from '../../figures/expert-loads';
+import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type UnitFacts, unitsTable } from '../../figures/units-table';
@@ -121,6 +124,26 @@ export class Run extends RunLoop {
   /** The result of each step. */
   get results(): readonly StepResult[] {
     return this.#parts.history.steps.results();
+  }
+
+  /**
+   * Draws how many rows each expert of a layer computed in each step; the table has all layers, and what was dropped. Throws: CONFIG
+   * before the first step, for a model without experts, and for an unknown layer.
+   * @example
+   * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
+   * const mixed = await job.train({ model: moe });
+   * await mixed.step(2);
+   * mixed.experts({ layer: 'blocks.0.moe' });
+   */
+  experts(options: ExpertOptions = {}): Figure {
+    requireKnownOptions('experts({ … })', options, ['layer']);
+    const steps = this.results.flatMap(({ step, experts }) =>
+      experts === undefined ? [] : { step, experts },
+    );
+    if (steps.length > 0) return expertLoads(steps, options);
+    throw new ConfigError(
+      'experts() draws the loads of experts, and this run has none yet: await run.step() first, with a model that has experts within its layers',
+    );
   }
 
   /**

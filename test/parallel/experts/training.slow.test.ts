@@ -7,6 +7,7 @@ import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
+import { communication } from '../../../src/ledger/communication';
 import { launchFor } from '../../job/job-fixture';
 
 const MOE = { kind: 'moe', layers: 2, dim: 12, heads: 2, vocab: 61, seq: 6, experts: 4 } as const;
@@ -32,6 +33,10 @@ function assertClose(
   found.forEach((loss, i) => {
     assert.ok(Math.abs(loss - (expected[i] ?? 0)) <= within, `${what}: ${found} and not ${expected}`);
   });
+}
+
+function sum(values: readonly number[]): number {
+  return values.reduce((total, value) => total + value, 0);
 }
 
 async function steps(run: Run, count = STEPS): Promise<number[]> {
@@ -105,6 +110,48 @@ test('job.train with parallel.ep', async (context) => {
       for (const run of [plain, split, fromSplit, fromPlain]) await run.dispose();
     },
   );
+
+  await context.test('sends and counts the same rows in every run with the same seed', async () => {
+    const config: TrainConfigInput = { ...CONFIG, model: { ...MOE, router: 'switch' } };
+    const [one, again] = [
+      await job.train(config),
+      await job.train({ ...config, parallel: { strategy: 'ZERO_2', ep: 4 } }),
+    ];
+    assertClose('losses', await steps(again), await steps(one));
+    const loads = one.results.map(({ experts }) => experts);
+    assert.deepEqual(
+      again.results.map(({ experts }) => experts),
+      loads,
+    );
+    const rows = 4 * 2 * MOE.seq;
+    for (const { tokens, dropped } of loads.flatMap((layers) => Object.values(layers ?? {})))
+      assert.equal(sum(tokens) + sum(dropped), rows);
+    assert.deepEqual(Object.keys(loads[0] ?? {}), ['blocks.0.moe', 'blocks.1.moe']);
+    const table = again.experts({ layer: 'blocks.1.moe' }).table.rows;
+    assert.equal(table.length, STEPS * 2 * MOE.experts);
+    assert.equal(
+      sum(table.map(({ rows: computed, dropped }) => Number(computed) + Number(dropped))),
+      STEPS * 2 * rows,
+    );
+    assert.throws(() => one.experts({ layer: 'blocks.1.mo' }), { message: /did you mean 'blocks.1.moe'/ });
+    for (const run of [one, again]) await run.dispose();
+  });
+
+  await context.test('receives 2d(a + r) elements per layer and step', async () => {
+    // Every expert takes equally many rows, so of each rank's rows (P - 1) / P travel.
+    const run = await job.train({
+      ...CONFIG,
+      model: { ...MOE, router: 'expert-choice', topK: 2 },
+      parallel: { strategy: 'NO_SHARD', ep: 4 },
+    });
+    await run.step();
+    const routed = (2 * MOE.seq * 2 * 3) / 4;
+    const rows = communication([...run.records]).filter(({ cause }) => cause === 'activation');
+    assert.equal(rows.length, 4);
+    for (const { wireBytes } of rows)
+      assert.equal(wireBytes / 4, MOE.layers * 2 * MOE.dim * (routed + routed));
+    await run.dispose();
+  });
 
   await context.test('refuses what it cannot divide', async () => {
     const refused = async (config: TrainConfigInput, message: RegExp, code = 'CONFIG') =>
