@@ -94,8 +94,8 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
  *
  * [Note: backward in two halves] The gradients of x and of W in y = x Wᵀ are two matmuls. `backwardInput` runs the first one,
  * and stores x and the gradient of y, from which `backwardWeight` computes the other one. Other operations, such as norms,
- * compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do units (DDP, fullyShard),
- * whose parameters are only whole while the unit's backward runs, and checkpointed regions. Nothing is computed twice.
+ * compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do units (DDP, fullyShard)
+ * and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
  * Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
  */
 const SEPARATE: ReadonlySet<string> = new Set([FUSED.linear, FUSED.embedding, 'BatchMatMul']);

@@ -69,7 +69,11 @@ export class MovingShapes {
   /** Throws: CONFIG if no patch of pixels has the model's channels. */
   constructor(shape: DitConfig, config: MovingShapesConfig) {
     const patch = coderPatch(shape.outChannels);
-    if (patch === null) throw new ConfigError(`moving shapes: ${shape.outChannels} channels are not 3·t·s²`);
+    if (patch === null) {
+      throw new ConfigError(
+        `moving shapes: model.outChannels ${shape.outChannels} is not 3·t·s², the values of a patch; use 12, 24, 48 or 96`,
+      );
+    }
     this.#shape = shape;
     this.#config = config;
     this.#coder = new PatchCoder(patch);

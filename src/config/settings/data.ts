@@ -184,7 +184,10 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
     return issue(`${data.seq} differs from model.seq ${shape.seq}; leave it out`, 'seq');
   }
   if (kind === 'dit' || (x === undefined && data.format !== 'images')) return [];
-  return issue(`is for other models: a ${kind} trains on text`, x === undefined ? 'format' : 'x');
+  return issue(
+    `is for other models: a ${kind} trains on text; leave it out, or train a model of your own`,
+    x === undefined ? 'format' : 'x',
+  );
 }
 
 function withoutData(data: DataSetting): readonly ConfigIssue[] {

@@ -52,7 +52,7 @@ interface Routing {
  * Routers: 'temperature', one expert, by hard Gumbel-softmax; 'topk', softmax over all experts, then the k largest, then division
  * by their sum (Jiang et al. 2024, Mixtral); 'switch', the largest of a softmax, undivided (Fedus et al. 2021); 'expert-choice', every
  * expert chooses the rows with its largest softmax values (Zhou et al. 2022), also those of later tokens. With a capacity, an
- * expert takes the rows of earlier positions first. Shapes: x [B, T, d] → the same.
+ * expert takes its first rows: sequence by sequence of the batch, in order of position. Shapes: x [B, T, d] → the same.
  * Throws: CONFIG for options that contradict each other.
  */
 export class MixtureOfExperts extends Module {

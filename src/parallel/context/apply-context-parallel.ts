@@ -102,7 +102,7 @@ function requireSequenceModel(model: unknown): SequenceModel {
   if (model instanceof GPT || model instanceof Llama) return model;
   const reason =
     model instanceof MoeGPT
-      ? "a MoeGPT's gates draw noise by all earlier tokens of a sequence, and a rank has only its own"
+      ? "a MoeGPT's gates draw noise (router 'temperature') by all earlier tokens of a sequence, and a rank has only its own"
       : `it takes a model of nn.gpt, nn.llama or nn.dit, not ${classOf(model)}`;
   throw new ConfigError(
     `applyContextParallel: ${reason}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
