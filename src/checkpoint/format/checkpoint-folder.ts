@@ -1,6 +1,6 @@
 import { basename, dirname, join } from 'node:path';
-import { makeFolder, readRegularFile } from '../../core/regular-file';
-import { type CheckpointState, parseCheckpointState, STATE_FILE } from './checkpoint-state';
+import { makeFolder } from '../../core/regular-file';
+import { markIn, STATE_FILE } from './checkpoint-mark';
 import { type FileSystem, fileError, syncFolder, writeError } from './file-system';
 import { isRunning } from './process-mark';
 
@@ -80,16 +80,6 @@ export function folderToRead(fs: FileSystem, folder: string): string {
   throw fileError(what, { file: folder });
 }
 
-/** Returns the description of the checkpoint in a folder; undefined if the folder has no complete checkpoint. */
-export function stateOf(folder: string): CheckpointState | undefined {
-  const file = join(folder, STATE_FILE);
-  try {
-    return parseCheckpointState(readRegularFile(file), file);
-  } catch {
-    return undefined;
-  }
-}
-
 function recover(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) {
     const complete = completeLeftover(fs, folder);
@@ -106,9 +96,9 @@ function recover(fs: FileSystem, folder: string): void {
 
 /** Moves the user's files (a config, a tokenizer) to the new folder. If the state file is gone, they were already moved. */
 function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void {
-  const state = stateOf(previous);
-  if (state === undefined) return;
-  const own = new Set([STATE_FILE, ...state.files]);
+  const mark = markIn(previous);
+  if (mark === undefined) return;
+  const own = new Set([STATE_FILE, ...mark.files]);
   for (const name of listed(fs, previous)) {
     const target = join(folder, name);
     if (!own.has(name) && !fs.existsSync(target)) fs.renameSync(join(previous, name), target);
@@ -119,7 +109,7 @@ function keepOthersFiles(fs: FileSystem, previous: string, folder: string): void
 function requireOwn(fs: FileSystem, folder: string): void {
   if (!fs.existsSync(folder)) return;
   const names = fs.readdirSync(folder);
-  if (names.length === 0 || stateOf(folder) !== undefined) return;
+  if (names.length === 0 || markIn(folder) !== undefined) return;
   throw fileError(
     `${folder} holds ${names.slice(0, 3).join(', ')}${names.length > 3 ? ', …' : ''} and no checkpoint of shardlab, ` +
       'but a save replaces the whole folder; choose another folder',
@@ -129,7 +119,7 @@ function requireOwn(fs: FileSystem, folder: string): void {
 
 function completeLeftover(fs: FileSystem, folder: string): string | undefined {
   const leftovers = [...leftoversOf(fs, folder, 'saving'), ...leftoversOf(fs, folder, 'previous')];
-  return leftovers.find((path) => stateOf(path) !== undefined);
+  return leftovers.find((path) => markIn(path) !== undefined);
 }
 
 function leftoversOf(fs: FileSystem, folder: string, kind: Leftover): string[] {

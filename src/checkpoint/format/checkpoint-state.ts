@@ -1,14 +1,14 @@
+import { join } from 'node:path';
 import { z } from 'zod';
+import { readRegularFile } from '../../core/regular-file';
+import { CHECKPOINT_FORMAT, STATE_FILE } from './checkpoint-mark';
 import { fileError } from './file-system';
 
-/** The file that makes a folder a checkpoint: it is written last. */
-export const STATE_FILE = 'trainer_state.json';
 /** Key in an error's details that says that the load has not changed anything. */
 export const NOTHING_WRITTEN = 'nothingWritten';
-export const CHECKSUM_FILE = 'checksums.json';
 
 const stateSchema = z.strictObject({
-  format: z.literal('shardlab checkpoint'),
+  format: z.literal(CHECKPOINT_FORMAT),
   version: z.literal(1),
   /** Unique per save. */
   id: z.string(),
@@ -35,6 +35,16 @@ const stateSchema = z.strictObject({
 /** A checkpoint's description of itself. */
 export type CheckpointState = z.output<typeof stateSchema>;
 export type Json = z.output<ReturnType<typeof z.json>>;
+
+/** Returns the description of the checkpoint in a folder; undefined if the folder has no complete checkpoint. */
+export function stateOf(folder: string): CheckpointState | undefined {
+  const file = join(folder, STATE_FILE);
+  try {
+    return parseCheckpointState(readRegularFile(file), file);
+  } catch {
+    return undefined;
+  }
+}
 
 /** Parses trainer_state.json. Throws: IO naming the file. */
 export function parseCheckpointState(text: string, file: string): CheckpointState {

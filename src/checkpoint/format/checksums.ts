@@ -1,9 +1,5 @@
-import { crc32 } from 'node:zlib';
 import { z } from 'zod';
 import { fileError } from './file-system';
-
-/** Digits of one checksum. */
-const DIGITS = 8;
 
 const runSchema = z.strictObject({
   /** Index of the range's first element in the stored tensor. One rank writes each range. */
@@ -30,16 +26,6 @@ export type ChecksumRun = z.output<typeof runSchema>;
 export type FileChecksums = z.output<typeof fileSchema>;
 /** checksums.json. */
 export type Checksums = z.output<typeof checksumsSchema>;
-
-/** Returns the checksum of some bytes in the form in which it is written. */
-export function checksumOf(bytes: Uint8Array): string {
-  return crc32(bytes).toString(16).padStart(DIGITS, '0');
-}
-
-/** Returns the checksum of a run's n-th block. */
-export function blockChecksum(run: ChecksumRun, n: number): string {
-  return run.crc32.slice(DIGITS * n, DIGITS * (n + 1));
-}
 
 /** Parses checksums.json. Throws: IO naming the file. */
 export function parseChecksums(text: string, file: string): Checksums {

@@ -5,12 +5,8 @@ import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import { requireGroups, setRates } from '../../optim/optimizer';
 import { folderToRead } from '../format/checkpoint-folder';
-import {
-  type CheckpointState,
-  NOTHING_WRITTEN,
-  parseCheckpointState,
-  STATE_FILE,
-} from '../format/checkpoint-state';
+import { STATE_FILE } from '../format/checkpoint-mark';
+import { type CheckpointState, NOTHING_WRITTEN, parseCheckpointState } from '../format/checkpoint-state';
 import { fileError } from '../format/file-system';
 import { stateKey } from '../save/save-plan';
 import { agree, type Outcome } from '../state/agreement';

@@ -2,14 +2,9 @@ import fs from 'node:fs';
 import { basename, join } from 'node:path';
 import { readRegularFile } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
-import { CHECKSUM_FILE } from '../format/checkpoint-state';
-import {
-  blockChecksum,
-  type ChecksumRun,
-  type Checksums,
-  checksumOf,
-  parseChecksums,
-} from '../format/checksums';
+import { CHECKSUM_FILE } from '../format/checkpoint-mark';
+import { type ChecksumRun, type Checksums, parseChecksums } from '../format/checksums';
+import { blockChecksum, checksumOf } from '../format/crc32';
 import { fileError } from '../format/file-system';
 import { decodeValues, type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { overlapOf, type Range } from '../state/ranges';

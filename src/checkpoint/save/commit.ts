@@ -1,8 +1,9 @@
 import { join } from 'node:path';
 import { setTimeout } from 'node:timers/promises';
 import { type ErrorJson, ShardlabError } from '../../core/errors';
-import { failedFolder, replaceFolder, stateOf, temporaryFolder } from '../format/checkpoint-folder';
-import { CHECKSUM_FILE, type CheckpointState, STATE_FILE } from '../format/checkpoint-state';
+import { failedFolder, replaceFolder, temporaryFolder } from '../format/checkpoint-folder';
+import { CHECKSUM_FILE, markIn, STATE_FILE } from '../format/checkpoint-mark';
+import type { CheckpointState } from '../format/checkpoint-state';
 import type { Checksums, FileChecksums } from '../format/checksums';
 import { type FileSystem, fileError, writeError, writeWhole } from '../format/file-system';
 import { isRunning } from '../format/process-mark';
@@ -75,7 +76,7 @@ async function followed(fs: FileSystem, spec: CommitSpec): Promise<void> {
     () => [0],
     () => !fs.existsSync(temporaryFolder(folder, id)),
   );
-  if (!fs.existsSync(failed) && stateOf(folder)?.id === id) return;
+  if (!fs.existsSync(failed) && markIn(folder)?.id === id) return;
   const report = readReport(fs, reportFile(failed, spec.members.length));
   hasRead(fs, spec);
   throw report !== undefined && 'error' in report

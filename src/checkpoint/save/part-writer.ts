@@ -3,7 +3,8 @@ import { join } from 'node:path';
 import type { ErrorJson, ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import { temporaryFolder } from '../format/checkpoint-folder';
-import { type ChecksumRun, checksumOf, type FileChecksums } from '../format/checksums';
+import type { ChecksumRun, FileChecksums } from '../format/checksums';
+import { checksumOf } from '../format/crc32';
 import { type FileSystem, type Place, writeAll, writeError, writeWhole } from '../format/file-system';
 import { encodeValues, type StoredDType } from '../format/stored-dtypes';
 

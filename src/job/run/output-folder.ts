@@ -1,6 +1,6 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
-import { stateOf } from '../../checkpoint/format/checkpoint-folder';
+import { stateOf } from '../../checkpoint/format/checkpoint-state';
 import { isFolder } from '../../core/regular-file';
 import type { EvaluatedStep } from '../control/messages';
 import { savedEvaluations } from '../rank/saves';

@@ -1,0 +1,15 @@
+import { crc32 } from 'node:zlib';
+import type { ChecksumRun } from './checksums';
+
+/** Digits of one checksum. */
+const DIGITS = 8;
+
+/** Returns the checksum of some bytes in the form in which it is written. */
+export function checksumOf(bytes: Uint8Array): string {
+  return crc32(bytes).toString(16).padStart(DIGITS, '0');
+}
+
+/** Returns the checksum of a run's n-th block. */
+export function blockChecksum(run: ChecksumRun, n: number): string {
+  return run.crc32.slice(DIGITS * n, DIGITS * (n + 1));
+}
