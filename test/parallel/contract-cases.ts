@@ -151,23 +151,29 @@ const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
   'SGD without': { config: { optimizer: { kind: 'sgd' } }, worlds: [2] },
 };
 
+/** 'all': each case in all of its worlds. 'once': each in one world, the largest up to 3; 3 divides no size of its model. */
+export type Extent = 'all' | 'once';
+
 /** The settings of a world, with a model for it; all of them train as one process does. */
-export function casesOf(world: number): Map<string, TrainConfigInput> {
-  return inWorld(world, CASES);
+export function casesOf(world: number, extent: Extent = 'all'): Map<string, TrainConfigInput> {
+  return inWorld(world, CASES, extent);
 }
 
-export function optimizerCasesOf(world: number): Map<string, TrainConfigInput> {
-  return inWorld(world, OPTIMIZER_CASES);
+/** The same, and the settings of optimizers that sharding may change. */
+export function allCasesOf(world: number, extent: Extent): Map<string, TrainConfigInput> {
+  return inWorld(world, { ...CASES, ...OPTIMIZER_CASES }, extent);
 }
 
 function inWorld(
   world: number,
   cases: Readonly<Record<string, ContractCase>>,
+  extent: Extent,
 ): Map<string, TrainConfigInput> {
+  const usual = (worlds: readonly number[]): number => worlds.findLast((each) => each <= 3) ?? 4;
   const model = world === 3 ? ODD : EVEN;
   return new Map(
     Object.entries(cases)
-      .filter(([, { worlds }]) => worlds.includes(world))
+      .filter(([, { worlds }]) => (extent === 'all' ? worlds.includes(world) : usual(worlds) === world))
       .map(([name, { config }]) => [name, { model, data: 'synthetic', batch: 2, ...config }]),
   );
 }

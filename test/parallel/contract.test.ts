@@ -1,7 +1,7 @@
 import { casesOf } from './contract-cases';
 import { contractOf } from './contract-suite';
 
-/** One of each kind; contract.slow has all, in all worlds. */
+/** One of each kind; contract.slow has all, and contract.long all in all worlds. */
 const SAMPLE = [
   'NO_SHARD',
   'ZERO_1',

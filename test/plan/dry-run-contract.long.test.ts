@@ -1,4 +1,4 @@
-import { casesOf, optimizerCasesOf } from '../parallel/contract-cases';
+import { allCasesOf } from '../parallel/contract-cases';
 import { dryRunsEqualRealRuns } from './dry-run-suite';
 
-dryRunsEqualRealRuns(2, new Map([...casesOf(2), ...optimizerCasesOf(2)]));
+for (const world of [1, 2, 3, 4]) dryRunsEqualRealRuns(world, allCasesOf(world, 'all'));

@@ -44,12 +44,12 @@ describe("Wan's recipe as one config", () => {
       for (const ranks of [1, 2]) {
         const parallel = ranks === 1 ? { strategy: 'NO_SHARD' as const } : config.parallel;
         const run = await job.train({ ...config, parallel }, { ranks });
-        await run.step(4);
+        await run.step(3);
         seen.push([...run.losses, (await run.evaluate()).loss, ...(await pixelsOf(run))]);
         await run.dispose();
       }
       const [alone = [], together = []] = seen;
-      assertClose(together.slice(0, 5), alone.slice(0, 5), 1e-4, name);
+      assertClose(together.slice(0, 4), alone.slice(0, 4), 1e-4, name);
       const apart = alone.filter((value, i) => Math.abs(value - (together[i] ?? Number.NaN)) > 1).length;
       assert.ok(apart < alone.length / 100, `${name}: ${apart} of ${alone.length} pixels differ`);
     }
@@ -94,6 +94,6 @@ describe("Wan's recipe as one config", () => {
 });
 
 async function pixelsOf(run: Run): Promise<number[]> {
-  const { videos } = await run.sampleVideo(CAPTIONS, { steps: 4 });
+  const { videos } = await run.sampleVideo(CAPTIONS, { steps: 2 });
   return videos.flatMap(({ pixels }) => [...pixels]);
 }
