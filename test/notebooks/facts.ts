@@ -133,6 +133,47 @@ const FACTS: readonly Fact[] = [
       }),
   },
   {
+    notebook: '05-wan-moe',
+    sentence: 'they are 7.14 GB per GPU',
+    holds: (outputs) => shows(outputs, /bf16GBOver8: 7\.144/),
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'The other expert is never gathered',
+    holds: (outputs) => shows(outputs, /\n +1 +6 +0\n +2 +0 +6$/),
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'the load is as unequal as its preference',
+    holds: (_, notebook) => {
+      const rows = titled(notebook, /^logits near 0, logits far from 0$/)?.rows ?? [];
+      const shares = (series: string) =>
+        rows.flatMap((row) => (row.series === series ? [Number(row.y)] : []));
+      return Math.max(...shares('logits near 0')) < 30 && Math.max(...shares('logits far from 0')) > 50;
+    },
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'each of bsh(P − 1)/P² elements',
+    holds: (outputs) => shows(outputs, /numExchanges: 16, received: (\d+), formula: \1 /),
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'the result is that of one process',
+    holds: (_, notebook) => titled(notebook, /^2 runs have exactly equal losses/) !== undefined,
+  },
+  {
+    notebook: '05-wan-moe',
+    sentence: 'Two experts have the lowest loss',
+    holds: (outputs) =>
+      outputs.some((text) => {
+        const lossOf = (name: string): number =>
+          Number(new RegExp(`${name} +([\\d.]+)`).exec(text)?.[1] ?? Number.NaN);
+        const two = lossOf('two experts');
+        return two < lossOf('one expert') && two < lossOf('shuffled captions');
+      }),
+  },
+  {
     notebook: '06-claims',
     sentence: 'this one is checked by a formula',
     holds: (outputs) => shows(outputs, /^This claim's evidence still holds$/),

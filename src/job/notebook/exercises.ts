@@ -57,6 +57,15 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     because:
       'each rank gets a part of the gradient of x from its own columns, and the sum over ranks is the gradient. What the row half receives is whole on every rank',
   },
+  '05.bytes': {
+    number: 4,
+    tolerance: 0.1,
+    because: '12.8 · 2³⁰ · 8 / 27·10⁹ = 4.07: float32, though the document says bf16',
+  },
+  '05.share': {
+    number: 25,
+    because: '(N − 1) · a = 2(N − 1)/N at a = 2/N: a quarter for 8 ranks',
+  },
   '06.cards': {
     number: 4,
     because: '1 − 1/W is 75% for W = 4 GPUs; for 8 GPUs it is 87.5%',
