@@ -35,6 +35,8 @@ export interface Part {
   readonly isLoss: boolean;
   /** Called after each backward with the parameters that it reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
+  /** Parts with the same text do the same with what is `given` (tensors that forward reads); dry runs execute one of them. */
+  readonly repeats?: { readonly text: string; readonly given: readonly tf.Tensor[] } | undefined;
 }
 
 /** Runs a part of a model and records it. Throws: SHAPE if the output is no tensor, or the loss is no float32 scalar. */

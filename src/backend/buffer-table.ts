@@ -1,4 +1,5 @@
 import type { DType } from '../core/dtypes';
+import { ShardlabError } from '../core/errors';
 import type { BufferId, LiveBuffer, MemoryCause, Observer, Space, Tag } from '../core/events';
 import type { Bytes } from '../core/units';
 
@@ -101,6 +102,25 @@ export class BufferTable {
     return [...this.#records]
       .filter(([, { id, space }]) => id >= mark && space === 'device')
       .map(([key]) => key);
+  }
+
+  /** Returns the number of a live buffer; 0 if there is none. */
+  idOf(key: object): BufferId {
+    return this.#records.get(key)?.id ?? 0;
+  }
+
+  /** Returns the key of a live buffer. */
+  keyOf(id: BufferId): object {
+    for (const [key, record] of this.#records) if (record.id === id) return key;
+    throw new ShardlabError('INTERNAL', `there is no live buffer ${id}`);
+  }
+
+  /** Gives a buffer another key, which no live buffer has. */
+  rekey(before: object, key: object): void {
+    const record = this.#records.get(before);
+    if (record === undefined) return;
+    this.#records.delete(before);
+    this.#records.set(key, record);
   }
 
   tagOf(key: object): Tag {

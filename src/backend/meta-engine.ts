@@ -33,6 +33,8 @@ export interface MetaEngineOptions {
 /** An engine without values: a tensor has only a shape, and a buffer has only a size and a tag. */
 export interface MetaEngine extends Engine {
   readonly clock: SimulatedClock;
+  /** The live buffers. */
+  readonly buffers: BufferTable;
 }
 
 /**
@@ -75,6 +77,7 @@ function chargeOf(backend: MetaBackend, place: KernelCall['place']): ChargeUpdat
 class ShapesEngine extends WasmEngine implements MetaEngine {
   override readonly name = 'meta';
   override readonly clock: SimulatedClock;
+  readonly buffers: BufferTable;
   readonly #charge: ChargeUpdate;
 
   constructor(context: WasmContext, backend: MetaBackend, clock: SimulatedClock) {
@@ -86,6 +89,7 @@ class ShapesEngine extends WasmEngine implements MetaEngine {
       new MetaHostMemory(context.table, chargeOf(backend, 'host')),
     );
     this.clock = clock;
+    this.buffers = context.table;
     this.#charge = chargeOf(backend, 'device');
   }
 

@@ -1,9 +1,21 @@
 import type { Engine } from '../backend/engine';
-import type { Observer } from '../core/events';
+import type { CollectiveEvent, Observer } from '../core/events';
 import type { ThreadCpuClock } from '../core/thread-cpu';
 import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';
+
+/** A group, as those who count its calls see it. */
+export interface MadeGroup {
+  readonly name: string;
+  readonly ranks: readonly number[];
+  /** The number of the last call; sends and receives have numbers of their own. */
+  lastNumber: number;
+  /** Settles the rank's works whose collectives have ended. */
+  settleEnded(): void;
+  /** Reports a call of a dry run again; `number` counts unless it is a send or a receive. */
+  repeat(event: CollectiveEvent, number: number): void;
+}
 
 /** Objects and state that all groups of a rank share. */
 export interface GroupContext {
@@ -14,8 +26,8 @@ export interface GroupContext {
   /** The plane; undefined in a world of one rank. */
   readonly plane: Plane | undefined;
   readonly callSite: () => CallSite;
-  /** Called with the name and ranks of every new group. */
-  readonly groupMade?: ((name: string, ranks: readonly number[]) => void) | undefined;
+  /** Called with every new group. */
+  readonly groupMade?: ((group: MadeGroup) => void) | undefined;
   /** The number of groups that were made so far, by their name and ranks. */
   readonly numGroups: Map<string, number>;
   /** Asynchronous work that no caller has awaited yet. */

@@ -16,13 +16,16 @@ export interface MetaWorldOptions {
   readonly observer: Observer;
   /** Times of collectives. Default: collectives take no time. */
   readonly costs?: CollectiveCosts | undefined;
+  /** Called with every group that the rank makes. */
+  readonly groupMade?: GroupContext['groupMade'];
 }
 
 /**
  * Returns the group of all ranks of a world of any size. This process represents one rank; the other ranks do not exist. A
  * world of one rank has no plane. Throws: CONFIG if rank or world is out of range.
  */
-export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorldOptions): ProcessGroup {
+export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
+  const { rank, world, engine, observer, costs, groupMade } = options;
   if (!Number.isInteger(world) || world < 1) {
     throw new ConfigError(`a dry run's world is ${world}; give an integer of at least 1`);
   }
@@ -38,6 +41,7 @@ export function joinMetaWorld({ rank, world, engine, observer, costs }: MetaWorl
     world,
     plane,
     callSite: () => NO_SITE,
+    groupMade,
     numGroups: new Map(),
     pending: new Set(),
     cpu: undefined,

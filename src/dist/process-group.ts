@@ -1,3 +1,4 @@
+import type { CollectiveEvent } from '../core/events';
 import type * as tf from '../core/tf';
 import type { BlockList, Call, CallHeader, CallOp, ValueDType } from '../transport/call';
 import { totalLength } from '../transport/call';
@@ -6,7 +7,7 @@ import type { PlaneGroup } from '../transport/plane';
 import { signatureOf } from '../transport/record';
 import { commonDType, resolve, wholeTensor } from './blocks';
 import { CallRunner } from './call-runner';
-import type { GroupContext } from './group-context';
+import { type GroupContext, type MadeGroup, settleEnded } from './group-context';
 import type { CollectiveOptions, PieceList, ProcessGroup, ReduceOp, Work } from './types';
 import { checkOneListEach, checkOwnPart, checkRank, checkSubgroup, rowsPerRank, wireOf } from './validation';
 
@@ -21,7 +22,7 @@ interface CallParts {
 }
 
 /** Ranks that communicate over a plane. Without a plane, the group contains only this rank. */
-export class Group implements ProcessGroup {
+export class Group implements ProcessGroup, MadeGroup {
   readonly name: string;
   readonly ranks: readonly number[];
   readonly rank: number;
@@ -43,7 +44,7 @@ export class Group implements ProcessGroup {
     this.rank = identity.rank;
     this.size = identity.ranks.length;
     this.#runner = new CallRunner(context, identity, plane);
-    context.groupMade?.(this.name, this.ranks);
+    context.groupMade?.(this);
   }
 
   allReduce(tensor: tf.Tensor, op: ReduceOp = 'sum', options: CollectiveOptions = {}): Work<tf.Tensor> {
@@ -162,6 +163,24 @@ export class Group implements ProcessGroup {
     const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
     return new Group(this.#context, identity, plane);
+  }
+
+  get lastNumber(): number {
+    return this.#number;
+  }
+
+  set lastNumber(number: number) {
+    this.#number = number;
+  }
+
+  settleEnded(): void {
+    settleEnded(this.#context);
+  }
+
+  repeat(event: CollectiveEvent, number: number): void {
+    const { op, peer } = event;
+    const own = peer === undefined ? number : this.#nextNumber(op, this.ranks.indexOf(peer));
+    this.#context.observer.collective({ ...event, number: own });
   }
 
   /**

@@ -47,10 +47,10 @@ export interface JoinOptions {
   /** Returns the call site of a collective. Default: the call site is read from the stack. */
   readonly callSite?: () => CallSite;
   /**
-   * Called with the name and ranks of every new group. A rank's courier cannot read the main thread's objects, so it must
+   * Called with every new group. A rank's courier cannot read the main thread's objects, so it must
    * know the ranks of each group in advance to report which rank waits for which.
    */
-  readonly groupMade?: (name: string, ranks: readonly number[]) => void;
+  readonly groupMade?: GroupContext['groupMade'];
 }
 
 /** All ranks of a job, as one rank of them sees them. */

@@ -60,6 +60,7 @@ export function compareComm(runs: Runs): Figure {
           run: name,
           paramBytes: measured.parameters,
           gradBytes: measured.gradients,
+          activationBytes: measured.activations,
           userBytes: measured['your own'],
           otherBytes: measured['norm, loss, buffers'],
           predictedParamBytes: predicted?.param ?? null,

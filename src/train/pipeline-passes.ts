@@ -1,3 +1,4 @@
+import type { recordPart } from '../autograd/part-pass';
 import type { Engine } from '../backend/engine';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import type { TrainConfig } from '../config/train-config';
@@ -19,6 +20,8 @@ export interface PipelineParts {
   readonly config: TrainConfig;
   /** The ranks with the other stages, in order. */
   readonly pipeline: ProcessGroup;
+  /** Records the parts of a pipeline's microbatches; default `recordPart`. */
+  readonly record?: typeof recordPart | undefined;
   /** Applies the strategy to a stage. */
   readonly parallelize: (stage: Module) => ReturnType<typeof parallelize>;
 }
@@ -40,7 +43,7 @@ class PipelinePasses implements ModelPasses {
   #watch: Stopwatch | null = null;
 
   constructor(model: Module, task: Task, parts: PipelineParts) {
-    const { engine, observer, config, pipeline } = parts;
+    const { engine, observer, config, pipeline, record } = parts;
     const { schedule, noSync } = config.parallel;
     const virtualStages = virtualStagesOf(config.parallel);
     this.#model = model;
@@ -55,6 +58,7 @@ class PipelinePasses implements ModelPasses {
     const options = { numMicrobatches: microbatchesOf(config), lossFn: task.stages?.lossOf };
     this.trained = new PipelineSchedule<unknown>(schedule, stages, options, {
       engine,
+      record,
       observer: {
         span: (event) => {
           observer.span(event);

@@ -1,3 +1,4 @@
+import type { recordPart } from '../autograd/part-pass';
 import type { Engine } from '../backend/engine';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
@@ -29,6 +30,8 @@ export interface TrainerOptions {
   readonly task?: Task | undefined;
   /** Shards or replicates the model over the ranks; default: as the config's `parallel` says. */
   readonly parallelize?: typeof parallelize | undefined;
+  /** Records the parts of a pipeline's microbatches; default `recordPart`. */
+  readonly record?: typeof recordPart | undefined;
   /** Gets warnings about settings without effect, and about the first loss that is not finite. */
   readonly warn?: Warn | undefined;
 }

@@ -180,7 +180,13 @@ const comparedBytes: Check = (figure) => {
   const [, most, high = '', unit = '', times = '', least] = said;
   const total = (run: string | undefined): number => {
     const row = figure.rows.find((one) => one.run === run);
-    const bytes = [row?.paramBytes, row?.gradBytes, row?.userBytes, row?.otherBytes].map(number);
+    const bytes = [
+      row?.paramBytes,
+      row?.gradBytes,
+      row?.activationBytes ?? '0',
+      row?.userBytes,
+      row?.otherBytes,
+    ].map(number);
     return bytes.reduce((a, b) => a + b, 0) / (DIVISORS[unit] ?? 1);
   };
   return isRounded(high, total(most)) && isRounded(times, total(most) / total(least))

@@ -77,7 +77,7 @@ async function buildRank(start: RankStart): Promise<void> {
     observer: recorder,
     statusBoard,
     callSite: () => (training?.isStepping === true ? NO_SITE : findCallSite(evaluator?.toWritten)),
-    groupMade: (name, ranks) => courier.knowGroup(name, ranks),
+    groupMade: ({ name, ranks }) => courier.knowGroup(name, ranks),
   });
   const warn = (message: string): void => worker.write('stderr', `warning: ${message}\n`);
   const batchNorms = new BatchNormWarning(warn);

@@ -1,3 +1,4 @@
+import type { recordPart } from '../../autograd/part-pass';
 import type { TrainedParts } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import type { Observer } from '../../core/events';
@@ -9,6 +10,8 @@ export interface PipelineContext {
   readonly observer: Pick<Observer, 'span'>;
   /** Called before each step's first action. */
   readonly begins?: (() => void) | undefined;
+  /** Records the parts; default `recordPart`. */
+  readonly record?: typeof recordPart | undefined;
   /** Called with the parameters that a backward reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
   /** Gets the loss of a step, on the ranks of the last stage. */

@@ -109,7 +109,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
       ...inputs,
       schedule,
       stages: this.#tagged,
-      cpu: this.#cpu,
+      cpu: this.#context.engine.hasValues ? this.#cpu : undefined,
       scale,
       isLast,
     });

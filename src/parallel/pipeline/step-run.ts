@@ -81,15 +81,17 @@ export class StepRun {
 
   /** Receives the input of a forward; the returned function computes the forward. */
   #forward(stage: PipelineStage, action: Action): () => void {
-    const { engine, trained } = this.#context;
+    const { engine, trained, record = recordPart } = this.#context;
     const { stageIndex, isFirst, isLast } = stage;
     const { microbatch } = action;
     const { input, target } = takeInputs(engine, this.#inputs, this.#mail, stage, microbatch);
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained };
-        const pass = this.#timed(stage, action, () => recordPart(engine, part));
+        const text = orderOf(this.#inputs, action);
+        const repeats = text === undefined ? undefined : { text, given: [input, ...tensorsIn(target)] };
+        const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
+        const pass = this.#timed(stage, action, () => record(engine, part));
         this.#passes.set(keyOf(action), pass);
         const { output } = pass;
         if (isLast) {
@@ -116,8 +118,8 @@ export class StepRun {
       ? untracked(() => tf.fill(pass.output.shape, scale / numMicrobatches))
       : this.#mail.take({ content: 'gradient', stage: stageIndex, microbatch });
     return () => {
-      const run = kind === 'backward' ? pass.backward : pass.backwardInput;
-      const found = this.#timed(stage, action, () => run(seed));
+      const half = kind === 'backward' ? 'backward' : 'backwardInput';
+      const found = this.#timed(stage, action, () => pass[half](seed));
       if (isFirst) return;
       const gradient = found ?? untracked(() => tf.zeros(this.#mail.shapeOf(stageIndex - 1)));
       this.#mail.send({ content: 'gradient', stage: stageIndex - 1, microbatch }, gradient);
@@ -159,6 +161,24 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
   return !actions.some(
     ({ kind, chunk }, other) => other > index && kind === own?.kind && chunk === own.chunk,
   );
+}
+
+/**
+ * Describes which actions precede those of a microbatch: microbatches with the same text do the same. Undefined for the first two
+ * microbatches, which make gradients and their sums, and the last one, which reduces them.
+ */
+function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | undefined {
+  const last = inputs.numMicrobatches - 1;
+  if (microbatch < 2 || microbatch === last) return undefined;
+  const actions = ownActions(inputs);
+  return actions
+    .flatMap((own, index) => {
+      if (own.chunk !== chunk || own.microbatch !== microbatch) return [];
+      const before = actions[index - 1];
+      const ended = actions.slice(0, index).filter((other) => other.microbatch === last).length;
+      return [`${chunk} ${own.kind} after ${before?.chunk} ${before?.kind} and ${ended} last ones`];
+    })
+    .join(', ');
 }
 
 function keyOf({ chunk, microbatch }: Action): string {

@@ -32,6 +32,7 @@ const OPTIONS = {
   memoryLimit: true,
   curve: true,
   events: true,
+  repeats: true,
   warn: true,
   rank: true,
   ranks: true,

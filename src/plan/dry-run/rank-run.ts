@@ -2,6 +2,7 @@ import type { KernelCosts } from '../../backend/kernel-costs';
 import { type MetaEngine, withMetaEngine } from '../../backend/meta-engine';
 import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
+import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
@@ -16,6 +17,8 @@ import type { OwnParts } from '../../train/own-task';
 import { createTrainer } from '../../train/trainer';
 import type { CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
+import { PartRecorder } from './part-recorder';
+import { NotRepeated, repeatedParts } from './repeated-parts';
 
 /** Simulated times of kernels and collectives. */
 export interface DryRunCosts {
@@ -43,6 +46,8 @@ export interface StepOptions {
   readonly curve?: boolean;
   /** Whether all events are stored for `eventsOf`. Default false. */
   readonly events?: boolean;
+  /** Whether equal microbatches of a pipeline may be executed once ([Note: repeated microbatches]). Default true. */
+  readonly repeats?: boolean;
   /** Gets warnings about settings without effect; in a notebook they are shown in the cell's output. */
   readonly warn?: Warn;
 }
@@ -86,24 +91,36 @@ export interface RankRun {
 /** Builds a config's trainer as rank `rank` of `world` on the meta engine, and steps it. */
 export function runRank(options: RankRunOptions): RankRun {
   const { costs = {}, blas = true, memoryLimit } = options;
+  const run = (repeats: boolean): RankRun =>
+    withMetaEngine({ blas, memoryLimit, costs: costs.kernel }, (engine) => stepped(engine, options, repeats));
   try {
-    return withMetaEngine({ blas, memoryLimit, costs: costs.kernel }, (engine) => stepped(engine, options));
+    return run(mayRepeat(options));
   } catch (error) {
+    if (error instanceof NotRepeated) return run(false);
     throw explained(error);
   }
 }
 
-function stepped(engine: MetaEngine, options: RankRunOptions): RankRun {
+/** Whether microbatches may be repeated; see [Note: repeated microbatches]. */
+function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunOptions): boolean {
+  const hasTimes = costs?.kernel !== undefined || costs?.collective !== undefined;
+  const areWhole = !STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+  return repeats && areWhole && !hasTimes && memoryLimit === undefined && own === undefined;
+}
+
+function stepped(engine: MetaEngine, options: RankRunOptions, repeats: boolean): RankRun {
   const { config, world, rank, steps = 2, curve = true, warn } = options;
   const recorder = new Recorder({ rank, world }, () => engine.clock.now());
   const log = options.events === true ? new EventLog(recorder) : null;
-  const observer = log ?? recorder;
+  const observer = new PartRecorder(engine, log ?? recorder);
   engine.observe(observer);
-  const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective });
+  const { groupMade } = observer;
+  const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective, groupMade });
+  const record = repeatedParts(observer, repeats);
   const own = options.own?.parts({ rank, engine, group, recorder }, config);
   const data = options.own?.data;
   const batches = data === undefined ? blankBatches(config) : undefined;
-  const trainer = createTrainer({ config, engine, group, observer, batches, data, own, warn });
+  const trainer = createTrainer({ config, engine, group, observer, batches, data, own, warn, record });
   const numParams = trainer.numParams;
   const events = [log?.take() ?? []];
   const records = Array.from({ length: steps }, (_, i) => {

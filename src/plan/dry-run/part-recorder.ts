@@ -1,0 +1,280 @@
+import type { MetaEngine } from '../../backend/meta-engine';
+import type { DType } from '../../core/dtypes';
+import type {
+  BufferId,
+  CollectiveEvent,
+  LiveBuffer,
+  MemoryCause,
+  Observer,
+  Space,
+  SpanEvent,
+  SpanName,
+  Tag,
+} from '../../core/events';
+import * as tf from '../../core/tf';
+import type { Bytes } from '../../core/units';
+import type { MadeGroup } from '../../dist/group-context';
+
+/**
+ * A buffer in the events of a part: the n-th that its pass allocated, a given one ('given 0'; 'seed' is the gradient of the
+ * output), or one that was there before ('state 0').
+ */
+export type Slot = number | string;
+
+/** An event of a part that can happen again. */
+export type PartEvent =
+  | { readonly kind: 'allocated'; readonly slot: Slot; readonly buffer: Omit<LiveBuffer, 'id'> }
+  | { readonly kind: 'retagged'; readonly slot: Slot; readonly tag: Tag }
+  | { readonly kind: 'freed'; readonly slot: Slot }
+  | {
+      readonly kind: 'collective';
+      readonly group: MadeGroup;
+      readonly event: CollectiveEvent;
+      readonly ahead: number;
+    }
+  | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
+  | SpanEvent;
+
+/** What a forward, a backward or a half of one did. */
+export interface Segment {
+  readonly events: readonly PartEvent[];
+  /** How many numbers the calls of each group took. */
+  readonly calls: ReadonlyMap<MadeGroup, number>;
+  /** Which given tensors backward needs. */
+  readonly held: readonly Slot[];
+  /** The returned tensor; `isHeld`: the pass needs it later. */
+  readonly result: {
+    readonly slot: Slot;
+    readonly shape: number[];
+    readonly dtype: DType;
+    readonly isHeld: boolean;
+  } | null;
+  /** What describes the buffers that were there before, by slot. */
+  readonly states: ReadonlyMap<Slot, string>;
+  /** The buffers that take the place of those that were there before. */
+  readonly replacing: readonly { readonly slot: Slot; readonly state: Slot }[];
+  /** What followed, by its kind and the state in which it began. */
+  readonly next: Map<string, Segment>;
+}
+
+/** The buffers of one pass. */
+export class PassBuffers {
+  readonly slots = new Map<BufferId, Slot>();
+  /** Those that the pass still needs. */
+  readonly open = new Set<Slot>();
+  numMade = 0;
+}
+
+interface Draft {
+  readonly buffers: PassBuffers;
+  readonly events: PartEvent[];
+  readonly numbers: ReadonlyMap<MadeGroup, number>;
+  readonly states: Map<Slot, string>;
+  readonly freedStates: Set<Slot>;
+  readonly made: Map<Slot, BufferId>;
+  isRepeatable: boolean;
+}
+
+/** The causes of buffers that parts leave for each other. */
+const STATE: ReadonlySet<MemoryCause> = new Set(['param.full', 'grad.full', 'grad.shard']);
+
+/** Passes a rank's events on, and stores those of parts. See [Note: repeated microbatches]. */
+export class PartRecorder implements Observer {
+  readonly engine: MetaEngine;
+  readonly next: Observer;
+  readonly #groups = new Map<string, MadeGroup>();
+  readonly #live = new Map<BufferId, Omit<LiveBuffer, 'id'>>();
+  #draft: Draft | null = null;
+
+  constructor(engine: MetaEngine, next: Observer) {
+    this.engine = engine;
+    this.next = next;
+  }
+
+  /** Must be called with every group that the rank makes. */
+  readonly groupMade = (group: MadeGroup): void => {
+    this.#groups.set(keyOf(group), group);
+  };
+
+  /** Ends asynchronous work that is complete, so that its events belong to the part that began it. */
+  settle(): void {
+    const [first] = this.#groups.values();
+    first?.settleEnded();
+  }
+
+  /** Describes the gathered parameters and the gradients that exist. */
+  state(): string {
+    const counts = new Map<string, number>();
+    for (const buffer of this.#live.values()) {
+      if (!STATE.has(buffer.tag.cause)) continue;
+      const text = described(buffer);
+      counts.set(text, (counts.get(text) ?? 0) + 1);
+    }
+    return [...counts]
+      .map(([text, count]) => `${text} ${count}`)
+      .sort()
+      .join('\n');
+  }
+
+  /** Returns a buffer for each slot that is described so. */
+  find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
+    const left = new Map(states);
+    const found = new Map<Slot, BufferId>();
+    for (const [id, buffer] of this.#live) {
+      if (left.size === 0) break;
+      if (!STATE.has(buffer.tag.cause)) continue;
+      const text = described(buffer);
+      const [slot] = [...left].find(([, description]) => description === text) ?? [];
+      if (slot === undefined) continue;
+      left.delete(slot);
+      found.set(slot, id);
+    }
+    return found;
+  }
+
+  /** Runs `work`, whose result is a tensor, and stores its events; the segment is null if it cannot be repeated. */
+  record<T>(
+    buffers: PassBuffers,
+    given: ReadonlyMap<Slot, tf.Tensor>,
+    work: () => T,
+    resultOf: (made: T) => tf.Tensor | null,
+  ): { readonly made: T; readonly segment: Segment | null } {
+    this.settle();
+    const before = this.state();
+    const { backend } = tf.engine();
+    const uses = [...given.values()].map(({ dataId }) => backend.refCount(dataId));
+    for (const [slot, { dataId }] of given) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
+    const numbers = new Map([...this.#groups.values()].map((group) => [group, group.lastNumber]));
+    const draft: Draft = {
+      buffers,
+      events: [],
+      numbers,
+      states: new Map(),
+      freedStates: new Set(),
+      made: new Map(),
+      isRepeatable: true,
+    };
+    if (given.has('seed')) buffers.open.add('seed');
+    this.#draft = draft;
+    try {
+      const made = work();
+      this.settle();
+      const isSame = draft.isRepeatable && this.state() === before;
+      const held = [...given].flatMap(([slot, { dataId }], i) =>
+        slot === 'seed' ? [] : backend.refCount(dataId) > (uses[i] ?? 0) ? [slot] : [],
+      );
+      for (const slot of held) buffers.open.add(slot);
+      return { made, segment: isSame ? this.#segment(draft, resultOf(made), held) : null };
+    } finally {
+      this.#draft = null;
+    }
+  }
+
+  allocated(id: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void {
+    this.next.allocated(id, bytes, dtype, tag, space);
+    const buffer = { bytes, dtype, tag, space };
+    this.#live.set(id, buffer);
+    if (this.#draft === null) return;
+    const { buffers, events, made } = this.#draft;
+    const slot = buffers.numMade++;
+    buffers.slots.set(id, slot);
+    buffers.open.add(slot);
+    made.set(slot, id);
+    events.push({ kind: 'allocated', slot, buffer });
+  }
+
+  retagged(id: BufferId, tag: Tag): void {
+    this.next.retagged(id, tag);
+    this.#draft?.events.push({ kind: 'retagged', slot: this.#slotOf(this.#draft, id), tag });
+    const buffer = this.#live.get(id);
+    if (buffer !== undefined) this.#live.set(id, { ...buffer, tag });
+  }
+
+  freed(id: BufferId): void {
+    this.next.freed(id);
+    if (this.#draft !== null) {
+      const slot = this.#slotOf(this.#draft, id);
+      this.#draft.events.push({ kind: 'freed', slot });
+      this.#draft.buffers.open.delete(slot);
+      this.#draft.made.delete(slot);
+      if (this.#draft.states.has(slot)) this.#draft.freedStates.add(slot);
+    }
+    this.#live.delete(id);
+  }
+
+  collective(event: CollectiveEvent): void {
+    this.next.collective(event);
+    if (this.#draft === null) return;
+    const group = this.#groups.get(keyOf({ name: event.group, ranks: event.ranks }));
+    const number = group && this.#draft.numbers.get(group);
+    if (group === undefined || number === undefined) this.#draft.isRepeatable = false;
+    else this.#draft.events.push({ kind: 'collective', group, event, ahead: event.number - number });
+  }
+
+  span(event: SpanEvent): void {
+    this.next.span(event);
+    this.#draft?.events.push(event);
+  }
+
+  entered(name: SpanName, module: string): void {
+    this.next.entered?.(name, module);
+    this.#draft?.events.push({ kind: 'entered', name, module });
+  }
+
+  /** Returns a buffer's slot; one that no part of the pass made must be a state. */
+  #slotOf(draft: Draft, id: BufferId): Slot {
+    const { buffers, states } = draft;
+    const known = buffers.slots.get(id);
+    if (known !== undefined) return known;
+    const buffer = this.#live.get(id);
+    if (buffer === undefined || !STATE.has(buffer.tag.cause)) draft.isRepeatable = false;
+    const slot = `state ${states.size}`;
+    if (buffer !== undefined) states.set(slot, described(buffer));
+    return slot;
+  }
+
+  /** Returns what the draft says; null if a buffer that was there before is gone. */
+  #segment(draft: Draft, tensor: tf.Tensor | null, held: readonly Slot[]): Segment | null {
+    const { buffers, events, numbers, states, freedStates, made } = draft;
+    const replacing = [...freedStates].flatMap((state) => {
+      for (const [slot, id] of made) {
+        const buffer = this.#live.get(id);
+        if (buffer === undefined || described(buffer) !== states.get(state)) continue;
+        made.delete(slot);
+        buffers.open.delete(slot);
+        return [{ slot, state }];
+      }
+      return [];
+    });
+    if (replacing.length < freedStates.size) return null;
+    const calls = new Map([...numbers].map(([group, number]) => [group, group.lastNumber - number]));
+    return {
+      events,
+      calls,
+      held,
+      result: this.#resultOf(buffers, tensor),
+      states,
+      replacing,
+      next: new Map(),
+    };
+  }
+
+  #resultOf(buffers: PassBuffers, tensor: tf.Tensor | null): Segment['result'] {
+    if (tensor === null) return null;
+    const { dataId, shape, dtype } = tensor;
+    const slot = buffers.slots.get(this.engine.buffers.idOf(dataId));
+    if (slot === undefined) return null;
+    const isHeld = tf.engine().backend.refCount(dataId) > 1;
+    if (!isHeld) buffers.open.delete(slot);
+    return { slot, shape, dtype: dtype as DType, isHeld }; // the engine has no other types
+  }
+}
+
+function keyOf({ name, ranks }: { readonly name: string; readonly ranks: readonly number[] }): string {
+  return `${name} of ${ranks.join()}`;
+}
+
+function described({ bytes, dtype, space, tag }: Omit<LiveBuffer, 'id'>): string {
+  const { cause, module, declared = '', part = '' } = tag;
+  return [bytes, dtype, space, cause, module, declared, part].join(' ');
+}
