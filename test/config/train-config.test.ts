@@ -250,8 +250,9 @@ test('settings of own data that contradict each other or the model are refused w
   }
 });
 
-test('settings of a pipeline that contradict each other say what fits', () => {
+test('degrees of model parallelism that the model contradicts say what fits', () => {
   const model = { kind: 'gpt', layers: 5, dim: 8, heads: 2, vocab: 256, seq: 8 };
+  const moe = { model: { ...model, kind: 'moe', experts: 6 } };
   const refused: readonly (readonly [parallel: object, message: RegExp, beside?: object])[] = [
     [{ pp: 2, microbatches: 3 }, /microbatches: 3 does not divide batch 4/],
     [{ pp: 2, virtualStages: 2 }, /2 stages per rank need parallel\.schedule 'interleaved'/],
@@ -261,7 +262,12 @@ test('settings of a pipeline that contradict each other say what fits', () => {
       /1 microbatches are no whole rounds of parallel\.pp 2/,
     ],
     [{ pp: 3, schedule: 'interleaved' }, /5 layers cannot be divided into 3 x 2 stages/, { batch: 3 }],
-    [{ pp: 2 }, /kind 'moe' cannot be cut/, { model: { ...model, kind: 'moe', experts: 2 } }],
+    [{ pp: 2 }, /kind 'moe' cannot be cut/, moe],
+    [{ tp: 2 }, /parallel\.ep divides its experts/, moe],
+    [{ cp: 2 }, /gates of a 'moe' draw noise.*use parallel\.ep/, moe],
+    [{ ep: 4 }, /4 ranks do not divide the model's 6 experts/, moe],
+    [{ ep: 2, strategy: 'HYBRID_SHARD' }, /cannot have HYBRID_SHARD/, moe],
+    [{ ep: 2 }, /kind 'gpt' has no experts to divide; give model\.kind 'moe'/],
     [
       { pp: 2 },
       /budgetBytes measures a forward of the whole model/,

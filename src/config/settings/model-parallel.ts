@@ -27,6 +27,10 @@ export const MODEL_PARALLEL = {
     schema: size.default(1),
     says: 'number of neighbouring ranks that hold parts of the same matrices (tensor parallelism); the strategy applies to the ranks that hold the same parts',
     names: { megatron: 'tensor_model_parallel_size' },
+    conflict: ({ model, parallel: { tp } }: SequenceRead): string | null =>
+      tp > 1 && modelShape({ model }).kind === 'moe'
+        ? "the matrices of a 'moe' are not cut; parallel.ep divides its experts among data-parallel ranks, and strategies shard the rest"
+        : null,
     planned: { reads: true },
   },
   sequenceParallel: {
@@ -45,6 +49,8 @@ export const MODEL_PARALLEL = {
     names: { megatron: 'context_parallel_size', wan: 'ulysses_size' },
     conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
+      if (modelShape({ model }).kind === 'moe')
+        return "the gates of a 'moe' draw noise by all earlier tokens of a sequence, and each rank would have only some; use parallel.ep, whose ranks have whole sequences";
       // Zigzag order gives each rank an early and a late chunk; a dit's attention has no order.
       return cpKind === 'ring' && modelShape({ model }).kind !== 'dit'
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
