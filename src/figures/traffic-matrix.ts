@@ -252,11 +252,11 @@ function numbersOf(
     const text = String(Number((bytes / divisor).toPrecision(3)));
     const half = sizeOf(bytes) / 2;
     const [font, width] = [{ size: 10 }, textWidth(text, 10)];
-    if (width < 2 * half && (symbol === 'square' || symbol === 'circle'))
-      return note(to, from, `<span style="color:${inkOn({ color })}">${text}</span>`, {
-        xanchor: 'center',
-        font,
-      });
+    const isOpen = symbol === 'circle-open';
+    if (width < 2 * half && (isOpen || symbol === 'square' || symbol === 'circle')) {
+      const inked = isOpen ? soft(text) : `<span style="color:${inkOn({ color })}">${text}</span>`;
+      return note(to, from, inked, { xanchor: 'center', font });
+    }
     if (half + 12 <= cell / 2 && width < cell)
       return note(to, from, soft(text), { xanchor: 'center', yshift: -half - 6, font });
     return marksAt(from, to + 1) > 0 ? [] : note(to, from, soft(text), { xshift: half + 3, font });
