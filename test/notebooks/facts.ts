@@ -149,7 +149,7 @@ const FACTS: readonly Fact[] = [
       const rows = titled(notebook, /^logits near 0, logits far from 0$/)?.rows ?? [];
       const shares = (series: string) =>
         rows.flatMap((row) => (row.series === series ? [Number(row.y)] : []));
-      return Math.max(...shares('logits near 0')) < 30 && Math.max(...shares('logits far from 0')) > 50;
+      return Math.max(...shares('logits near 0')) < 34 && Math.max(...shares('logits far from 0')) > 50;
     },
   },
   {

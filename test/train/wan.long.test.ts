@@ -2,16 +2,33 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { PRESETS } from '../../src/config/named-config';
 import { NAMED_MODELS } from '../../src/config/named-models';
+import type { DitConfig } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import { launchFor } from '../job/job-fixture';
 
-const STEPS = 200;
+const STEPS = 600;
+/** The sizes, the learning rate and the number of steps were chosen with other seeds. */
 const SEEDS = [0, 1, 2];
+
+/** So small that its capacity limits it: one block, for videos of 4 frames of 8 x 8 pixels. */
+const MODEL: Partial<DitConfig> & Pick<DitConfig, 'kind' | 'layers' | 'dim' | 'heads' | 'ffn' | 'latent'> = {
+  ...NAMED_MODELS['wan-tiny'],
+  layers: 1,
+  dim: 16,
+  heads: 2,
+  ffn: 32,
+  latent: [4, 4, 4],
+  patch: [1, 1, 1],
+  inChannels: 12,
+  outChannels: 12,
+};
 
 /** Every rank has whole videos of its own, which is faster on two cores than Ulysses. */
 const RECIPE: TrainConfigInput = {
   ...PRESETS.wan,
+  model: MODEL,
   parallel: { strategy: 'FULL_SHARD' },
+  optimizer: { ...PRESETS.wan.optimizer, lr: 0.02 },
   schedule: { kind: 'cosine', warmupSteps: 20, maxSteps: STEPS },
 };
 
@@ -21,27 +38,23 @@ const RECIPE: TrainConfigInput = {
  */
 const RUNS: Readonly<Record<'two' | 'one' | 'shuffled', TrainConfigInput>> = {
   two: {},
-  one: { model: { ...NAMED_MODELS['wan-tiny'], latent: [4, 4, 4], patch: [1, 1, 1], experts: 1 } },
+  one: { model: { ...MODEL, experts: 1 } },
   shuffled: { movingShapes: { shuffleCaptions: true } },
 };
 
-test('on 4 ranks, captions lower the validation loss of two experts with every seed, and one expert is compared', async (context) => {
+test('on 4 ranks, two experts have a lower validation loss than one expert and than shuffled captions, with every seed', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
-  const losses: Record<keyof typeof RUNS, number[]> = { two: [], one: [], shuffled: [] };
   for (const seed of SEEDS) {
-    for (const name of ['two', 'one', 'shuffled'] as const) {
-      const run = await job.train({ ...RECIPE, ...RUNS[name], seed });
+    const losses: number[] = [];
+    for (const changes of Object.values(RUNS)) {
+      const run = await job.train({ ...RECIPE, ...changes, seed });
       await run.step(STEPS);
-      losses[name].push((await run.evaluate()).loss);
+      losses.push((await run.evaluate()).loss);
       await run.dispose();
     }
+    const [two = Number.NaN, one = 0, shuffled = 0] = losses;
+    const found = `seed ${seed}: ${Object.keys(RUNS).map((name, i) => `${name} ${losses[i]?.toFixed(4)}`)}`;
+    context.diagnostic(found);
+    assert.ok(two < one && two < shuffled, found);
   }
-  for (const [name, found] of Object.entries(losses))
-    context.diagnostic(`${name}: ${found.map((loss) => loss.toFixed(4)).join(', ')}`);
-  for (const [i, loss] of losses.two.entries())
-    assert.ok(
-      loss < (losses.shuffled[i] ?? 0),
-      `seed ${SEEDS[i]}: captions ${loss}, shuffled ${losses.shuffled[i]}`,
-    );
-  // One expert is only reported: which of both is better depends on the seed (docs/wan.md).
 });
