@@ -82,7 +82,7 @@ test('bench gpt prints the keys of its peer', async () => {
     '--heads',
     '4',
     '--layers',
-    '2',
+    '4',
     '--seq',
     '16',
     '--vocab',
@@ -90,23 +90,20 @@ test('bench gpt prints the keys of its peer', async () => {
     '--batch',
     '2',
   ];
-  const { status, stdout, stderr } = await shardlab([
-    ...[
-      'bench',
-      'gpt',
-      '--world',
-      '4',
-      '--precision',
-      'bf16',
-      '--tp',
-      '2',
-      '--sequence-parallel',
-      '--cp',
-      '2',
-    ],
+  const divided =
+    '--tp 2 --sequence-parallel --cp 2 --cp-kind ring --pp 2 --schedule interleaved --virtual-stages 2 --microbatches 2';
+  const argv = [
+    'bench',
+    'gpt',
+    '--world',
+    '8',
+    '--precision',
+    'bf16',
+    ...divided.split(' '),
     ...sizes,
     '--json',
-  ]);
+  ];
+  const { status, stdout, stderr } = await shardlab(argv);
   assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
   const keys = [
@@ -123,7 +120,7 @@ test('bench gpt prints the keys of its peer', async () => {
   for (const key of keys) assert.ok(key in report, key);
   assert.equal(report.strategy, 'fsdp2');
   assert.equal(report.precision, 'bf16');
-  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2, ep: 1, pp: 1 });
+  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2, ep: 1, pp: 2 });
 });
 
 test('bench gpt beside a peer adds both ratios; the error of a failing peer shows its last lines', async () => {
