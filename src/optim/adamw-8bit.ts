@@ -1,5 +1,7 @@
 import { ADAMW_8BIT_DEFAULTS } from '../config/settings/optimizer';
+import { ConfigError } from '../core/errors';
 import type { Tag } from '../core/events';
+import type { StateBuffer } from '../nn/parameter';
 import { type AdamWOptions, adamFactors, adamSettings, adamWRule } from './adamw';
 import { BlockwiseValues } from './blockwise-values';
 import { optimizerClass } from './rule-optimizer';
@@ -38,11 +40,27 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
     granularity: settings.blockSize,
     settings: adamSettings(settings),
     maximize: settings.maximize,
+    check: requireEqualCopies,
     createState: (memory, size, tag) =>
       size < MIN_8BIT_SIZE
         ? whole.createState(memory, size, tag)
         : quantizedMoments(memory, { size, tag }, settings),
   };
+}
+
+/**
+ * Throws: CONFIG for a parameter of which other ranks have a copy, in a buffer with other parameters. A block may then contain elements
+ * of both, so its scale and the codes of the copies would differ, and the copies too.
+ */
+function requireEqualCopies({ name, size, slices }: StateBuffer): void {
+  const copy = slices.length > 1 ? slices.find(({ parameter }) => parameter.copiedBy !== null) : undefined;
+  if (copy === undefined || size < MIN_8BIT_SIZE) return;
+  const { parameter } = copy;
+  throw new ConfigError(
+    `AdamW8bit: ${parameter.copiedBy} have a copy of ${parameter.name}, which is in one unit${name === '' ? '' : ` ("${name}")`} with other ` +
+      'parameters; blocks of 8-bit states would mix them, and the copies would become different. Use strategy NO_SHARD (DDP), whose states ' +
+      "are per parameter, or AdamW; copies of a tied embedding disappear with the model's tied: false",
+  );
 }
 
 function quantizedMoments<T extends FlatArray>(

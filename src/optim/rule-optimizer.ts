@@ -75,6 +75,7 @@ export class RuleOptimizer implements Optimizer {
     for (const [i, { parameters }] of groups.entries()) {
       for (const parameter of parameters ?? []) this.#groupOf.set(parameter, i);
     }
+    for (const buffer of rule.check === undefined ? [] : model.states()) rule.check?.(buffer);
   }
 
   get lr(): number {

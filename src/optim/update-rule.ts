@@ -4,6 +4,7 @@ import type { HostArray } from '../backend/host-arrays';
 import type { DType } from '../core/dtypes';
 import type { Tag } from '../core/events';
 import * as tf from '../core/tf';
+import type { StateBuffer } from '../nn/parameter';
 
 /** The settings that the parameters of a group may have of their own. */
 export interface GroupSettings {
@@ -55,6 +56,8 @@ export interface UpdateRule {
   readonly settings: GroupSettings;
   /** Whether updates increase the loss. */
   readonly maximize: boolean;
+  /** Throws: CONFIG for a buffer that the rule cannot update. */
+  readonly check?: ((buffer: StateBuffer) => void) | undefined;
   /** Makes the states of a buffer of `size` elements; they are all zero. */
   createState<T extends FlatArray>(memory: StateMemory<T>, size: number, tag: Tag): BufferState<T>;
 }

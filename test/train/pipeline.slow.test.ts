@@ -7,60 +7,13 @@ import { inspect } from 'node:util';
 import type { Tensor } from '@tensorflow/tfjs';
 import { PIPELINE_SCHEDULES } from '../../src/config/settings/pipeline';
 import type { TrainConfigInput } from '../../src/config/train-config';
-import type { Job } from '../../src/job/run/job';
-import type { Run } from '../../src/job/run/run';
 import type { StepRecord } from '../../src/ledger/record';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
 import { launchFor } from '../job/job-fixture';
 import type { OwnScope } from '../job/run/own-values';
-import { readSafetensors } from '../support/safetensors';
-
-// 5 layers on 2 stages, a tied embedding, and a vocabulary that tensor parallelism pads.
-const GPT = { kind: 'gpt', layers: 5, dim: 24, heads: 4, vocab: 61, seq: 8 } as const;
-const LLAMA = { kind: 'llama', layers: 3, dim: 24, heads: 4, kvHeads: 2, vocab: 61, seq: 8 } as const;
-// With eps 1e-3, AdamW does not amplify the noise of gradients near zero.
-const CONFIG: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 4, optimizer: { eps: 1e-3 } };
-const STEPS = 3;
+import { assertClose, assertSame, CONFIG, GPT, LLAMA, steps } from './same-training';
 
 type Scope = Omit<OwnScope, 'values'>;
-
-/** Values are sums of the same float32 numbers in another order; a skipped microbatch differs by 1e-3 and more. */
-const WITHIN = 2e-5;
-
-function assertClose(what: string, found: readonly number[], expected: readonly number[]): void {
-  assert.equal(found.length, expected.length);
-  const worst = Math.max(...found.map((value, i) => Math.abs(value - (expected[i] ?? Number.NaN))));
-  assert.ok(
-    worst <= WITHIN,
-    `${what} differs by ${worst}: ${found.slice(0, 5)} and not ${expected.slice(0, 5)}`,
-  );
-}
-
-async function steps(run: Run, count = STEPS): Promise<number[]> {
-  await run.step(count);
-  return run.losses.slice(-count);
-}
-
-/** Compares losses, norms of gradients and every parameter of two runs. */
-async function assertSame(what: string, job: Job, config: TrainConfigInput, ranks: number): Promise<void> {
-  const { strategy = 'FULL_SHARD', mesh = null } = config.parallel ?? {};
-  const plain = await job.train({ ...config, parallel: { strategy, mesh } }, { ranks });
-  const run = await job.train(config);
-  assert.equal(run.numParams, plain.numParams);
-  assertClose(what, await steps(run), await steps(plain));
-  const [found, expected] = [await parametersOf(run), await parametersOf(plain)];
-  assert.deepEqual([...found.keys()], [...expected.keys()]);
-  for (const [name, { values }] of expected)
-    assertClose(`${what}: ${name}`, [...(found.get(name)?.values ?? [])], [...values]);
-  await run.dispose();
-  await plain.dispose();
-}
-
-async function parametersOf(run: Run) {
-  const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
-  await run.save(folder, { type: 'FULL_STATE_DICT' });
-  return readSafetensors(join(folder, 'model.safetensors'));
-}
 
 test('job.train with parallel.pp', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
@@ -74,8 +27,9 @@ test('job.train with parallel.pp', async (context) => {
         accumulation: 2,
         frozen: ['blocks.0', 'blocks.4.fc1'],
       },
-      'NO_SHARD, zero bubble, recomputed, accumulation': {
-        parallel: { strategy: 'NO_SHARD', schedule: 'zb' },
+      'NO_SHARD, zero bubble, comm hook, recomputed, accumulation': {
+        // A ratio of 1 sends everything, but through the hook.
+        parallel: { strategy: 'NO_SHARD', schedule: 'zb', commHook: { kind: 'topK', ratio: 1 } },
         activationCheckpointing: 'full',
         accumulation: 2,
       },
@@ -96,18 +50,19 @@ test('job.train with parallel.pp', async (context) => {
     };
     for (const [name, setting] of Object.entries(settings)) {
       const config = { ...CONFIG, ...setting };
-      await assertSame(name, job, { ...config, parallel: { ...config.parallel, pp: 2 } }, 2);
+      await assertSame(name, job, { ...config, parallel: { ...config.parallel, pp: 2 } }, { ranks: 2 });
     }
   });
 
   await context.test('divides matrices and sequences of the stages', async () => {
     for (const model of [GPT, LLAMA]) {
       const tp = { pp: 2, tp: 2, sequenceParallel: true } as const;
-      await assertSame('tp', job, { ...CONFIG, model, parallel: tp }, 1);
+      await assertSame('tp', job, { ...CONFIG, model, parallel: tp }, { ranks: 1 });
       const cp = { pp: 2, cp: 2, cpKind: 'ring', strategy: 'ZERO_2' } as const;
-      await assertSame('cp', job, { ...CONFIG, model, parallel: cp }, 1);
+      await assertSame('cp', job, { ...CONFIG, model, parallel: cp }, { ranks: 1 });
     }
-    await assertSame('tp', job, { ...CONFIG, parallel: { pp: 2, tp: 2, strategy: 'NO_SHARD' } }, 1);
+    const both = { pp: 2, tp: 2, strategy: 'NO_SHARD' } as const;
+    await assertSame('tp', job, { ...CONFIG, parallel: both }, { ranks: 1 });
   });
 
   await context.test(
@@ -211,6 +166,12 @@ test('job.train with parallel.pp', async (context) => {
       { parallel: { pp: 2, microbatches: 3 } },
       'CONFIG',
       /microbatches.*does not divide batch 4/s,
+    );
+    // Blocks of 8-bit states would mix the copies of the tied embedding with the stages' other parameters.
+    await refused(
+      { model: { ...GPT, vocab: 256 }, parallel: { pp: 2 }, optimizer: { kind: 'adamW8bit' } },
+      'CONFIG',
+      /other stages have a copy of wte\.weight.*NO_SHARD.*tied: false/,
     );
     await refused({ parallel: { pp: 8 } }, 'CONFIG', /5 layers cannot be divided into 8 stages/);
   });

@@ -40,6 +40,10 @@ export function apply(
   const ties: Ties = new Map();
   drawAs(root, context.group.ranks[0] ?? 0);
   for (const [module, style] of chosen) style.apply(module, context, ties);
+  for (const parameter of root.parameters()) {
+    if (parameter.split === null || parameter.split.over.copies > 1)
+      parameter.copiedBy = 'other tensor-parallel ranks';
+  }
 }
 
 /** Returns the style of each module that a plan names. Throws: CONFIG. */
