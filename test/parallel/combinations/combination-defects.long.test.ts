@@ -40,11 +40,17 @@ const DEFECTS: readonly (readonly [CombinationName, readonly CombinationDefect[]
     [{ kind: 'wrongReduction', axis: 'edp' }],
   ],
   ...(
-    ['5 layers on 2 stages, GPipe', '5 layers on 2 stages, 1F1B, full recompute, accumulation'] as const
-  ).map((name): [CombinationName, CombinationDefect[]] => [
+    [
+      ['5 layers on 2 stages, GPipe', 'pp'],
+      ['5 layers on 2 stages, 1F1B, full recompute, accumulation', 'pp'],
+      // The first and the last of 3 stages share the embedding.
+      ['5 layers on 3 stages, zero bubble', 'tied'],
+      ['2 x 2 interleaved stages, ZERO_1 over 2', 'pp'],
+    ] as const
+  ).map(([name, axis]): [CombinationName, CombinationDefect[]] => [
     name,
     [
-      { kind: 'wrongReduction', axis: 'pp' },
+      { kind: 'wrongReduction', axis },
       { kind: 'lostMicrobatch' },
       { kind: 'swappedModules', modules: ['blocks.0', 'blocks.4'] },
     ],
@@ -71,7 +77,7 @@ describe('the comparison with one process finds defects', { skip: whyNoBlas() },
       }
     }
     await finishRuns(1, 'auto', [...alone.values()]);
-    for (const world of [2, 4]) await finishRuns(world, 'auto', runsOn(world));
+    for (const world of [2, 3, 4]) await finishRuns(world, 'auto', runsOn(world));
   });
   after(() => folder.remove());
 
