@@ -3,11 +3,14 @@ import type { Engine } from '../backend/engine';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import type { TrainConfig } from '../config/train-config';
 import type { Observer } from '../core/events';
+import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { Module } from '../nn/module';
 import type { parallelize } from '../parallel/parallelize';
+import { microbatchIn, microbatchOf } from '../parallel/pipeline/microbatches';
 import { PipelineSchedule } from '../parallel/pipeline/pipeline-schedule';
+import type { PipelineStage } from '../parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../parallel/pipeline/pipeline-stages';
 import type { ModelPasses, PassUse } from './passes';
 import type { Stopwatch } from './stopwatch';
@@ -18,6 +21,9 @@ export interface PipelineParts {
   readonly engine: Engine;
   readonly observer: Observer;
   readonly config: TrainConfig;
+  /** The ranks with other batches. */
+  readonly group: ProcessGroup;
+  readonly allRanks: ProcessGroup;
   /** The ranks with the other stages, in order. */
   readonly pipeline: ProcessGroup;
   /** Records the parts of a pipeline's microbatches; default `recordPart`. */
@@ -43,13 +49,12 @@ class PipelinePasses implements ModelPasses {
   #watch: Stopwatch | null = null;
 
   constructor(model: Module, task: Task, parts: PipelineParts) {
-    const { engine, observer, config, pipeline, record } = parts;
+    const { engine, observer, config, record } = parts;
     const { schedule, noSync } = config.parallel;
-    const virtualStages = virtualStagesOf(config.parallel);
     this.#model = model;
     this.#task = task;
     this.#parts = parts;
-    const stages = pipelineStages(model, { group: pipeline, virtualStages });
+    const stages = this.#cut();
     this.#stages = stages.map((stage) => {
       const parallel = parts.parallelize(stage.submod);
       stage.keepLocal = noSync === false ? (work) => work() : parallel.keepLocal;
@@ -66,6 +71,24 @@ class PipelinePasses implements ModelPasses {
         },
       },
     });
+  }
+
+  #cut(): PipelineStage[] {
+    const { config, pipeline, group, allRanks, engine } = this.#parts;
+    const { stageSplit: split } = config.parallel;
+    const options = { group: pipeline, virtualStages: virtualStagesOf(config.parallel), split };
+    if (split !== 'time') return pipelineStages(this.#model, options);
+    const count = microbatchesOf(config);
+    const batch = this.#task.batch(group.rank, 0);
+    const whole = this.#inputsOf(batch);
+    const x = microbatchOf(engine, whole.x, 0, count);
+    const target = microbatchIn(engine, whole.target, 0, count);
+    try {
+      const example = { x, target, lossFn: this.#task.stages?.lossOf };
+      return pipelineStages(this.#model, { ...options, example }, { engine, world: allRanks });
+    } finally {
+      tf.dispose([x, ...tensorsIn(target), ...batch.tensors]);
+    }
   }
 
   accumulate<T>(work: () => T): T {

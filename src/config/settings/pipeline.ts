@@ -6,6 +6,9 @@ import { type ModelSetting, modelShape, size } from './model';
 export const PIPELINE_SCHEDULES = ['gpipe', '1f1b', 'interleaved', 'zb'] as const;
 export type PipelineScheduleName = (typeof PIPELINE_SCHEDULES)[number];
 
+/** What is divided evenly between the stages of a pipeline. */
+export const SPLITS = ['layers', 'parameters', 'time'] as const;
+
 /** The part of a config that the rules below read. */
 export interface PipelineRead {
   readonly model: ModelSetting;
@@ -17,6 +20,7 @@ export interface PipelineRead {
     readonly schedule: PipelineScheduleName;
     readonly virtualStages: number | null;
     readonly microbatches: number | null;
+    readonly stageSplit: (typeof SPLITS)[number] | readonly number[] | readonly string[];
   };
 }
 
@@ -92,6 +96,19 @@ export const PIPELINE = {
       return `${parallel.microbatches} does not divide batch ${batch} (rows per data-parallel rank and pass); change one of them`;
     },
     planned: { reads: true, but: withoutStages },
+  },
+  stageSplit: {
+    schema: z
+      .union([z.enum(SPLITS), z.array(size).min(1), z.array(z.string()).min(1)])
+      .default('layers'),
+    says:
+      'where a model is cut into stages: so that they have equally many layers, so that the largest has the fewest parameters, or so that the slowest is fastest ' +
+      '(by a short measurement at the start); or layers per stage, or names of the modules at which the second and later stages begin',
+    form: "'layers', 'parameters', 'time', layers per stage ([3, 2]) or names (['blocks.3'])",
+    names: { deepSpeed: 'partition_method', torch: 'pipeline_parallel_split_points' },
+    words: { uniform: 'layers', profile: 'time' },
+    warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
+    planned: { refused: "is planned as 'layers'" },
   },
 } as const satisfies Settings<PipelineRead>;
 

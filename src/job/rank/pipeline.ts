@@ -2,16 +2,19 @@ import type { TrainedParts } from '../../autograd/unit';
 import type { Engine } from '../../backend/engine';
 import type { PipelineScheduleName } from '../../config/settings/pipeline';
 import type { Observer } from '../../core/events';
+import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import { PipelineSchedule, type ScheduleOptions } from '../../parallel/pipeline/pipeline-schedule';
 import { PipelineStage, type PipelineStageOptions } from '../../parallel/pipeline/pipeline-stage';
-import { pipelineStages } from '../../parallel/pipeline/pipeline-stages';
+import { type PipelineStagesOptions, pipelineStages } from '../../parallel/pipeline/pipeline-stages';
 import { callableClass } from './callable-class';
 import type { CellSteps } from './cell-steps';
 
 /** The parts that pipelines need. */
 interface PipelineParts {
   readonly engine: Engine;
+  /** All ranks. */
+  readonly group: ProcessGroup;
   readonly observer: Observer;
   readonly steps: CellSteps;
   readonly trained: (parts: TrainedParts) => void;
@@ -21,7 +24,7 @@ interface PipelineParts {
 export interface RankPipeline extends Readonly<ReturnType<typeof rankPipeline>> {}
 
 /** Pipeline parallelism on this rank; src/rank.ts describes the names. */
-export function rankPipeline({ engine, observer, steps, trained }: PipelineParts) {
+export function rankPipeline({ engine, group, observer, steps, trained }: PipelineParts) {
   const context = {
     engine,
     observer,
@@ -35,7 +38,8 @@ export function rankPipeline({ engine, observer, steps, trained }: PipelineParts
         new PipelineSchedule(name, stages, options, context),
     );
   return {
-    pipelineStages,
+    pipelineStages: (model: Module, options: PipelineStagesOptions) =>
+      pipelineStages(model, options, { engine, world: group }),
     PipelineStage: callableClass(
       (submod: Module, stageIndex: number, numStages: number, options: PipelineStageOptions) =>
         new PipelineStage(submod, stageIndex, numStages, options),

@@ -71,7 +71,7 @@ export function createRankScope(parts: RankParts): RankScope {
     ...contextNames,
     ...rankFsdp(parts, mesh),
     ...rankTensor(warn),
-    ...rankPipeline({ ...parts, trained: (reached) => warnings.check(reached) }),
+    ...rankPipeline({ ...parts, group, trained: (reached) => warnings.check(reached) }),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
     ...rankData(parts),

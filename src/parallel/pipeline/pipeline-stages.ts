@@ -6,6 +6,7 @@ import { GPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
+import { type Example, type MeasureContext, measurePieces } from './measure-pieces';
 import { type Piece, piecesOf } from './pieces';
 import { PipelineStage } from './pipeline-stage';
 import { type Split, splitPieces } from './split';
@@ -20,22 +21,31 @@ export interface PipelineStagesOptions {
   readonly virtualStages?: number | undefined;
   /** Default 'layers'. */
   readonly split?: Split | undefined;
+  /** One microbatch, on which split 'time' measures the model's parts. */
+  readonly example?: Example | undefined;
 }
 
 /**
  * Divides a model into stages and returns those of this rank: with V virtual stages, rank p of P has stages p, P + p, …. All ranks
  * give the same model; it must not be used afterwards. Only the values of this rank's stages are made, and they equal those of
  * the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of them.
- * Throws: CONFIG if the model is already sharded or cannot be cut, with the reason. Source: torch.distributed.pipelining.pipeline.
+ * `context` is where split 'time' measures. Throws: CONFIG if the model is already sharded or cannot be cut, with the reason. Source: torch.distributed.pipelining.pipeline.
  */
-export function pipelineStages(model: Module, options: PipelineStagesOptions): PipelineStage[] {
+export function pipelineStages(
+  model: Module,
+  options: PipelineStagesOptions,
+  context?: MeasureContext,
+): PipelineStage[] {
   requireRanks(options);
-  const { group, virtualStages = 1, split = 'layers' } = options;
+  const { group, virtualStages = 1, split = 'layers', example } = options;
   requireUnsharded(model);
   const { pieces, hasLoss } = piecesOf(model);
   const numStages = group.size * virtualStages;
-  const stages = splitPieces(pieces, numStages, split);
+  const isTimed = example !== undefined && context !== undefined;
+  const measure = isTimed ? () => measurePieces(model, pieces, example, context) : undefined;
+  const stages = splitPieces(pieces, numStages, split, measure);
   const shared = sharedGroups(stages, group);
+  for (const parameter of shared.keys()) parameter.copiedBy = 'other stages';
   const outputShape = outputShapeOf(model);
   const own = stages.flatMap((parts, index) => {
     if (index % group.size !== group.rank) return [];
@@ -59,7 +69,7 @@ function requireRanks(options: PipelineStagesOptions): void {
         'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
     );
   }
-  requireKnownOptions('pipelineStages(model, { … })', given, ['group', 'virtualStages', 'split']);
+  requireKnownOptions('pipelineStages(model, { … })', given, ['group', 'virtualStages', 'split', 'example']);
 }
 
 function requireUnsharded(model: Module): void {

@@ -1,29 +1,39 @@
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
+import { SPLITS } from '../../config/settings/pipeline';
+import type { Seconds } from '../../core/units';
 import type { Piece } from './pieces';
 
 /**
  * Where a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest stage has as few parameters
- * as possible; numbers: layers per stage; names: the modules at which the second and later stages begin, such as ['blocks.2'].
+ * as possible; 'time': the slowest stage is as fast as possible, by the measured times of its parts; numbers: layers per stage; names:
+ * the modules at which the second and later stages begin, such as ['blocks.2']. Source: DeepSpeed's partition_method.
  */
-export type Split = 'layers' | 'parameters' | readonly number[] | readonly string[];
+export type Split = (typeof SPLITS)[number] | readonly number[] | readonly string[];
 
 /**
  * Divides pieces into consecutive stages; no stage is empty. If layers do not divide evenly, the second stage, the third and so
  * on get one more, because the first also has the embedding. Source: TorchTitan's generate_split_points.
- * Throws: CONFIG if there are fewer pieces than stages, and for numbers or names that do not fit.
+ * `measure` returns the pieces' times for 'time'. Throws: CONFIG if there are fewer pieces than stages, and for numbers or names
+ * that do not fit.
  */
-export function splitPieces(pieces: readonly Piece[], numStages: number, split: Split): Piece[][] {
-  const starts = startsOf(pieces, numStages, split);
+export function splitPieces(
+  pieces: readonly Piece[],
+  numStages: number,
+  split: Split,
+  measure: () => readonly Seconds[] = noTimes,
+): Piece[][] {
+  const starts = split === 'time' ? timedStarts(pieces, numStages, measure()) : startsOf(pieces, numStages, split);
   return starts.map((start, stage) => pieces.slice(start, starts[stage + 1] ?? pieces.length));
 }
 
 /** Returns the index of each stage's first piece. */
-function startsOf(pieces: readonly Piece[], numStages: number, split: Split): number[] {
-  if (split === 'parameters') return balancedStarts(pieces, numStages);
+function startsOf(pieces: readonly Piece[], numStages: number, split: Exclude<Split, 'time'>): number[] {
+  if (split === 'parameters') return balancedStarts(pieces.map(sizeOf), numStages);
   if (typeof split === 'string' && split !== 'layers') {
     throw new ConfigError(
-      `pipeline: split is '${split}'; give 'layers', 'parameters', layers per stage ([3, 2]), or where stages begin (['blocks.3'])`,
+      `pipeline: split is '${split}'; give ${SPLITS.map((name) => `'${name}'`).join(', ')}, layers per stage ([3, 2]), or where stages ` +
+        "begin (['blocks.3'])",
     );
   }
   const layers = pieces.flatMap(({ isLayer }, i) => (isLayer ? [i] : []));
@@ -85,19 +95,29 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
   );
 }
 
-/** Cuts so that the largest sum of parameters is smallest; among such cuts, early stages are filled first. */
-function balancedStarts(pieces: readonly Piece[], numStages: number): number[] {
-  if (pieces.length < numStages) {
+/** A dry run without costs of kernels has no times; parameters then stand for them. */
+function timedStarts(pieces: readonly Piece[], numStages: number, times: readonly Seconds[]): number[] {
+  return balancedStarts(times.some((time) => time > 0) ? times : pieces.map(sizeOf), numStages);
+}
+
+function noTimes(): never {
+  throw new ConfigError(
+    "pipeline: split 'time' needs a microbatch on which parts are timed; give pipelineStages(model, { group, split: 'time', example: { x, target } })",
+  );
+}
+
+/** Cuts so that the largest sum of sizes is smallest; among such cuts, early stages are filled first. */
+function balancedStarts(sizes: readonly number[], numStages: number): number[] {
+  if (sizes.length < numStages) {
     throw new ConfigError(
-      `pipeline: the model has ${pieces.length} parts, which cannot be divided into ${numStages} stages; use fewer ranks or virtual stages`,
+      `pipeline: the model has ${sizes.length} parts, which cannot be divided into ${numStages} stages; use fewer ranks or virtual stages`,
     );
   }
-  const sizes = pieces.map(sizeOf);
   for (const limit of [...new Set(contiguousSums(sizes))].sort((a, b) => a - b)) {
     const starts = filled(sizes, numStages, limit);
     if (starts !== null) return starts;
   }
-  return pieces.map((_, i) => i).slice(0, numStages);
+  return sizes.map((_, i) => i).slice(0, numStages);
 }
 
 function sizeOf({ modules }: Piece): number {
