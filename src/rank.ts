@@ -87,7 +87,7 @@ export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
 /**
  * Divides a model into the stages of a pipeline and returns those of this rank (with `virtualStages`, several). Takes `nn.gpt`,
  * `nn.llama`, an `nn.Sequential`, and models whose forward applies their modules one after another; other graphs are refused with the
- * reason. `split`: 'layers' (default), 'parameters', layers per stage, or the names at which stages begin. Every rank must call it
+ * reason. `split`: 'layers' (default), 'parameters', 'time' (with `example: { x, target }`, one microbatch), layers per stage, or the names at which stages begin. Every rank must call it
  * with the same model, which must not be used afterwards. Throws: CONFIG. Source: torch.distributed.pipelining.pipeline.
  * @example
  * const parallel = initializeModelParallel({ pipelineModelParallelSize: 2 });

@@ -81,7 +81,7 @@ export function pipelineGantt(run: RunView, step?: number): Figure {
     ),
     subtitle:
       `${run.strategy}, step ${records[0].step}, ${counted(run.world, 'rank')}${run.note === undefined ? '' : `, ${safe(run.note)}`}.${merged}<br>` +
-      `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.`,
+      `Bubble: ${formulaText(sizes, times)} = ${percent(formula)} by the formula, ${percent(ran.bubble)} as it ran.${unequalText(byRank)}`,
     ...plotGantt(panels, byRank, names),
     quantities: {
       bubble: quantity(ran.bubble * 100, '%', (share) => `ranks are idle for ${share} of the step`),
@@ -99,6 +99,15 @@ function formulaText(sizes: PipelineSizes, times?: ActionTimes): string {
   }
   const [letters, work] = v > 1 ? ['vm', v * m] : ['m', m];
   return `(p-1)/(${letters}+p-1) = ${p - 1}/${work + p - 1}`;
+}
+
+/** Says how much longer the slowest rank computes than the mean, which the formula does not count; nothing if it is little. */
+function unequalText(byRank: RecordedPipeline['byRank']): string {
+  const busy = byRank.map((own) => own.reduce((sum, { seconds }) => sum + seconds, 0));
+  const slowest = busy.indexOf(Math.max(...busy));
+  const ratio = (busy[slowest] ?? 0) / mean(busy);
+  if (!(ratio >= 1.25)) return '';
+  return `<br>Stages are unequal: rank ${slowest} computes ${short(ratio)} times as long as the mean; stageSplit 'time' cuts by time.`;
 }
 
 /** Returns the mean time of each kind of action, over ranks and microbatches. */

@@ -98,9 +98,7 @@ export const PIPELINE = {
     planned: { reads: true, but: withoutStages },
   },
   stageSplit: {
-    schema: z
-      .union([z.enum(SPLITS), z.array(size).min(1), z.array(z.string()).min(1)])
-      .default('layers'),
+    schema: z.union([z.enum(SPLITS), z.array(size).min(1), z.array(z.string()).min(1)]).default('layers'),
     says:
       'where a model is cut into stages: so that they have equally many layers, so that the largest has the fewest parameters, or so that the slowest is fastest ' +
       '(by a short measurement at the start); or layers per stage, or names of the modules at which the second and later stages begin',
@@ -108,7 +106,7 @@ export const PIPELINE = {
     names: { deepSpeed: 'partition_method', torch: 'pipeline_parallel_split_points' },
     words: { uniform: 'layers', profile: 'time' },
     warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
-    planned: { refused: "is planned as 'layers'" },
+    planned: { refused: "is planned as 'layers': stages with equally many layers" },
   },
 } as const satisfies Settings<PipelineRead>;
 

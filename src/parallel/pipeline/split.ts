@@ -1,6 +1,6 @@
 import { nearest } from '../../config/nearest';
-import { ConfigError } from '../../core/errors';
 import { SPLITS } from '../../config/settings/pipeline';
+import { ConfigError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import type { Piece } from './pieces';
 
@@ -23,7 +23,8 @@ export function splitPieces(
   split: Split,
   measure: () => readonly Seconds[] = noTimes,
 ): Piece[][] {
-  const starts = split === 'time' ? timedStarts(pieces, numStages, measure()) : startsOf(pieces, numStages, split);
+  const starts =
+    split === 'time' ? timedStarts(pieces, numStages, measure()) : startsOf(pieces, numStages, split);
   return starts.map((start, stage) => pieces.slice(start, starts[stage + 1] ?? pieces.length));
 }
 

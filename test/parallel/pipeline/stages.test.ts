@@ -1,20 +1,27 @@
 import assert from 'node:assert/strict';
 import { before, test } from 'node:test';
+import { currentDraws } from '../../../src/backend/current-engine';
+import type { Engine } from '../../../src/backend/engine';
 import * as tf from '../../../src/core/tf';
+import type { ProcessGroup } from '../../../src/dist/types';
 import { ModuleList, Sequential } from '../../../src/nn/containers';
 import { Linear } from '../../../src/nn/linear';
 import { gpt, moe } from '../../../src/nn/models/gpt';
 import { Module } from '../../../src/nn/module';
 import { Parameter } from '../../../src/nn/parameter';
+import { measurePieces } from '../../../src/parallel/pipeline/measure-pieces';
+import { piecesOf } from '../../../src/parallel/pipeline/pieces';
 import { PipelineSchedule, type ScheduleOptions } from '../../../src/parallel/pipeline/pipeline-schedule';
 import { PipelineStage } from '../../../src/parallel/pipeline/pipeline-stage';
 import { pipelineStages } from '../../../src/parallel/pipeline/pipeline-stages';
+import { splitPieces } from '../../../src/parallel/pipeline/split';
 import { standIn } from '../../dist/group-stand-in';
 import { valuesOf } from '../../support/close';
 import { testEngine } from '../../support/wasm-test-engine';
 
+let engine: Engine;
 before(async () => {
-  await testEngine();
+  engine = await testEngine();
 });
 
 const SIZES = { layers: 5, dim: 8, heads: 2, vocab: 16, seq: 4, seed: 3 };
@@ -61,6 +68,33 @@ test('a model is cut by numbers, by names, and by parameters', () => {
     cut(() => gpt(SIZES), 2, { virtualStages: 2 }).map(({ stageIndex }) => stageIndex),
     [0, 2, 1, 3],
   );
+});
+
+test('a model is cut by time: the slowest stage is as fast as possible, and measuring leaves nothing behind', () => {
+  const { pieces } = piecesOf(gpt(SIZES));
+  const counts = (times: readonly number[]): number[] =>
+    splitPieces(pieces, 3, 'time', () => times).map(({ length }) => length);
+  // The embedding, 5 layers, and the head.
+  assert.deepEqual(counts([0, 1, 1, 1, 1, 1, 4]), [5, 1, 1]);
+  assert.deepEqual(counts([3, 1, 1, 1, 1, 1, 1]), [1, 3, 3]);
+
+  const model = gpt(SIZES);
+  const { pieces: own } = piecesOf(model);
+  const [x, target] = [tf.zeros([2, 4], 'int32'), tf.zeros([8], 'int32')];
+  const world = { broadcast: () => ({ wait: () => undefined }) } as unknown as ProcessGroup; // measuring uses nothing else
+  const [draws, numTensors] = [{ ...currentDraws() }, tf.memory().numTensors];
+  const times = measurePieces(model, own, { x, target }, { engine, world });
+  assert.equal(times.length, 7);
+  assert.ok(times.every((seconds) => seconds > 0));
+  assert.equal(tf.memory().numTensors, numTensors);
+  assert.deepEqual({ ...currentDraws() }, draws);
+  assert.ok(model.training);
+  assert.ok(model.parameters().every(({ isWhole, grad }) => !isWhole && grad === null));
+  const fresh = gpt(SIZES);
+  for (const [name, { tensor }] of model.namedParameters())
+    assert.deepEqual(valuesOf(tensor), valuesOf(fresh.namedParameters().get(name)?.tensor ?? x), name);
+  tf.dispose([x, target]);
+  for (const one of [model, fresh]) one.dispose();
 });
 
 class Skips extends Module {
@@ -143,7 +177,7 @@ test("options of a schedule under torch's names are refused", () => {
 test('a split by an unknown word is refused with the ways to split', () => {
   assert.throws(() => cut(() => gpt(SIZES), 2, { split: 'even' }), {
     code: 'CONFIG',
-    message: /split is 'even'; give 'layers', 'parameters', layers per stage/,
+    message: /split is 'even'; give 'layers', 'parameters', 'time', layers per stage/,
   });
 });
 
