@@ -42,7 +42,8 @@ export const PIPELINE = {
   schedule: {
     schema: z.enum(PIPELINE_SCHEDULES).default('1f1b'),
     says: 'the order in which the stages of a pipeline run their microbatches: GPipe, 1F1B, interleaved 1F1B, or zero bubble (ZB-H1)',
-    names: { torch: 'pipeline_parallel_schedule' },
+    form: "'gpipe', '1f1b', 'interleaved' or 'zb'; other zero-bubble schedules (ZBV, DualPipe) are not built",
+    names: { torch: ['pipeline_parallel_schedule', 'pipeline_schedule'] },
     words: {
       schedulegpipe: 'gpipe',
       schedule1f1b: '1f1b',
@@ -76,7 +77,9 @@ export const PIPELINE = {
   virtualStages: {
     schema: size.nullable().default(null),
     says: "number of stages per rank of a pipeline. `null`: 2 with schedule 'interleaved', else 1",
-    names: { megatron: 'virtual_pipeline_model_parallel_size' },
+    names: {
+      megatron: ['virtual_pipeline_model_parallel_size', 'num_virtual_stages_per_pipeline_rank'],
+    },
     warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
     conflict: ({ parallel: { pp, schedule, virtualStages } }: PipelineRead): string | null =>
       pp === 1 || (virtualStages ?? 1) === 1 || schedule === 'interleaved'
@@ -103,7 +106,15 @@ export const PIPELINE = {
       'where a model is cut into stages: so that they have equally many layers, so that the largest has the fewest parameters, or so that the slowest is fastest ' +
       '(by a short measurement at the start); or layers per stage, or names of the modules at which the second and later stages begin',
     form: "'layers', 'parameters', 'time', layers per stage ([3, 2]) or names (['blocks.3'])",
-    names: { deepSpeed: 'partition_method', torch: 'pipeline_parallel_split_points' },
+    names: {
+      deepSpeed: 'partition_method',
+      torch: 'pipeline_parallel_split_points',
+      megatron: [
+        'pipeline_model_parallel_layout',
+        'decoder_first_pipeline_num_layers',
+        'account_for_embedding_in_pipeline_split',
+      ],
+    },
     words: { uniform: 'layers', profile: 'time' },
     warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
     planned: { refused: "is planned as 'layers': stages with equally many layers" },

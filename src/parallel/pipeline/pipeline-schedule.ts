@@ -1,6 +1,6 @@
 import { requireKnownOptions } from '../../config/option-names';
 import type { PipelineScheduleName } from '../../config/settings/pipeline';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, classOf } from '../../core/errors';
 import { tensorsIn } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import { openThreadCpuClock, type ThreadCpuClock } from '../../core/thread-cpu';
@@ -11,7 +11,7 @@ import { tagModules } from '../run-as-unit';
 import { ForwardRun } from './forward-run';
 import { requireDivisible, requireGiven } from './microbatches';
 import type { LossFn, PipelineContext } from './pipeline-context';
-import type { PipelineStage } from './pipeline-stage';
+import { PipelineStage } from './pipeline-stage';
 import { type Action, actionsOf, forwardsOf } from './schedules';
 import { requireNoSharedGradients } from './shared-gradients';
 import { StepRun } from './step-run';
@@ -60,6 +60,10 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   ) {
     requireKnownOptions('a schedule (stages, { … })', options, ['numMicrobatches', 'lossFn']);
     const { numMicrobatches, lossFn } = options;
+    if (lossFn !== undefined && typeof lossFn !== 'function')
+      throw new ConfigError(
+        `a schedule got ${classOf(lossFn)} as lossFn; give a function (output, target) => …, which returns a scalar`,
+      );
     this.name = name;
     this.stages = [stages].flat();
     this.numMicrobatches = numMicrobatches;
@@ -142,6 +146,10 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   }
 
   #check(x: tf.Tensor | undefined, target: unknown): void {
+    if (x !== undefined && !(x instanceof tf.Tensor))
+      throw new ConfigError(
+        `schedule.step got ${classOf(x)} as its input; write schedule.step(x, { target }) with a tensor x`,
+      );
     for (const { isFirst, isLast, shared } of this.stages) {
       if (isFirst) requireDivisible(requireGiven(x, 'its input x', 'first'), this.numMicrobatches, 'x');
       if (isLast) {
@@ -158,6 +166,9 @@ function requireOwnStages(stages: readonly PipelineStage[]): PipelineStage {
   const [first] = stages;
   if (first === undefined)
     throw new ConfigError('a schedule got no stages; give it the stages that pipelineStages returns');
+  const other = stages.find((stage) => !(stage instanceof PipelineStage));
+  if (other !== undefined)
+    throw new ConfigError(`a schedule got ${classOf(other)}; give it the stages that pipelineStages returns`);
   const { group, numStages } = first;
   const fits = stages.every(
     ({ stageIndex, group: own }, chunk) => own === group && stageIndex === chunk * group.size + group.rank,

@@ -1,6 +1,7 @@
 import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError, ShardlabError } from '../../core/errors';
+import { ConfigError, classOf, ShardlabError } from '../../core/errors';
 import { isPlain } from '../../core/tensor-tree';
+import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import { GPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
@@ -60,16 +61,27 @@ export function pipelineStages(
   return own;
 }
 
-/** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, and for unknown options. */
+/** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, for unknown options, and for wrong values. */
 function requireRanks(options: PipelineStagesOptions): void {
   const given: object = options;
-  if (!isPlain(given) || 'mesh' in given || !('group' in given)) {
+  const isGroup = isPlain(given) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
+  if (!isGroup || 'axisNames' in given || 'mesh' in given) {
     throw new ConfigError(
       'pipelineStages(model, { … }) takes the ranks of the pipeline as { group }; write pipelineStages(model, { group: parallel.pp }), ' +
         'with parallel = initializeModelParallel({ pipelineModelParallelSize: 2 })',
     );
   }
   requireKnownOptions('pipelineStages(model, { … })', given, ['group', 'virtualStages', 'split', 'example']);
+  const { virtualStages = 1, example } = options;
+  if (!Number.isInteger(virtualStages) || virtualStages < 1) {
+    throw new ConfigError(
+      `pipelineStages: virtualStages is ${virtualStages}, but must be an integer of at least 1: the number of stages per rank`,
+    );
+  }
+  if (example === undefined || example.x instanceof tf.Tensor) return;
+  throw new ConfigError(
+    `pipelineStages: example is ${classOf(example)} without a tensor x; give one microbatch, as { example: { x, target } }`,
+  );
 }
 
 function requireUnsharded(model: Module): void {

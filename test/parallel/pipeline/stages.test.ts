@@ -181,6 +181,36 @@ test('a split by an unknown word is refused with the ways to split', () => {
   });
 });
 
+test('wrong sizes, groups, examples, stages and losses are refused with what to write', () => {
+  const group = standIn([0, 1], 0);
+  const refused = (options: object, message: RegExp): void => {
+    assert.throws(() => pipelineStages(gpt(SIZES), { group, ...options }), { code: 'CONFIG', message });
+  };
+  refused({ virtualStages: 0 }, /virtualStages is 0, but must be an integer of at least 1/);
+  refused({ virtualStages: 1.5 }, /virtualStages is 1\.5/);
+  refused({ group: 2 }, /pipelineStages\(model, \{ group: parallel\.pp \}\)/);
+  refused({ split: 'time', example: tf.scalar(0) }, /without a tensor x; give one microbatch/);
+  refused({ split: 'time' }, /example: \{ x, target \}/);
+  const schedule = (stages: unknown, options: object): unknown =>
+    new PipelineSchedule(
+      '1f1b',
+      stages as PipelineStage,
+      { numMicrobatches: 1, ...options },
+      { engine, observer: { span() {} } },
+    );
+  assert.throws(() => schedule(gpt(SIZES), {}), { code: 'CONFIG', message: /a schedule got.*stages that pipelineStages returns/ });
+  const stages = pipelineStages(gpt(SIZES), { group });
+  assert.throws(() => schedule(stages, { lossFn: 'mse' }), {
+    code: 'CONFIG',
+    message: /lossFn; give a function/,
+  });
+  const sound = schedule(stages, {}) as PipelineSchedule;
+  assert.throws(() => sound.step({ x: 1 } as never), {
+    code: 'CONFIG',
+    message: /schedule\.step\(x, \{ target \}\)/,
+  });
+});
+
 test('a call without options by name, and a second call, are refused with what to write', () => {
   const group = standIn([0, 1], 0);
   for (const given of [group, { mesh: group }, {}]) {
