@@ -148,7 +148,7 @@ test('job.train with parallel.pp', async (context) => {
         );
       assert.deepEqual(peaks(planned.lastStep), peaks(records), schedule);
       assert.deepEqual(sent(planned.lastStep), sent(records), schedule);
-      assert.match(run.timeline({ as: 'pipeline' }).title, /4 microbatches on 2 stages/);
+      assert.match(run.timeline({ as: 'pipeline' }).title, /4 microbatches on 2 (× 2 )?stages/);
       run.memory();
       run.comm();
       const modules = (await run.units()).rows.map(({ module }) => module);

@@ -198,7 +198,10 @@ test('wrong sizes, groups, examples, stages and losses are refused with what to 
       { numMicrobatches: 1, ...options },
       { engine, observer: { span() {} } },
     );
-  assert.throws(() => schedule(gpt(SIZES), {}), { code: 'CONFIG', message: /a schedule got.*stages that pipelineStages returns/ });
+  assert.throws(() => schedule(gpt(SIZES), {}), {
+    code: 'CONFIG',
+    message: /a schedule got.*stages that pipelineStages returns/,
+  });
   const stages = pipelineStages(gpt(SIZES), { group });
   assert.throws(() => schedule(stages, { lossFn: 'mse' }), {
     code: 'CONFIG',
