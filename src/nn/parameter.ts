@@ -101,8 +101,7 @@ export class Parameter implements Leaf {
   isSpare = false;
   /** Which part of a whole tensor this is, under tensor parallelism; null: it is the whole. */
   split: TensorSplit | null = null;
-  /** Other ranks of the same replica with a copy, in words; each rank updates its own, so updates must be equal. */
-  copiedBy: string | null = null;
+  copiedBy: string | null = null; // Other ranks of the replica with a copy; their updates must be equal.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
@@ -254,7 +253,6 @@ class WholeParameter implements StateBuffer {
   constructor(parameter: Parameter) {
     this.#parameter = parameter;
   }
-
   get name(): string {
     return this.#parameter.name;
   }
