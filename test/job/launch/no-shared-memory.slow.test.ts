@@ -9,13 +9,12 @@ import { temporaryFolder } from '../job-fixture';
 const LAUNCH = join(__dirname, '..', '..', '..', 'src', 'job', 'run', 'launch.js');
 const COMMAND = join(__dirname, '..', '..', '..', 'src', 'cli', 'main.js');
 
-/** Makes koffi fail to load, in this process and in the ranks that inherit NODE_OPTIONS. */
+/** Makes koffi's library fail to load, in this process and in the ranks that inherit NODE_OPTIONS. */
 const NO_KOFFI = `
-  const Module = require('node:module');
-  const load = Module._load;
-  Module._load = function (name, ...rest) {
-    if (name === 'koffi') throw new Error("Cannot find module 'koffi'");
-    return load.call(this, name, ...rest);
+  const { dlopen } = process;
+  process.dlopen = (module, file, ...rest) => {
+    if (file.includes('koffi')) throw new Error(file + ' is refused');
+    return dlopen.call(process, module, file, ...rest);
   };`;
 
 /** Launches without a choice of transport, and prints the transport with a sum over the ranks. */
