@@ -137,7 +137,8 @@ test('job.train with parallel.tp and parallel.cp', async (context) => {
     const own = { model: ({ nn }: RankScope) => new nn.Linear(4, 4), data: () => ({ x: [[1, 2, 3, 4]] }) };
     await assert.rejects(job.train({ ...own, parallel: { tp: 2 } }), {
       code: 'CONFIG',
-      message: /cannot divide a Linear in job\.train: .*; in a loop of a %%ranks cell, parallelizeModule\(model, mesh, plan\) divides/,
+      message:
+        /cannot divide a Linear in job\.train: .*; in a loop of a %%ranks cell, parallelizeModule\(model, mesh, plan\) divides/,
     });
   });
 });
