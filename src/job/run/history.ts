@@ -2,6 +2,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
+import type { ExpertLoad } from '../../nn/moe/mixture-of-experts';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep, RankStep } from '../control/messages';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
@@ -136,18 +137,16 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
   }
 }
 
-/** Adds up the loads of experts of all ranks, which have different batches. */
+/** Adds up the loads of experts of all ranks, which have different batches, and in a pipeline different layers. */
 function withAllLoads(result: StepResult, byRank: readonly StepResult['experts'][]): StepResult {
-  const { experts } = result;
-  if (experts === undefined) return result;
-  const total = (layer: string, kind: 'tokens' | 'dropped'): number[] =>
-    (experts[layer]?.[kind] ?? []).map((_, expert) =>
-      byRank.reduce((sum, loads) => sum + (loads?.[layer]?.[kind][expert] ?? 0), 0),
-    );
-  const layers = Object.keys(experts).map((layer) => {
-    return [layer, { tokens: total(layer, 'tokens'), dropped: total(layer, 'dropped') }];
-  });
-  return { ...result, experts: Object.fromEntries(layers) };
+  const experts = new Map<string, ExpertLoad>();
+  for (const [layer, loads] of byRank.flatMap((one) => Object.entries(one ?? {}))) {
+    const sum = experts.get(layer);
+    const total = (kind: 'tokens' | 'dropped'): readonly number[] =>
+      loads[kind].map((rows, expert) => rows + (sum?.[kind][expert] ?? 0));
+    experts.set(layer, { tokens: total('tokens'), dropped: total('dropped') });
+  }
+  return experts.size === 0 ? result : { ...result, experts: Object.fromEntries(experts) };
 }
 
 function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>): boolean {

@@ -81,17 +81,18 @@ export class StepRun {
 
   /** Receives the input of a forward; the returned function computes the forward. */
   #forward(stage: PipelineStage, action: Action): () => void {
-    const { engine, trained, record = recordPart } = this.#context;
+    const { engine, trained, record } = this.#context;
     const { stageIndex, isFirst, isLast } = stage;
     const { microbatch } = action;
     const { input, target } = takeInputs(engine, this.#inputs, this.#mail, stage, microbatch);
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        const text = orderOf(this.#inputs, action);
+        // Only a recorder that may repeat parts reads the text, and making it takes longer than a small part.
+        const text = record && orderOf(this.#inputs, action);
         const repeats = text === undefined ? undefined : { text, given: [input, ...tensorsIn(target)] };
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
-        const pass = this.#timed(stage, action, () => record(engine, part));
+        const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));
         this.#passes.set(keyOf(action), pass);
         const { output } = pass;
         if (isLast) {

@@ -56,6 +56,21 @@ function historyFor(context: TestContext, { isThere = true } = {}) {
   return { history, folder, warnings };
 }
 
+test("a step's loads of experts are the sums over ranks, also of layers that only other stages have", (context) => {
+  const { history } = historyFor(context);
+  const first = { tokens: [3, 1], dropped: [0, 1] };
+  const second = { tokens: [5, 0], dropped: [0, 0] };
+  const { experts } = history.keep(
+    stepOf(1).map(({ result, record }, rank) => {
+      return { record, result: { ...result, experts: rank === 0 ? { first } : { first, second } } };
+    }),
+  );
+  assert.deepEqual(experts, {
+    first: { tokens: [6, 2], dropped: [0, 2] },
+    second,
+  });
+});
+
 /** The records that a history of these steps must have: curves only of the newest two steps. */
 function recordsOf(steps: readonly (readonly { readonly record: StepRecord }[])[]): StepRecord[] {
   return steps.flatMap((ranks, i) =>
