@@ -62,6 +62,23 @@ export function routerOf(options: RouterOptions, experts: number): Routers {
   };
 }
 
+/**
+ * Returns why the layers of a router cannot be on different stages of a pipeline; null if they can. A stage knows the rows of one
+ * microbatch, not the tokens, and the last one adds to its loss only what it computed itself.
+ */
+export function stageConflict(options: RouterOptions, experts: number): string | null {
+  const { router, capacityFactor, auxLossWeight } = routerOf(options, experts);
+  if (router === 'temperature')
+    return "its router 'temperature' draws noise by the tokens, which only the first stage reads; give router 'topk', or 'switch' with capacityFactor null";
+  if (router === 'expert-choice')
+    return "its router 'expert-choice' compares the rows of a batch, and a stage has those of one microbatch; give router 'topk'";
+  if (capacityFactor !== null)
+    return `its capacityFactor ${capacityFactor} counts the rows of a batch, and a stage has those of one microbatch; give capacityFactor null`;
+  if (auxLossWeight > 0)
+    return `its auxLossWeight ${auxLossWeight} adds the losses of all layers to the model's, and the last stage has only its own; give biasUpdateRate instead`;
+  return null;
+}
+
 /** Returns which options contradict each other, and how. */
 export function routerIssues(options: RouterOptions, experts: number): RouterIssue[] {
   const { router = 'temperature', topK, capacityFactor, auxLossWeight = 0, biasUpdateRate = 0 } = options;

@@ -253,6 +253,7 @@ test('settings of own data that contradict each other or the model are refused w
 test('degrees of model parallelism that the model contradicts say what fits', () => {
   const model = { kind: 'gpt', layers: 5, dim: 8, heads: 2, vocab: 256, seq: 8 };
   const moe = { model: { ...model, kind: 'moe', experts: 6 } };
+  const routed = (router: object) => ({ model: { ...moe.model, ...router } });
   const refused: readonly (readonly [parallel: object, message: RegExp, beside?: object])[] = [
     [{ pp: 2, microbatches: 3 }, /microbatches: 3 does not divide batch 4/],
     [{ pp: 2, virtualStages: 2 }, /2 stages per rank need parallel\.schedule 'interleaved'/],
@@ -262,7 +263,10 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
       /1 microbatches are no whole rounds of parallel\.pp 2/,
     ],
     [{ pp: 3, schedule: 'interleaved' }, /5 layers cannot be divided into 3 x 2 stages/, { batch: 3 }],
-    [{ pp: 2 }, /kind 'moe' cannot be cut/, moe],
+    [{ pp: 2 }, /kind 'moe' cannot be cut.*router 'temperature' draws noise by the tokens/, moe],
+    [{ pp: 2 }, /'expert-choice' compares the rows of a batch/, routed({ router: 'expert-choice' })],
+    [{ pp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
+    [{ pp: 2 }, /auxLossWeight 0\.1 adds the losses/, routed({ router: 'topk', auxLossWeight: 0.1 })],
     [{ tp: 2 }, /parallel\.ep divides its experts/, moe],
     [{ cp: 2 }, /gates of a 'moe' draw noise.*use parallel\.ep/, moe],
     [{ ep: 4 }, /4 ranks do not divide the model's 6 experts/, moe],

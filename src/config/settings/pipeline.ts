@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { stageConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
 import { type ModelSetting, modelShape, size } from './model';
 
@@ -137,7 +138,6 @@ function withoutStages({ parallel }: PipelineRead): string | null {
 
 /** Kinds of models whose layers need more than the output of the layer before. */
 const UNCUT: Readonly<Record<string, string>> = {
-  moe: "its gates draw noise by the tokens, which only the first stage reads; use a 'gpt' or 'llama'",
   dit: "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
   't5-encoder': 'its layers also read the bias of the first one, and it has no loss',
 };
@@ -147,8 +147,8 @@ function uncut({ model, activationCheckpointing, parallel }: PipelineRead): stri
   const { pp } = parallel;
   const virtualStages = virtualStagesOf(parallel);
   const shape = modelShape({ model });
-  const reason = UNCUT[shape.kind];
-  if (reason !== undefined) return `a model of kind '${shape.kind}' cannot be cut into stages: ${reason}`;
+  const reason = shape.kind === 'moe' ? stageConflict(shape, shape.experts) : (UNCUT[shape.kind] ?? null);
+  if (reason !== null) return `a model of kind '${shape.kind}' cannot be cut into stages: ${reason}`;
   if ('layers' in shape && shape.layers < pp * virtualStages) {
     const stages = virtualStages === 1 ? `${pp}` : `${pp} x ${virtualStages}`;
     return `${shape.layers} layers cannot be divided into ${stages} stages, because each needs one; give fewer stages or more layers`;

@@ -3,6 +3,7 @@ import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
 import { type ExpertLoad, type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
+import { isElsewhere } from '../pipeline/state-elsewhere';
 
 /** The loads of all layers with experts, by the layer's name. */
 export type ExpertLoads = Readonly<Record<string, ExpertLoad>>;
@@ -18,7 +19,7 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
   const loads = mixtures.map((mixture) => mixture.takeLoad());
   const biased = mixtures.flatMap((mixture, i) => {
     const { tokens = [], dropped = [] } = loads[i] ?? {};
-    if (mixture.expertBias === null) return [];
+    if (mixture.expertBias === null || isElsewhere(mixture.expertBias)) return [];
     return [{ mixture, chosen: tokens.map((count, expert) => count + (dropped[expert] ?? 0)) }];
   });
   if (biased.length > 0) {

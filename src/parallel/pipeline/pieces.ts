@@ -1,11 +1,13 @@
 import { tidy } from '../../autograd/tape';
 import { untracked } from '../../backend/tfjs-state';
+import { stageConflict } from '../../config/router-options';
 import { ConfigError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import { ModuleDict, ModuleList, Sequential } from '../../nn/containers';
-import { GPT } from '../../nn/models/gpt';
+import { GPT, MoeGPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
+import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { cutTargets } from '../context/apply-context-parallel';
 import { traceChain } from './trace-chain';
 
@@ -29,13 +31,14 @@ export interface PieceChain {
 }
 
 /**
- * Divides a model into its pieces: a GPT or a Llama into its embedding, its blocks and its head, an `nn.Sequential` into its
+ * Divides a model into its pieces: a GPT (also with experts) or a Llama into its embedding, its blocks and its head, an `nn.Sequential` into its
  * modules, and any other module into its children (and the items of its lists), if its forward only applies them one after another.
  * Throws: CONFIG with the reason if the model cannot be cut.
  */
 export function piecesOf(model: Module): PieceChain {
   if (model instanceof GPT) return { pieces: gptPieces(model), hasLoss: true };
   if (model instanceof Llama) return { pieces: llamaPieces(model), hasLoss: true };
+  if (model instanceof MoeGPT) return { pieces: moePieces(model), hasLoss: true };
   requireNoOwnTensors(model);
   if (model instanceof Sequential) return { pieces: stepPieces(model), hasLoss: false };
   const parts = partsOf(model);
@@ -51,7 +54,15 @@ export function piecesOf(model: Module): PieceChain {
   return { pieces, hasLoss: false };
 }
 
-function gptPieces(model: GPT): Piece[] {
+function moePieces(model: MoeGPT): Piece[] {
+  for (const { options, experts } of mixturesIn(model)) {
+    const reason = stageConflict(options, experts.length);
+    if (reason !== null) throw uncut(model, reason);
+  }
+  return gptPieces(model);
+}
+
+function gptPieces(model: GPT | MoeGPT): Piece[] {
   const { wte, wpe, ln_f, lm_head } = model;
   return [
     {
@@ -98,7 +109,7 @@ function llamaPieces(llama: Llama): Piece[] {
 
 /** Runs the embedding on the positions that this rank has under context parallelism. Shapes: ids [B, T]. */
 function ofOwnPositions(
-  { sequences }: GPT | Llama,
+  { sequences }: GPT | MoeGPT | Llama,
   ids: tf.Tensor,
   embed: (own: tf.Tensor) => tf.Tensor,
 ): tf.Tensor {
@@ -106,7 +117,7 @@ function ofOwnPositions(
 }
 
 /** Runs the head; under context parallelism, on this rank's part of the targets. Shapes: targets [B·T] or [B, T]. */
-function headOf(model: GPT | Llama, x: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
+function headOf(model: GPT | MoeGPT | Llama, x: tf.Tensor, targets: tf.Tensor | undefined): tf.Tensor {
   const { sequences } = model;
   if (targets === undefined) return model.head(x);
   if (sequences === null) return model.head(x, targets.rank === 1 ? targets : tf.reshape(targets, [-1]));

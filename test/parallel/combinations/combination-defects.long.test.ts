@@ -43,6 +43,7 @@ const DEFECTS: readonly (readonly [CombinationName, readonly CombinationDefect[]
     [
       ['5 layers on 2 stages, GPipe', 'pp'],
       ['5 layers on 2 stages, 1F1B, full recompute, accumulation', 'pp'],
+      ['6 experts per layer, 5 layers on 2 stages, balanced by bias', 'pp'],
       // The first and the last of 3 stages share the embedding.
       ['5 layers on 3 stages, zero bubble', 'tied'],
       ['2 x 2 interleaved stages, ZERO_1 over 2', 'pp'],

@@ -93,6 +93,12 @@ export const COMBINATIONS = {
     { ep: 2, strategy: 'ZERO_2' },
     { accumulation: 2 },
   ),
+  '6 experts per layer, 5 layers on 2 stages, balanced by bias': combination(
+    2,
+    { ...MOE, layers: 5, router: 'topk', biasUpdateRate: 0.01 },
+    { pp: 2, microbatches: 2, strategy: 'NO_SHARD' },
+    { accumulation: 2 },
+  ),
 
   'tensors and sequence over 3, unclipped': combination(
     3,
@@ -137,6 +143,11 @@ export const COMBINATIONS = {
     { ...MOE, router: 'topk' },
     { ep: 2, strategy: 'FULL_SHARD' },
     { offload: { parameters: true } },
+  ),
+  '6 experts divided over 2, 2 stages, FULL_SHARD over 2': combination(
+    4,
+    { ...MOE, layers: 3, router: 'topk' },
+    { ep: 2, pp: 2, strategy: 'FULL_SHARD' },
   ),
   'heads exchanged by 2, HYBRID_SHARD over 4': combination(4, LLAMA, {
     cp: 2,
