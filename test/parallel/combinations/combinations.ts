@@ -95,7 +95,7 @@ export const COMBINATIONS = {
   ),
   '6 experts per layer, 5 layers on 2 stages, balanced by bias': combination(
     2,
-    { ...MOE, layers: 5, router: 'topk', biasUpdateRate: 0.01 },
+    { ...MOE, layers: 5, router: 'topk', biasUpdateRate: 0.1 },
     { pp: 2, microbatches: 2, strategy: 'NO_SHARD' },
     { accumulation: 2 },
   ),
