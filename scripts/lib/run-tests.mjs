@@ -33,7 +33,7 @@ export function testFiles({ fast, long, only }) {
 
 /**
  * Runs test files (by source paths), prints the slowest files and "N passed, N failed, N skipped"; returns the exit status.
- * One more file than there are cores runs at a time, because slow files wait for ranks and kernels about half of their
+ * Two more files than there are cores run at a time, because slow files wait for ranks and kernels about half of their
  * time. After that, files that measure or use the whole machine run alone.
  */
 export async function runTests(files, env) {
@@ -43,7 +43,7 @@ export async function runTests(files, env) {
   const [slow, fast] = [true, false].map((isSlow) =>
     files.filter((file) => !isAlone(file) && SLOW.test(file) === isSlow),
   );
-  const together = await runGroup([...slow, ...fast], availableParallelism() + 1, env);
+  const together = await runGroup([...slow, ...fast], availableParallelism() + 2, env);
   const alone = await runGroup(files.filter(isAlone), 1, env);
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';

@@ -1,0 +1,3 @@
+import { testContext } from './context-suite';
+
+testContext(2);
