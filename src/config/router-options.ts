@@ -67,16 +67,30 @@ export function routerOf(options: RouterOptions, experts: number): Routers {
  * microbatch, not the tokens, and the last one adds to its loss only what it computed itself.
  */
 export function stageConflict(options: RouterOptions, experts: number): string | null {
-  const { router, capacityFactor, auxLossWeight } = routerOf(options, experts);
+  const { router, auxLossWeight } = routerOf(options, experts);
   if (router === 'temperature')
     return "its router 'temperature' draws noise by the tokens, which only the first stage reads; give router 'topk', or 'switch' with capacityFactor null";
-  if (router === 'expert-choice')
-    return "its router 'expert-choice' compares the rows of a batch, and a stage has those of one microbatch; give router 'topk'";
-  if (capacityFactor !== null)
-    return `its capacityFactor ${capacityFactor} counts the rows of a batch, and a stage has those of one microbatch; give capacityFactor null`;
+  const needed = wholeBatchNeed(options, experts);
+  if (needed !== null) return needed('a stage has those of one microbatch');
   if (auxLossWeight > 0)
     return `its auxLossWeight ${auxLossWeight} adds the losses of all layers to the model's, and the last stage has only its own; give biasUpdateRate instead`;
   return null;
+}
+
+/** Returns why ranks that have parts of the same sequences cannot have the layers of a router; null if they can. */
+export function sequenceConflict(options: RouterOptions, experts: number): string | null {
+  return wholeBatchNeed(options, experts)?.('a rank has those of its own positions') ?? null;
+}
+
+/** Returns the reason why a router needs all rows of a batch, which takes what a rank has instead; null if it chooses row by row. */
+function wholeBatchNeed(options: RouterOptions, experts: number): ((what: string) => string) | null {
+  const { router, capacityFactor } = routerOf(options, experts);
+  if (router === 'expert-choice')
+    return (what) =>
+      `its router 'expert-choice' compares the rows of a batch, and ${what}; give router 'topk'`;
+  if (capacityFactor === null) return null;
+  return (what) =>
+    `its capacityFactor ${capacityFactor} counts the rows of a batch, and ${what}; give capacityFactor null`;
 }
 
 /** Returns which options contradict each other, and how. */

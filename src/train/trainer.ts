@@ -111,7 +111,7 @@ export class Trainer {
       this.optimizer.zeroGrad();
       const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
-      const experts = balanceExperts(this.model, this.#options.group);
+      const experts = balanceExperts(this.model, this.replicas);
       const loss = watch.span('loss', () =>
         meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
       );

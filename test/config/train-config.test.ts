@@ -268,7 +268,12 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
     [{ pp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
     [{ pp: 2 }, /auxLossWeight 0\.1 adds the losses/, routed({ router: 'topk', auxLossWeight: 0.1 })],
     [{ tp: 2 }, /parallel\.ep divides its experts/, moe],
-    [{ cp: 2 }, /gates of a 'moe' draw noise.*use parallel\.ep/, moe],
+    [
+      { cp: 2 },
+      /'expert-choice' compares the rows.*of its own positions/,
+      routed({ router: 'expert-choice' }),
+    ],
+    [{ cp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
     [{ ep: 4 }, /4 ranks do not divide the model's 6 experts/, moe],
     [{ ep: 2, strategy: 'HYBRID_SHARD' }, /cannot have HYBRID_SHARD/, moe],
     [{ ep: 2 }, /kind 'gpt' has no experts to divide; give model\.kind 'moe'/],

@@ -83,6 +83,7 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
     },
     experts: { model: MOE },
     'experts as units': { model: MOE, parallel: { wrap: 'moe' }, activationCheckpointing: 'selective' },
+    'experts and sequences divided': { model: { ...MOE, experts: 4 }, parallel: { cp: 2, ep: 2 } },
     'a video transformer': { model: DIT },
     'a video transformer, recomputed': { model: DIT, activationCheckpointing: 'full' },
     'a video transformer of two experts': { model: { ...DIT, experts: 2 }, parallel: { strategy: 'ZERO_2' } },

@@ -1,4 +1,5 @@
 import { z } from 'zod';
+import { sequenceConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
 import { type ModelSetting, modelShape, positionsOf, size } from './model';
 
@@ -49,10 +50,11 @@ export const MODEL_PARALLEL = {
     names: { megatron: 'context_parallel_size', wan: 'ulysses_size' },
     conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
-      if (modelShape({ model }).kind === 'moe')
-        return "the gates of a 'moe' draw noise by all earlier tokens of a sequence, and each rank would have only some; use parallel.ep, whose ranks have whole sequences";
+      const shape = modelShape({ model });
+      const reason = shape.kind === 'moe' ? sequenceConflict(shape, shape.experts) : null;
+      if (reason !== null) return `the sequences of a 'moe' cannot be divided: ${reason}`;
       // Zigzag order gives each rank an early and a late chunk; a dit's attention has no order.
-      return cpKind === 'ring' && modelShape({ model }).kind !== 'dit'
+      return cpKind === 'ring' && shape.kind !== 'dit'
         ? undivided(model, 2 * cp, `the ${2 * cp} chunks of a ring of ${cp} ranks`)
         : undivided(model, cp, `${cp} ranks`);
     },

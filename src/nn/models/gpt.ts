@@ -145,19 +145,20 @@ export interface MoeOptions extends MoeShape {
 
 /** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses the experts of each token. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
-  readonly #keys: TokenKeys;
+  /** The seeds of the gates' noise; under context parallelism, whoever divides the sequences reads the tokens of whole ones. */
+  readonly keys: TokenKeys;
 
   constructor({ experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...shape }: MoeShape) {
     const keys = new TokenKeys();
     const routing = { router, topK, capacityFactor, auxLossWeight, biasUpdateRate };
     const mixture = { dim: shape.dim, experts, keys: keys.of, ...routing };
     super(shape, () => new MoeBlock(shape, mixture));
-    this.#keys = keys;
+    this.keys = keys;
   }
 
   override forward(ids: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     requireTokens(this.constructor.name, ids, targets);
-    this.#keys.read(ids);
+    if (this.sequences === null) this.keys.read(ids);
     const output = super.forward(ids, targets);
     return targets === undefined ? output : addAuxiliaryLosses(this, output);
   }

@@ -28,6 +28,8 @@ interface Loads {
  * (1, or a scale), and each layer adds the gradient of its own loss to that of its probabilities later in the same backward.
  */
 export class AuxiliaryLoss {
+  /** Adds up the counts of chosen rows over the ranks that have other rows of the same batch; context parallelism replaces it. */
+  total: (chosen: readonly number[]) => readonly number[] = (chosen) => chosen;
   readonly #weight: number;
   #last: Auxiliary | null = null;
 
@@ -49,8 +51,9 @@ export class AuxiliaryLoss {
   attach(probabilities_NE: tf.Tensor, { chosen, probabilities }: Loads, isReplayed: boolean): tf.Tensor {
     if (this.#weight === 0) return probabilities_NE;
     const [rows = 0, experts = 0] = probabilities_NE.shape;
-    const total = chosen.reduce((sum, count) => sum + count, 0);
-    const factors = chosen.map((count) => (this.#weight * experts * count) / (total * rows));
+    const counts = this.total(chosen);
+    const assignments = counts.reduce((sum, count) => sum + count, 0);
+    const factors = counts.map((count) => (this.#weight * experts * count) / (assignments * rows));
     if (!isReplayed) {
       let value = 0;
       for (let i = 0; i < probabilities.length; i++)

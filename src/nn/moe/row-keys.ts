@@ -1,5 +1,6 @@
 import { readValues } from '../../backend/meta-backend';
 import type * as tf from '../../core/tf';
+import { fromBegin, type PositionRange } from '../positions';
 
 /**
  * Computes one number per row: the seed of the row's noise.
@@ -26,18 +27,25 @@ export const valueKeys: RowKeys = (x_ND) => {
 export class TokenKeys {
   #keys = new Uint32Array(0);
 
-  /** Sets the tokens of the next rows. Shapes: ids [B, T] int32. */
-  read(ids_BT: tf.Tensor): void {
+  /** Sets the tokens of the next rows, which are those of some positions, in the order of the ranges. Shapes: ids [B, T] int32. */
+  read(ids_BT: tf.Tensor, positions?: readonly PositionRange[]): void {
     const [batch = 0, seq = 0] = ids_BT.shape;
     const ids = readValues(ids_BT, () => new Int32Array(ids_BT.size));
-    this.#keys = new Uint32Array(batch * seq);
+    const keys = new Uint32Array(batch * seq);
     for (let sequence = 0; sequence < batch; sequence++) {
       let key = 0;
       for (let i = sequence * seq; i < (sequence + 1) * seq; i++) {
         key = mixed(key ^ (ids[i] ?? 0));
-        this.#keys[i] = key;
+        keys[i] = key;
       }
     }
+    const rows = Array.from({ length: batch }, (_, sequence) => sequence * seq);
+    const own = positions ?? fromBegin(seq);
+    this.#keys = Uint32Array.from(
+      rows.flatMap((row) =>
+        own.flatMap(({ start, length }) => [...keys.subarray(row + start, row + start + length)]),
+      ),
+    );
   }
 
   /** Returns the keys of B·T rows; other numbers of rows get keys from their values. */

@@ -1,4 +1,5 @@
 import { tidy } from '../../autograd/tape';
+import { sequenceConflict } from '../../config/router-options';
 import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
@@ -10,21 +11,23 @@ import { DitExperts } from '../../nn/models/dit-experts';
 import { GPT, MoeGPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
+import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { type DividedSequences, fromBegin } from '../../nn/positions';
+import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';
 
 /** A built-in model whose attention is causal and whose positions are those of one sequence. */
-export type SequenceModel = GPT | Llama;
+type SequenceModel = GPT | MoeGPT | Llama;
 
 /**
- * Divides the sequences of a model of `nn.gpt` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of `group`, in place.
+ * Divides the sequences of a model of `nn.gpt`, `nn.moe` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of `group`, in place.
  * All ranks of the group give the model the same whole batch; each computes its own positions. With targets, the model returns
  * the mean loss over the tokens of all ranks. Without, it returns the logits of the rank's own positions, and `gather` of the
  * result returns all. A dit returns the whole video on every rank, for a loss over all of it. Each rank has its own gradients:
  * average them over dp and cp together, by DDP or fullyShard over `mesh.slice('dp', 'cp')`. Call it on all ranks, before or
  * after fullyShard.
- * Throws: CONFIG for another model, a second call, and wrong options; SHAPE if Ulysses does not divide the heads.
+ * Throws: CONFIG for another model, a router that needs all rows of a batch, a second call, and wrong options; SHAPE if Ulysses does not divide the heads.
  */
 export function applyContextParallel(
   model: Module,
@@ -33,7 +36,7 @@ export function applyContextParallel(
 ): ContextParallel {
   if (model instanceof Dit || model instanceof DitExperts) return dividePatches(model, group, options);
   const sequenceModel = requireSequenceModel(model);
-  const body = sequenceModel instanceof GPT ? sequenceModel : sequenceModel.model;
+  const body = sequenceModel instanceof Llama ? sequenceModel.model : sequenceModel;
   if (body.positionsOf !== fromBegin) {
     throw new ConfigError(CALLED);
   }
@@ -43,6 +46,7 @@ export function applyContextParallel(
     if (module instanceof CausalSelfAttention || module instanceof LlamaAttention)
       module.attend = context.attend(() => module.path);
   }
+  for (const { auxiliary } of mixturesIn(model)) auxiliary.total = (counts) => sumCounts(counts, group);
   body.positionsOf = (length) => context.positions(length * group.size);
   sequenceModel.sequences = context;
   model.wrap((inputs, next) => {
@@ -50,6 +54,8 @@ export function applyContextParallel(
     // The model refuses what is no batch.
     if (batch === null) return next(...inputs);
     const { ids, targets } = batch;
+    // A gate's noise depends on all earlier tokens.
+    if (model instanceof MoeGPT) model.keys.read(ids, context.positions(ids.shape[1] ?? 0));
     return tidy(() => {
       const own = context.cut(ids);
       if (targets === null) return next(own);
@@ -99,13 +105,17 @@ function batchOf([ids, targets]: readonly unknown[]): { ids: tf.Tensor; targets:
 }
 
 function requireSequenceModel(model: unknown): SequenceModel {
+  if (model instanceof MoeGPT) {
+    for (const { options, experts } of mixturesIn(model)) {
+      const reason = sequenceConflict(options, experts.length);
+      if (reason !== null)
+        throw new ConfigError(`applyContextParallel: a MoeGPT cannot be divided: ${reason}`);
+    }
+    return model;
+  }
   if (model instanceof GPT || model instanceof Llama) return model;
-  const reason =
-    model instanceof MoeGPT
-      ? "a MoeGPT's gates draw noise (router 'temperature') by all earlier tokens of a sequence, and a rank has only its own"
-      : `it takes a model of nn.gpt, nn.llama or nn.dit, not ${classOf(model)}`;
   throw new ConfigError(
-    `applyContextParallel: ${reason}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
+    `applyContextParallel: it takes a model of nn.gpt, nn.moe, nn.llama or nn.dit, not ${classOf(model)}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
       'context.cut, and call context.attention in place of nn.attention. Of a model under DDP or FSDP, give the module in the wrapper',
   );
 }

@@ -11,7 +11,7 @@ export type ExpertLoads = Readonly<Record<string, ExpertLoad>>;
 /**
  * Updates the biases of routers with a `biasUpdateRate`: an expert that more tokens than the mean chose since the last call gets a
  * bias that is smaller by the rate, the others get a larger one. Counts are those of all ranks of `group`, the ranks with other
- * batches. Call it after each optimizer.step. Returns this rank's own loads since the last call.
+ * batches or other parts of sequences (`parallel.dpCp`). Call it after each optimizer.step. Returns this rank's own loads since the last call.
  * Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1; DeepSeek-V3.
  */
 export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads {
@@ -23,7 +23,7 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
     return [{ mixture, chosen: tokens.map((count, expert) => count + (dropped[expert] ?? 0)) }];
   });
   if (biased.length > 0) {
-    const totals = summed(
+    const totals = sumCounts(
       biased.flatMap(({ chosen }) => chosen),
       group,
     );
@@ -36,7 +36,8 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
   return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as ExpertLoad])); // one per mixture
 }
 
-function summed(counts: readonly number[], group: ProcessGroup): number[] {
+/** Adds up counts over the ranks of a group. */
+export function sumCounts(counts: readonly number[], group: ProcessGroup): number[] {
   const tensor = tf.tensor1d([...counts], 'int32');
   try {
     group.allReduce(tensor, 'sum', { cause: 'control' }).wait();

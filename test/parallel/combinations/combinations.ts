@@ -34,6 +34,10 @@ const BF16 = { paramDtype: 'bf16', reduceDtype: 'fp32' } as const;
 const OFFLOADED = { optimizer: true, parameters: true, activations: true } as const;
 
 type Parallel = NonNullable<TrainConfigInput['parallel']>;
+/** Heads and positions that 2 ranks divide. */
+const EVEN_MOE = { ...MOE, heads: 2, seq: 12 } as const;
+/** Balanced in both ways; a router whose rows are divided needs the counts of all ranks for both. */
+const BALANCED = { router: 'topk', auxLossWeight: 0.1, biasUpdateRate: 0.1 } as const;
 
 /** Degrees, and the strategy of the ranks that they leave. */
 type Layout = Parallel & Required<Pick<Parallel, 'strategy'>>;
@@ -99,6 +103,12 @@ export const COMBINATIONS = {
     { pp: 2, microbatches: 2, strategy: 'NO_SHARD' },
     { accumulation: 2 },
   ),
+  '6 experts per layer, a ring of 2, FULL_SHARD, balanced': combination(
+    2,
+    { ...EVEN_MOE, ...BALANCED },
+    { cp: 2, cpKind: 'ring', strategy: 'FULL_SHARD' },
+    { activationCheckpointing: 'full' },
+  ),
 
   'tensors and sequence over 3, unclipped': combination(
     3,
@@ -148,6 +158,17 @@ export const COMBINATIONS = {
     4,
     { ...MOE, layers: 3, router: 'topk' },
     { ep: 2, pp: 2, strategy: 'FULL_SHARD' },
+  ),
+  '6 experts divided over 2, heads exchanged by 2, ZERO_2 over 4': combination(
+    4,
+    EVEN_MOE,
+    { ep: 2, cp: 2, strategy: 'ZERO_2' },
+    { accumulation: 2 },
+  ),
+  '6 experts divided over 2, 2 stages, a ring of 2': combination(
+    4,
+    { ...EVEN_MOE, layers: 3, router: 'topk', biasUpdateRate: 0.1 },
+    { ep: 2, pp: 2, cp: 2, cpKind: 'ring', strategy: 'FULL_SHARD' },
   ),
   'heads exchanged by 2, HYBRID_SHARD over 4': combination(4, LLAMA, {
     cp: 2,

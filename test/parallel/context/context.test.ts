@@ -207,8 +207,8 @@ describe('refusals say what to change', () => {
   });
 
   test('of other models, a second call, and options without meaning', () => {
-    refused(2, /a MoeGPT's gates draw noise/, (group) =>
-      applyContextParallel(moe({ ...SHAPE, experts: 2 }), group),
+    refused(2, /a MoeGPT cannot be divided: its router 'expert-choice' compares the rows/, (group) =>
+      applyContextParallel(moe({ ...SHAPE, experts: 2, router: 'expert-choice' }), group),
     );
     refused(2, /already called/, (group) => {
       const model = gpt(SHAPE);
