@@ -1,0 +1,3 @@
+import { executeStale } from './stale';
+
+executeStale(3);

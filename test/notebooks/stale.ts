@@ -1,0 +1,22 @@
+import assert from 'node:assert/strict';
+import { basename } from 'node:path';
+import { test } from 'node:test';
+import { errorsIn, executed, notebookInputs, skip } from './executed';
+
+const NUM_PARTS = 3;
+
+/** Executes every third notebook, from the `part`-th on, if its inputs changed: one file for all would exceed a test file's time. */
+export function executeStale(part: number): void {
+  const title = `notebooks run without an error if their code or the library changed since they were executed, part ${part}`;
+  test(title, { skip }, async (t) => {
+    const { notebookFiles, isStale } = await notebookInputs();
+    for (const [i, path] of notebookFiles().entries()) {
+      if (i % NUM_PARTS !== part - 1 || !isStale(path)) continue;
+      await t.test(basename(path), () => {
+        const { notebook, failure } = executed(path);
+        assert.equal(failure, undefined, failure);
+        assert.deepEqual(errorsIn(notebook), []);
+      });
+    }
+  });
+}
