@@ -67,11 +67,11 @@ export function requireOutput(what: string, config: Pick<TrainConfig, 'parallel'
 
 /** Throws: CONFIG unless there is a ready plan for the model. */
 function requireDivisible(model: Module, tp: number): void {
-  const isLanguage = model instanceof GPT || model instanceof Llama;
-  const isCutByPositions = model instanceof Dit || model instanceof DitExperts || model instanceof MoeGPT;
-  if (isLanguage || (isCutByPositions && tp === 1)) return;
+  const isLanguage = model instanceof GPT || model instanceof MoeGPT || model instanceof Llama;
+  const isVideo = model instanceof Dit || model instanceof DitExperts;
+  if (isLanguage || (isVideo && tp === 1)) return;
   throw new ConfigError(
-    `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt and nn.llama, and cp also nn.moe and nn.dit; in a loop of a %%ranks cell, ` +
+    `parallel.tp and parallel.cp cannot divide a ${model.constructor.name} in job.train: both divide nn.gpt, nn.moe and nn.llama, and cp also nn.dit; in a loop of a %%ranks cell, ` +
       'parallelizeModule(model, mesh, plan) divides the matrices of any model by the names of its layers, and contextParallel(group) ' +
       'divides sequences',
   );

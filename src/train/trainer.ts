@@ -98,6 +98,11 @@ export class Trainer {
     return this.model.parameters().reduce((sum, parameter) => sum + wholeSizeOf(parameter), 0);
   }
 
+  /** Whether this rank reports its experts' loads: neighbours under tensor parallelism compute the same rows, which count once. */
+  get #countsRows(): boolean {
+    return this.#options.allRanks.rank % this.config.parallel.tp === 0;
+  }
+
   /** Steps taken. */
   get steps(): number {
     return this.#steps;
@@ -111,7 +116,7 @@ export class Trainer {
       this.optimizer.zeroGrad();
       const passes = this.#amongRanks(() => this.#accumulated(watch));
       const update = watch.span('optimizer', () => this.#update());
-      const experts = balanceExperts(this.model, this.replicas);
+      const loads = balanceExperts(this.model, this.replicas);
       const loss = watch.span('loss', () =>
         meanOverRanks(this.#options.engine, this.#options.group, this.#passes.shared(passes.loss, 'loss')),
       );
@@ -119,7 +124,7 @@ export class Trainer {
       return {
         ...{ ...update, loss, tokens },
         ...(passes.countedRows ? { countedRows: true } : {}),
-        ...(Object.keys(experts).length > 0 ? { experts } : {}),
+        ...(this.#countsRows && Object.keys(loads).length > 0 ? { experts: loads } : {}),
       };
     });
     this.#steps++;

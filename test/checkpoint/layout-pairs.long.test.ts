@@ -15,7 +15,7 @@ const RANKS = 8;
 const PAIRS = 12;
 
 const SHAPE = { layers: 2, dim: 24, heads: 8, vocab: 61, seq: 8 } as const;
-/** Tensor, pipeline and context parallelism divide one of them, expert parallelism the other. */
+/** Expert parallelism divides only the second. */
 const GPT = { ...SHAPE, kind: 'gpt', ffn: 31 } as const;
 const MOE = { ...SHAPE, kind: 'moe', experts: 4, router: 'topk' } as const;
 const DATA = { tokens: Uint16Array.from({ length: 600 }, (_, i) => (i * i) % 61), validation: 0.3 };
@@ -34,11 +34,11 @@ function layoutOf(model: typeof GPT | typeof MOE, random: Random): Layout {
     [1, 2, 4],
     [1, 2],
     [1, 2],
-  ].map((degrees) => (isDense ? choose(degrees) : 1)) as [number, number, number]; // as many as lists
+  ].map((degrees) => choose(degrees)) as [number, number, number]; // as many as lists
   const left = RANKS / (tp * pp * cp);
   if (left < 1) return layoutOf(model, random);
   const dp = choose([1, 2, 4, 8].filter((degree) => degree <= left && (RANKS / left) * degree > 1));
-  const ep = isDense ? 1 : choose([1, 2, 4].filter((degree) => dp % degree === 0));
+  const ep = isDense ? 1 : choose([1, 2, 4].filter((degree) => (dp * cp) % degree === 0));
   const strategy = choose(STRATEGIES.filter((name) => ep === 1 || name !== 'HYBRID_SHARD'));
   const shards = dp * cp;
   const mesh =

@@ -267,7 +267,6 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
     [{ pp: 2 }, /'expert-choice' compares the rows of a batch/, routed({ router: 'expert-choice' })],
     [{ pp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
     [{ pp: 2 }, /auxLossWeight 0\.1 adds the losses/, routed({ router: 'topk', auxLossWeight: 0.1 })],
-    [{ tp: 2 }, /parallel\.ep divides its experts/, moe],
     [
       { cp: 2 },
       /'expert-choice' compares the rows.*of its own positions/,

@@ -83,6 +83,10 @@ export const SETTINGS_CASES: ReadonlyMap<string, TrainConfigInput> = new Map(
     },
     experts: { model: MOE },
     'experts as units': { model: MOE, parallel: { wrap: 'moe' }, activationCheckpointing: 'selective' },
+    'whole experts, tensor and sequence parallel': {
+      model: MOE,
+      parallel: { tp: 2, sequenceParallel: true },
+    },
     'experts and sequences divided': { model: { ...MOE, experts: 4 }, parallel: { cp: 2, ep: 2 } },
     'a video transformer': { model: DIT },
     'a video transformer, recomputed': { model: DIT, activationCheckpointing: 'full' },

@@ -28,10 +28,6 @@ export const MODEL_PARALLEL = {
     schema: size.default(1),
     says: 'number of neighbouring ranks that hold parts of the same matrices (tensor parallelism); the strategy applies to the ranks that hold the same parts',
     names: { megatron: 'tensor_model_parallel_size' },
-    conflict: ({ model, parallel: { tp } }: SequenceRead): string | null =>
-      tp > 1 && modelShape({ model }).kind === 'moe'
-        ? "the matrices of a 'moe' are not cut; parallel.ep divides its experts among data-parallel ranks, and strategies shard the rest"
-        : null,
     planned: { reads: true },
   },
   sequenceParallel: {

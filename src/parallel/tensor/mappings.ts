@@ -81,6 +81,19 @@ export function gatherFromSequenceParallelRegion(
 }
 
 /**
+ * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this rank's
+ * part of the gradient, which is whole on every rank.
+ */
+export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
+  return mapped(
+    x,
+    group,
+    () => gathered(x, group, SEQUENCE, module),
+    (dy) => ownPart(dy, group, SEQUENCE),
+  );
+}
+
+/**
  * Returns this rank's part of the sequence of the sum of all ranks' x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE
  * if the ranks do not divide the sequence.
  */

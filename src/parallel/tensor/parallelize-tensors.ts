@@ -1,12 +1,14 @@
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, classOf } from '../../core/errors';
 import * as tf from '../../core/tf';
-import { GPT, type LogitsReader } from '../../nn/models/gpt';
+import { GPT, type LogitsReader, MoeGPT } from '../../nn/models/gpt';
 import { Llama } from '../../nn/models/llama';
 import type { Module } from '../../nn/module';
+import { mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { toColumnParallel } from './column-parallel-linear';
 import {
   copyToTensorParallelRegion,
+  gatherForWholeLayers,
   gatherFromSequenceParallelRegion,
   gatherFromTensorParallelRegion,
   scatterToSequenceParallelRegion,
@@ -35,7 +37,7 @@ export interface TensorOptions {
 
 /**
  * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns it: attention is cut by heads,
- * feed-forward layers by features, embedding and head by the vocabulary. Ranks share keys' and values' heads if there are fewer of
+ * feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on every rank. Ranks share keys' and values' heads if there are fewer of
  * them than ranks. The model computes the same losses, and its logits are whole on every rank; a group of one
  * rank changes nothing. Call it before DDP and fullyShard.
  * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, unknown options, and a sharded
@@ -47,11 +49,11 @@ export function parallelizeTensors<M extends Module>(
   options: TensorOptions = {},
 ): M {
   const sequenceParallel = isSequenceParallel(options);
-  if (model instanceof GPT) parallelizeGpt(model, context, sequenceParallel);
+  if (model instanceof GPT || model instanceof MoeGPT) parallelizeGpt(model, context, sequenceParallel);
   else if (model instanceof Llama) parallelizeLlama(model, context, sequenceParallel);
   else
     throw new ConfigError(
-      `parallelizeTensors: there is no plan for a ${model.constructor.name}, only for nn.gpt and nn.llama; name its layers: ` +
+      `parallelizeTensors: there is no plan for a ${model.constructor.name}, only for nn.gpt, nn.moe and nn.llama; name its layers: ` +
         "parallelizeModule(model, mesh, { 'blocks.*.fc1': ColwiseParallel(), 'blocks.*.fc2': RowwiseParallel() })",
     );
   return model;
@@ -66,7 +68,7 @@ function isSequenceParallel(options: TensorOptions): boolean {
   );
 }
 
-function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean): void {
+function parallelizeGpt(model: GPT | MoeGPT, context: TensorContext, isSequence: boolean): void {
   const { heads } = model.shape;
   requireHeads('blocks.*.attention', heads, context.group.size);
   const { enter, leave, norm } = stylesFor(isSequence);
@@ -75,8 +77,9 @@ function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean)
     'blocks.*.qkv': ColwiseParallel({ ...enter, heads, parts: 3 }),
     'blocks.*.attention': HeadsParallel(),
     'blocks.*.proj': RowwiseParallel(leave),
-    'blocks.*.fc1': ColwiseParallel(enter),
-    'blocks.*.fc2': RowwiseParallel(leave),
+    ...(model instanceof MoeGPT
+      ? {}
+      : { 'blocks.*.fc1': ColwiseParallel(enter), 'blocks.*.fc2': RowwiseParallel(leave) }),
     ...norm('blocks.*.ln1', 'blocks.*.ln2', 'ln_f'),
     ...headStyle(model),
   });
@@ -84,6 +87,7 @@ function parallelizeGpt(model: GPT, context: TensorContext, isSequence: boolean)
   // Positions are added to the whole sequence.
   if (isSequence) {
     scatterInput(model.blocks.at(0), context);
+    for (const mixture of mixturesIn(model)) gatherRows(mixture, context);
     model.sequenceRanks = context.group.size;
   }
   enterHead(model, model.ln_f, context, isSequence);
@@ -122,7 +126,7 @@ function stylesFor(isSequence: boolean) {
 }
 
 /** The head gets rows of tokens from `enterHead`, without the dim of the sequence. */
-function headStyle({ lm_head }: GPT | Llama): Record<string, ParallelStyle> {
+function headStyle({ lm_head }: GPT | MoeGPT | Llama): Record<string, ParallelStyle> {
   if (lm_head === null) return {};
   const style: ParallelStyle = {
     name: 'ColwiseParallel',
@@ -138,8 +142,22 @@ function scatterInput(block: Module | undefined, { group }: TensorContext): void
   );
 }
 
+/** Gives a layer with experts whole sequences: every rank routes and computes all tokens, so its gradients are whole. */
+function gatherRows(mixture: Module, { group }: TensorContext): void {
+  const { path } = mixture;
+  mixture.wrap(([x], next) => {
+    const whole = gatherForWholeLayers(x as tf.Tensor, group, path);
+    return scatterToSequenceParallelRegion(next(whole) as tf.Tensor, group, path);
+  });
+}
+
 /** Applies f of [Note: f and g] after the last norm, and reads logits by parts of the vocabulary. */
-function enterHead(model: GPT | Llama, norm: Module, { group }: TensorContext, isSequence: boolean): void {
+function enterHead(
+  model: GPT | MoeGPT | Llama,
+  norm: Module,
+  { group }: TensorContext,
+  isSequence: boolean,
+): void {
   if (group.size === 1) return;
   const enter = isSequence ? gatherFromSequenceParallelRegion : copyToTensorParallelRegion;
   norm.wrap((inputs, next) => enter(next(...inputs) as tf.Tensor, group, norm.path));

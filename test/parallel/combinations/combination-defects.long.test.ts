@@ -39,6 +39,7 @@ const DEFECTS: readonly (readonly [CombinationName, readonly CombinationDefect[]
     '6 experts divided over 2, FULL_SHARD over 4, offloaded parameters',
     [{ kind: 'wrongReduction', axis: 'edp' }],
   ],
+  ['6 whole experts, tensors and sequence over 2, balanced', [{ kind: 'wrongReduction', axis: 'tp' }]],
   ['6 experts per layer, a ring of 2, FULL_SHARD, balanced', [{ kind: 'wrongReduction', axis: 'dp_cp' }]],
   [
     '6 experts divided over 2, heads exchanged by 2, ZERO_2 over 4',

@@ -109,6 +109,12 @@ export const COMBINATIONS = {
     { cp: 2, cpKind: 'ring', strategy: 'FULL_SHARD' },
     { activationCheckpointing: 'full' },
   ),
+  '6 whole experts, tensors and sequence over 2, balanced': combination(
+    2,
+    { ...EVEN_MOE, ...BALANCED },
+    { tp: 2, sequenceParallel: true, strategy: 'NO_SHARD' },
+    { activationCheckpointing: 'full' },
+  ),
 
   'tensors and sequence over 3, unclipped': combination(
     3,
@@ -169,6 +175,12 @@ export const COMBINATIONS = {
     4,
     { ...EVEN_MOE, layers: 3, router: 'topk', biasUpdateRate: 0.1 },
     { ep: 2, pp: 2, cp: 2, cpKind: 'ring', strategy: 'FULL_SHARD' },
+  ),
+  '6 experts divided over 2, tensors over 2, FULL_SHARD over 2': combination(
+    4,
+    EVEN_MOE,
+    { ep: 2, tp: 2, strategy: 'FULL_SHARD' },
+    { accumulation: 2 },
   ),
   'heads exchanged by 2, HYBRID_SHARD over 4': combination(4, LLAMA, {
     cp: 2,

@@ -137,6 +137,22 @@ test('job.train with parallel.ep', async (context) => {
     for (const run of [one, again]) await run.dispose();
   });
 
+  await context.test('counts each row once where ranks share matrices and sequences', async () => {
+    const model = { ...MOE, seq: 8, router: 'topk' } as const;
+    const plain = await job.train({ ...CONFIG, model }, { ranks: 1 });
+    const split = await job.train({
+      ...CONFIG,
+      model,
+      parallel: { tp: 2, sequenceParallel: true, cp: 2, cpKind: 'ring', ep: 2 },
+    });
+    assertClose('losses', await steps(split), await steps(plain));
+    assert.deepEqual(
+      split.results.map(({ experts }) => experts),
+      plain.results.map(({ experts }) => experts),
+    );
+    for (const run of [plain, split]) await run.dispose();
+  });
+
   await context.test('receives 2d(a + r) elements per layer and step', async () => {
     // Every expert takes equally many rows, so of each rank's rows (P - 1) / P travel.
     const run = await job.train({
