@@ -1,7 +1,7 @@
 import type { MetaEngine } from '../backend/meta-engine';
 import { ConfigError } from '../core/errors';
 import type { Observer } from '../core/events';
-import { type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
+import { type CallWatch, type CollectiveCosts, openMetaPlane } from '../transport/meta-plane';
 import { createStatusBoard, StatusWriter } from '../transport/status-board';
 import { NO_SITE } from './call-site';
 import type { GroupContext } from './group-context';
@@ -16,6 +16,7 @@ export interface MetaWorldOptions {
   readonly observer: Observer;
   /** Times of collectives. Default: collectives take no time. */
   readonly costs?: CollectiveCosts | undefined;
+  readonly watch?: CallWatch | undefined;
   /** Called with every group that the rank makes. */
   readonly groupMade?: GroupContext['groupMade'];
 }
@@ -25,7 +26,7 @@ export interface MetaWorldOptions {
  * world of one rank has no plane. Throws: CONFIG if rank or world is out of range.
  */
 export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
-  const { rank, world, engine, observer, costs, groupMade } = options;
+  const { rank, world, engine, observer, costs, watch, groupMade } = options;
   if (!Number.isInteger(world) || world < 1) {
     throw new ConfigError(`a dry run's world is ${world}; give an integer of at least 1`);
   }
@@ -33,7 +34,7 @@ export function joinMetaWorld(options: MetaWorldOptions): ProcessGroup {
     throw new ConfigError(`rank ${rank} is not in a dry run's world of ${world} (0 to ${world - 1})`);
   }
   const identity = { name: 'world', ranks: Array.from({ length: world }, (_, i) => i), rank, world };
-  const plane = world === 1 ? undefined : openMetaPlane({ identity, clock: engine.clock, costs });
+  const plane = world === 1 ? undefined : openMetaPlane({ identity, clock: engine.clock, costs, watch });
   const context: GroupContext = {
     engine,
     observer,

@@ -2,7 +2,7 @@ import type { SimulatedClock } from '../core/clock';
 import { itemBytes } from '../core/dtypes';
 import type { CollectiveOp } from '../core/events';
 import type { Bytes, Seconds } from '../core/units';
-import { type Call, type CallHeader, type CallResult, totalLength } from './call';
+import { type Call, type CallHeader, type CallOp, type CallResult, totalLength } from './call';
 import type { GroupIdentity } from './mismatch';
 import type { Plane, PlaneGroup, PostedCall } from './plane';
 
@@ -23,12 +23,28 @@ export interface CollectiveCall {
 /** Returns how long a collective takes, from the moment at which its group's stream is free. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
+/** A rank's call, by which it and the other ranks' calls can be matched. */
+export interface WatchedCall
+  extends Omit<CollectiveCall, 'op'>,
+    Pick<CallHeader, 'number' | 'async' | 'peer'> {
+  readonly op: CallOp;
+}
+
+/** Gets the calls of a rank's main thread, and its waits for them, in order. */
+export interface CallWatch {
+  /** Begins a call; it also waits for one that is not async. */
+  began(call: WatchedCall): void;
+  /** Waits for an async call. */
+  awaited(call: WatchedCall): void;
+}
+
 /** The parts that a meta plane needs. */
 export interface MetaPlaneOptions {
   readonly identity: GroupIdentity;
   readonly clock: SimulatedClock;
   /** Default: no collective takes time. */
   readonly costs?: CollectiveCosts | undefined;
+  readonly watch?: CallWatch | undefined;
 }
 
 /**
@@ -36,43 +52,47 @@ export interface MetaPlaneOptions {
  * data; each takes its cost in simulated time on its group's stream. Values that ranks exchange (the rows of an uneven
  * gather) are this rank's values. Source: torch's FakeProcessGroup.
  */
-export function openMetaPlane({ identity, clock, costs = () => 0 }: MetaPlaneOptions): Plane {
+export function openMetaPlane(options: MetaPlaneOptions): Plane {
   return {
     kind: 'meta',
     epoch: 1,
-    world: new MetaGroup(identity, clock, costs),
+    world: new MetaGroup(options),
     close: async () => {},
   };
 }
 
 class MetaGroup implements PlaneGroup {
-  readonly #identity: GroupIdentity;
-  readonly #clock: SimulatedClock;
-  readonly #costs: CollectiveCosts;
+  readonly #options: MetaPlaneOptions;
   /** The name of the group's stream on the clock. */
   readonly #stream: string;
 
-  constructor(identity: GroupIdentity, clock: SimulatedClock, costs: CollectiveCosts) {
-    this.#identity = identity;
-    this.#stream = `${identity.name} ${identity.ranks.join()}`;
-    this.#clock = clock;
-    this.#costs = costs;
+  constructor(options: MetaPlaneOptions) {
+    const { name, ranks } = options.identity;
+    this.#options = options;
+    this.#stream = `${name} ${ranks.join()}`;
   }
 
   run(call: Call): CallResult {
+    this.#options.watch?.began(this.#watched(call));
     const result = this.#start(call);
-    this.#clock.waitUntil(result.ended);
+    this.#options.clock.waitUntil(result.ended);
     return result;
   }
 
   post(call: Call): PostedCall {
-    const clock = this.#clock;
+    const { clock, watch } = this.#options;
+    const watched = this.#watched(call);
+    watch?.began(watched);
     const result = this.#start(call);
+    let isSettled = false;
     return {
       get done() {
         return clock.now() >= result.ended;
       },
       wait() {
+        // A work first settles, perhaps only because its call has ended; then its owner waits.
+        if (isSettled) watch?.awaited(watched);
+        isSettled = true;
         clock.waitUntil(result.ended);
         return result;
       },
@@ -85,17 +105,24 @@ class MetaGroup implements PlaneGroup {
   }
 
   openSubgroup(identity: GroupIdentity): PlaneGroup {
-    return new MetaGroup(identity, this.#clock, this.#costs);
+    return new MetaGroup({ ...this.#options, identity });
+  }
+
+  #watched(call: Call): WatchedCall {
+    const { ranks, name } = this.#options.identity;
+    const { op, number, async, peer } = call.header;
+    return { op, number, async, peer, bytes: payloadBytes(call), ranks, group: name };
   }
 
   #start(call: Call): CallResult {
     const { op, value } = call.header;
-    const { ranks, name } = this.#identity;
+    const { costs = () => 0, clock, identity } = this.#options;
+    const { ranks, name } = identity;
     const isOwn = op === 'exchange' || op === 'subgroup';
-    const seconds = isOwn ? 0 : this.#costs({ op, bytes: payloadBytes(call), ranks, group: name });
+    const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call), ranks, group: name });
     const values = isOwn ? ranks.map(() => value) : [];
-    const free = this.#clock.now();
-    const stretch = this.#clock.post(this.#stream, seconds);
+    const free = clock.now();
+    const stretch = clock.post(this.#stream, seconds);
     return {
       ...stretch,
       values,

@@ -4,15 +4,17 @@ import type { KernelCall } from '../../src/backend/kernel-costs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { hereCosts } from '../../src/plan/dry-run/here-costs';
+import { hereCosts, predictHere } from '../../src/plan/dry-run/here-costs';
 import {
   type HereMeasurements,
   keyOf,
   measuredKernels,
   sizeOfWork,
 } from '../../src/plan/dry-run/here-measurements';
+import type { RankAction } from '../../src/plan/dry-run/rank-actions';
+import { secondsTogether } from '../../src/plan/dry-run/shared-cores';
 import type { TimedCall } from '../../src/train/kernel-profile';
-import { linkOf } from '../../src/transport/link';
+import type { WatchedCall } from '../../src/transport/meta-plane';
 
 const CONFIG: TrainConfigInput = {
   model: { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 },
@@ -48,29 +50,89 @@ function near(actual: number | undefined, expected: number, message?: string): v
 }
 
 test('a kernel takes its measured time, and at other sizes the time of the line fitted for its name', () => {
-  const { kernel } = hereCosts(MEASURED, { world: 1 });
+  const { kernel } = hereCosts(MEASURED);
   near(kernel?.(added(1000)), 2e-6);
   near(kernel?.(added(5000)), 6e-6);
   near(kernel?.({ ...added(5000), name: 'Multiply' }), 6e-6, 'a name that was not measured');
 });
 
-test('computing and communicating ranks and threads share the cores', () => {
-  const at = (world: number, others = 0) => hereCosts(MEASURED, { world, others });
-  near(at(2).kernel?.(added(1000)), 2e-6);
-  near(at(4).kernel?.(added(1000)), 4e-6);
-  near(at(4, 2).kernel?.(added(1000)), 6e-6);
-  const call = { op: 'allReduce', bytes: 1e6, ranks: [0, 1, 2, 3], group: 'world' } as const;
-  // Six steps, and 2 x 3/4 of the bytes.
-  near(at(4).collective?.(call), 2 * (6 * 10e-6 + 1.5e-3));
-  assert.equal(at(1).collective?.({ ...call, ranks: [0] }), 0);
+test('a call costs a time per call and per copied byte, and nothing on one rank', () => {
+  const { collective } = hereCosts(MEASURED);
+  near(collective({ op: 'allReduce', bytes: 1e6, ranks: [0, 1, 2, 3] }), 20e-6 + 1e-3);
+  assert.equal(collective({ op: 'allReduce', bytes: 1e6, ranks: [0] }), 0);
 });
 
-test("on a shaped link a collective takes the link's time, unless this machine is slower", () => {
-  const call = { op: 'allReduce', bytes: 1e6, ranks: [0, 1], group: 'world' } as const;
-  const on = (gbit: number) =>
-    hereCosts(MEASURED, { world: 2, link: linkOf({ gbit, latencyUs: 50 }) }).collective?.(call);
-  near(on(1), 2 * 50e-6 + 8e-3);
-  near(on(100), 2 * 10e-6 + 1e-3);
+function secondsOf(ranks: readonly (readonly RankAction[])[], carried = 0, others = 0): number {
+  return secondsTogether(ranks, { cores: 2, others, call: () => 1, carried: () => carried });
+}
+
+const compute = (seconds: number): RankAction => ({ kind: 'compute', seconds });
+
+function callOf(op: 'allReduce' | 'send' | 'recv', async = false, peer = -1): RankAction {
+  return { kind: 'call', call: { op, number: 1, async, peer, bytes: 4, ranks: [0, 1], group: 'world' } };
+}
+
+test('ranks share the cores; a rank that waits leaves its core to the others', () => {
+  near(secondsOf([[compute(2)], [compute(2)]]), 2);
+  near(secondsOf([[compute(2)], [compute(2)], [compute(2)], [compute(2)]]), 4);
+  near(secondsOf([[compute(2)], [compute(2)]], 0, 2), 4);
+  // The first rank waits for the second; both then run the call.
+  near(
+    secondsOf([
+      [compute(1), callOf('allReduce')],
+      [compute(3), callOf('allReduce')],
+    ]),
+    4,
+  );
+  // Three threads on two cores for 1 / (2 / 3) s; one has then nothing to do.
+  near(secondsOf([[compute(1)], [compute(1)], [compute(3)]]), 1.5 + 2);
+});
+
+test('a comm thread works beside its rank, which waits only where it needs the result', () => {
+  const posted = callOf('allReduce', true);
+  const wait: RankAction = { kind: 'wait', call: (posted as { call: WatchedCall }).call };
+  near(
+    secondsOf([
+      [posted, compute(3), wait],
+      [posted, compute(3), wait],
+    ]),
+    4,
+    'four threads for two seconds',
+  );
+  near(
+    secondsOf(
+      [
+        [posted, wait],
+        [posted, wait],
+      ],
+      5,
+    ),
+    5,
+    'the link',
+  );
+});
+
+test('a receive follows its send, and calls that nobody answers are an error', () => {
+  near(secondsOf([[compute(1), callOf('send', true, 1)], [callOf('recv', false, 0)]]), 3);
+  assert.throws(
+    () => secondsOf([[callOf('send', false, 1)], []]),
+    (error) => error instanceof ShardlabError && /rank 0 waits forever/.test(error.message),
+  );
+});
+
+test('the ranks of a pipeline wait for each other: the step has the bubble of its schedule', () => {
+  const config: TrainConfigInput = {
+    model: { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 },
+    data: 'synthetic',
+    batch: 4,
+    parallel: { pp: 2, strategy: 'NO_SHARD' },
+  };
+  const step = (world: number, cores = 2): number =>
+    predictHere({ ...config, ...(world === 1 && { parallel: {} }) }, { ...MEASURED, cores }, { world })
+      .stepSeconds;
+  // Both ranks compute on one core what one rank computes, and more calls; with a core each, they are faster.
+  assert.ok(step(2, 1) > step(1), `${step(2, 1)} ${step(1)}`);
+  assert.ok(step(2) < step(2, 1), `${step(2)} ${step(2, 1)}`);
 });
 
 test("a rank's times match a dry run's calls one by one, and predict a step of the same config", () => {
@@ -91,10 +153,7 @@ test("a rank's times match a dry run's calls one by one, and predict a step of t
     return { name, seconds: own, before: 1e-6 };
   });
   const kernels = measuredKernels(config, [{ calls }, { calls }]);
-  const { stepSeconds } = dryRun(config, {
-    world: 1,
-    costs: hereCosts({ ...MEASURED, kernels }, { world: 1 }),
-  });
+  const { stepSeconds } = predictHere(CONFIG, { ...MEASURED, kernels }, { world: 1 });
   near(
     stepSeconds,
     seconds.reduce((sum, each) => sum + each, 0),

@@ -11,6 +11,7 @@ interface PredictionsOptions {
   readonly rounds: number;
   readonly link?: Link;
   readonly sharedMemory: boolean;
+  readonly modelParallel: boolean;
 }
 
 /**
@@ -28,26 +29,32 @@ export function addPredictionsBench(parent: Command, perform: Perform, io: Io): 
       "the shaped wire: a name such as 10GbE, or 'GBIT,MICROSECONDS'; default 2,50",
       parseLink,
     )
-    .option('--no-shared-memory', 'leaves out runs on shared memory');
-  perform<PredictionsOptions>(command, async (_, { worlds, rounds, link, sharedMemory }, output) => {
-    const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
-    const links = [shaped, ...(sharedMemory ? [null] : [])];
-    const found = await predictions({ worlds, links, rounds }, progressOn(io));
-    const { measured, runs, meanError, worstError, isExactInBytes } = found;
-    const { kernels, ...calibration } = measured;
-    const processor = processorName();
-    const report = {
-      processor,
-      cores: measured.cores,
-      calibration: { ...calibration, kernels: kernels.length },
-      mean_error: meanError,
-      worst_error: worstError,
-      bytes_equal: isExactInBytes,
-      rows: runs,
-    };
-    output.answer(report, () => `${processor}, ${measured.cores} cores\n${found}`);
-    return isExactInBytes ? 0 : 1;
-  });
+    .option('--no-shared-memory', 'leaves out data-parallel runs on shared memory')
+    .option('--no-model-parallel', 'leaves out runs with tp, pp and cp');
+  perform<PredictionsOptions>(
+    command,
+    async (_, { worlds, rounds, link, sharedMemory, modelParallel }, output) => {
+      const shaped = link === undefined ? { gbit: 2, latencyUs: 50 } : linkNumbers(link);
+      const links = [shaped, ...(sharedMemory ? [null] : [])];
+      const found = await predictions({ worlds, links, rounds, modelParallel }, progressOn(io));
+      const { measured, runs, meanError, worstError, isExactInBytes } = found;
+      const { kernels, ...calibration } = measured;
+      const processor = processorName();
+      const report = {
+        processor,
+        cores: measured.cores,
+        calibration: { ...calibration, kernels: kernels.length },
+        mean_error: meanError,
+        worst_error: worstError,
+        data_parallel_error: found.dataParallelError,
+        model_parallel_error: found.modelParallelError,
+        bytes_equal: isExactInBytes,
+        rows: runs,
+      };
+      output.answer(report, () => `${processor}, ${measured.cores} cores\n${found}`);
+      return isExactInBytes ? 0 : 1;
+    },
+  );
 }
 
 function parseWorlds(text: string): readonly number[] {

@@ -1,11 +1,11 @@
 import type { ShowProgress } from '../../cell/progress';
-import type { StrategyName } from '../../config/strategies';
-import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
 import type { BenchRow } from '../../dist/bench-collectives';
-import { dryRun } from '../../plan/dry-run/dry-run';
-import { hereCosts } from '../../plan/dry-run/here-costs';
+import { communication } from '../../ledger/communication';
+import type { StepRecord } from '../../ledger/record';
+import { predictHere } from '../../plan/dry-run/here-costs';
 import { type HereMeasurements, measuredKernels, median } from '../../plan/dry-run/here-measurements';
 import type { TimedStep } from '../../train/kernel-profile';
 import { type LinkNumbers, linkOf } from '../../transport/link';
@@ -13,27 +13,28 @@ import { type LoadProbe, openLoadProbe } from '../launch/load-probe';
 import { MAX_RANKS } from '../launch/options';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
+import {
+  configOfCase,
+  layoutCases,
+  nameOfCase,
+  OWN_MODELS,
+  type OwnRunCase,
+  ownRunCases,
+  WHOLE,
+} from './own-run-cases';
 
 export interface OwnRunsOptions {
   /** Numbers of ranks of the predicted runs. Default 1, 2 and 4. */
   readonly worlds?: readonly number[];
   /** Links of the predicted runs; null: as fast as this machine's ranks exchange. Default: 2 Gbit/s with 50 µs, and null. */
   readonly links?: readonly (LinkNumbers | null)[];
+  /** Whether runs with divided models, on shared memory, are predicted too. Default true. */
+  readonly modelParallel?: boolean;
   /**
    * Rounds of three steps per run. The measured time is the median of the half with the least load of other programs. Default
    * 5.
    */
   readonly rounds?: number;
-}
-
-/** One run that is predicted and then done. */
-interface OwnRunCase {
-  readonly model: 'tiny' | 'bench';
-  readonly strategy: StrategyName;
-  readonly recompute: boolean;
-  readonly world: number;
-  /** null if the wire is as fast as ranks of one machine can exchange. */
-  readonly link: LinkNumbers | null;
 }
 
 /** A run that was predicted and done. */
@@ -47,6 +48,11 @@ export interface OwnRun extends OwnRunCase {
   readonly predictedBytes: Bytes;
   /** The most bytes on a rank's device in the run's last step. */
   readonly measuredBytes: Bytes;
+  /** Bytes that all ranks received in a step. */
+  readonly predictedReceived: Bytes;
+  readonly measuredReceived: Bytes;
+  /** Whether every rank made the predicted calls, with the predicted bytes. */
+  readonly isSameTraffic: boolean;
   /** Number of other programs' threads that wanted a core during the steps; the prediction uses this number. */
   readonly others: number;
 }
@@ -56,9 +62,6 @@ export interface OwnRuns {
   readonly measured: HereMeasurements;
   readonly runs: readonly OwnRun[];
 }
-
-const OWN_MODELS = ['tiny', 'bench'] as const;
-const STRATEGIES = ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD'] as const satisfies readonly StrategyName[];
 
 /** Number of ranks that measure kernels and collectives; collectives need two. */
 const CALIBRATED_WORLD = 2;
@@ -75,7 +78,7 @@ const DEFAULT_LINKS = [{ gbit: 2, latencyUs: 50 }, null] as const;
  * these measurements alone, does the runs, and compares. `progress` gets the number of runs. See [Note: predictions of this machine's own runs]. Takes minutes.
  */
 export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): Promise<OwnRuns> {
-  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5 } = options;
+  const { worlds = [1, 2, 4], links = DEFAULT_LINKS, rounds = 5, modelParallel = true } = options;
   if (worlds.length === 0 || links.length === 0 || !(Number.isInteger(rounds) && rounds >= 1)) {
     throw new ConfigError(
       `predictions: ${worlds.length} worlds, ${links.length} links, ${rounds} rounds; give at least one of each`,
@@ -83,7 +86,7 @@ export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): 
   }
   const probe = openLoadProbe();
   try {
-    const cases = ownRunCases(worlds, links);
+    const cases = [...ownRunCases(worlds, links), ...(modelParallel ? layoutCases() : [])];
     progress(0, cases.length, `measuring kernels and collectives on ${CALIBRATED_WORLD} ranks`);
     const measured = await measureHere(probe);
     const runs: OwnRun[] = [];
@@ -93,44 +96,6 @@ export async function ownRuns(options: OwnRunsOptions, progress: ShowProgress): 
   } finally {
     await probe.close();
   }
-}
-
-/**
- * Returns the cases of these worlds and links, world by world. Only the last strategy also has a case with recompute. One
- * rank has one strategy and no link.
- */
-function ownRunCases(
-  worlds: readonly number[],
-  links: readonly (LinkNumbers | null)[],
-): readonly OwnRunCase[] {
-  return worlds.flatMap((world) =>
-    (world === 1 ? [null] : links).flatMap((link) =>
-      OWN_MODELS.flatMap((model) => kindsOf(world).map((kind) => ({ model, ...kind, world, link }))),
-    ),
-  );
-}
-
-function kindsOf(world: number): readonly Pick<OwnRunCase, 'strategy' | 'recompute'>[] {
-  const strategies = world === 1 ? STRATEGIES.slice(0, 1) : STRATEGIES;
-  const plain = strategies.map((strategy) => ({ strategy, recompute: false }));
-  return [...plain, ...plain.slice(-1).map(({ strategy }) => ({ strategy, recompute: true }))];
-}
-
-function configOfCase({ model, strategy, recompute }: OwnRunCase): TrainConfigInput {
-  return {
-    model,
-    data: 'synthetic',
-    batch: 4,
-    parallel: { strategy },
-    activationCheckpointing: recompute ? 'full' : null,
-  };
-}
-
-/** Returns a name such as 'bench FULL_SHARD, recomputed, 4 ranks, 2 Gbit/s'. */
-function nameOfCase({ model, strategy, recompute, world, link }: OwnRunCase): string {
-  const ranks = world === 1 ? '1 rank' : `${world} ranks`;
-  const wire = link === null ? (world === 1 ? [] : ['shared memory']) : [`${link.gbit} Gbit/s`];
-  return [`${model} ${strategy}`, ...(recompute ? ['recomputed'] : []), ranks, ...wire].join(', ');
 }
 
 /** Groups the cases by job: each job runs the cases of one world and one link. */
@@ -148,7 +113,7 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
   try {
     const configs = OWN_MODELS.map((model) =>
       parseTrainConfig(
-        configOfCase({ model, strategy: 'FULL_SHARD', recompute: false, world: 1, link: null }),
+        configOfCase({ model, layout: null, ...WHOLE, recompute: false, world: 1, link: null }),
       ),
     );
     const kernels = [];
@@ -220,18 +185,45 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
       return { seconds, others: ((loads[round] ?? 0) + (loads[round + 1] ?? 0)) / 2 };
     });
     const { seconds: measuredSeconds, others } = quietHalf(steps);
-    const measuredBytes = Math.max(...run.records.newest().map(({ memory }) => memory.peakBytes));
     const link = one.link === null ? undefined : linkOf(one.link);
-    const costs = hereCosts(measured, { world: one.world, link, others });
-    const dry = dryRun(config, { world: one.world, ranks: 'all', costs, curve: false });
-    const predictedSeconds = dry.stepSeconds;
-    const predictedBytes = Math.max(...dry.lastStep.map(({ memory }) => memory.peakBytes));
-    const error = predictedSeconds / measuredSeconds - 1;
-    const name = nameOfCase(one);
-    return { ...one, name, predictedSeconds, measuredSeconds, error, predictedBytes, measuredBytes, others };
+    const predicted = predictHere(config, measured, { world: one.world, link, others });
+    const predictedSeconds = predicted.stepSeconds;
+    return {
+      ...one,
+      name: nameOfCase(one),
+      predictedSeconds,
+      measuredSeconds,
+      error: predictedSeconds / measuredSeconds - 1,
+      ...bytesOf(predicted.lastStep, run.records.newest()),
+      others,
+    };
   } finally {
     await run.dispose();
   }
+}
+
+/** Compares the bytes of a step on all ranks. */
+function bytesOf(predicted: readonly StepRecord[], measured: readonly StepRecord[]) {
+  const peak = (records: readonly StepRecord[]): Bytes =>
+    Math.max(...records.map(({ memory }) => memory.peakBytes));
+  const traffic = (records: readonly StepRecord[]): string[] =>
+    records.map((record) => `${record.rank} ${JSON.stringify(callsOf(record))}`).sort();
+  const received = (records: readonly StepRecord[]): Bytes =>
+    records.flatMap(callsOf).reduce((sum, { wireBytes }) => sum + wireBytes, 0);
+  return {
+    predictedBytes: peak(predicted),
+    measuredBytes: peak(measured),
+    predictedReceived: received(predicted),
+    measuredReceived: received(measured),
+    isSameTraffic: traffic(predicted).join() === traffic(measured).join(),
+  };
+}
+
+/** The numbers and bytes of a rank's calls. Names of groups differ between runs of one job. */
+function callsOf(record: StepRecord) {
+  return communication([record])
+    .map(({ op, cause, count, wireBytes }) => ({ op, cause, count, wireBytes }))
+    .sort((a, b) => JSON.stringify(a).localeCompare(JSON.stringify(b)));
 }
 
 interface LoadedStep {

@@ -13,7 +13,10 @@ export interface Predictions extends OwnRuns, Shown {
   /** Mean absolute value of the runs' `error`. */
   readonly meanError: number;
   readonly worstError: number;
-  /** Whether every run's peak was as predicted, to the byte. */
+  /** The mean of data-parallel runs, and that of runs with divided models; 0 if there are none. */
+  readonly dataParallelError: number;
+  readonly modelParallelError: number;
+  /** Whether every run's peak and the bytes that its ranks received were as predicted, to the byte. */
   readonly isExactInBytes: boolean;
   readonly table: Table;
   figure(): Figure;
@@ -26,6 +29,8 @@ const COLUMNS: readonly Column[] = [
   { key: 'error', format: (value) => percent(Number(value)) },
   { key: 'predictedBytes', title: 'peak predicted', format: (value) => formatBytes(Number(value)) },
   { key: 'measuredBytes', title: 'peak measured', format: (value) => formatBytes(Number(value)) },
+  { key: 'predictedReceived', title: 'received predicted', format: (value) => formatBytes(Number(value)) },
+  { key: 'measuredReceived', title: 'received measured', format: (value) => formatBytes(Number(value)) },
   { key: 'others', title: "others' threads", format: (value) => Number(value).toFixed(1) },
 ];
 
@@ -51,25 +56,24 @@ export function predictionsOf({ measured, runs }: OwnRuns): Predictions {
     measured: measuredSeconds,
   }));
   const { mean, worst } = accuracyOf(pairs);
-  const rows = runs.map(({ error, predictedBytes, measuredBytes, others, ...run }) => ({
-    run: run.name,
-    predicted: run.predictedSeconds,
-    measured: run.measuredSeconds,
-    error,
-    predictedBytes,
-    measuredBytes,
-    others,
-  }));
+  const meanOf = (isDivided: boolean): number =>
+    accuracyOf(pairs.filter((_, i) => (runs[i]?.layout !== null) === isDivided)).mean;
+  const [dataParallelError, modelParallelError] = [meanOf(false), meanOf(true)];
+  const rows = runs.map(({ layout: _, link: __, ...run }) => {
+    return { ...run, run: run.name, predicted: run.predictedSeconds, measured: run.measuredSeconds };
+  });
   const table = createTable(rows, { columns: COLUMNS });
-  const isExactInBytes = runs.every(({ predictedBytes, measuredBytes }) => predictedBytes === measuredBytes);
+  const isExactInBytes = runs.every((run) => run.predictedBytes === run.measuredBytes && run.isSameTraffic);
   const text = [
     table.toText(runs.length),
-    `Step times: mean error ${percent(mean)}, worst ${percent(worst)}; peak bytes ${isExactInBytes ? 'equal' : 'differ'}. ` +
+    `Step times: mean error ${percent(mean)}, worst ${percent(worst)}; data parallel ${percent(dataParallelError)}, ` +
+      `divided models ${percent(modelParallelError)}. Peak and received bytes ${isExactInBytes ? 'equal' : 'differ'}. ` +
       `Calibrated on one job of ${measured.world} ranks.`,
   ].join('\n');
   const subtitle = `${runs.length} kinds of steps on this machine, predicted from one job of ${measured.world} ranks; band: ±8%.`;
   const figure = (): Figure => sessionGuesses().reveal(accuracyFigure(pairs, { subtitle }));
-  const fields = { measured, runs, meanError: mean, worstError: worst, isExactInBytes, table, figure };
+  const errors = { meanError: mean, worstError: worst, dataParallelError, modelParallelError };
+  const fields = { measured, runs, ...errors, isExactInBytes, table, figure };
   return withShown(fields, shownAsText(text));
 }
 

@@ -1,11 +1,28 @@
 import type { KernelCosts } from '../../backend/kernel-costs';
-import type { CollectiveOp } from '../../core/events';
+import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
 import type { Bytes, Seconds } from '../../core/units';
+import type { CallOp } from '../../transport/call';
 import { type Link, transferSeconds, type WireCost } from '../../transport/link';
-import type { CollectiveCosts } from '../../transport/meta-plane';
+import type { WatchedCall } from '../../transport/meta-plane';
 import { ringCost } from '../../transport/ring-cost';
 import { crowding, type HereMeasurements, keyOf, type MeasuredKernel, sizeOfWork } from './here-measurements';
-import type { DryRunCosts } from './rank-run';
+import { ActionLog } from './rank-actions';
+import { runRank } from './rank-run';
+import { secondsTogether } from './shared-cores';
+
+/**
+ * Returns the times of kernels and collectives on this machine's ranks if each of their threads has a core, from measurements with one
+ * world size.
+ *
+ * [Note: predictions of this machine's own runs] A kernel's time, with the library's code before it, was measured for the same
+ * shapes; for other shapes it is on a line through the measurements of this kernel. Every rank computes on one core (matmuls
+ * too, if there are at least as many ranks as cores). A collective's time is a time per call and a time per byte that a rank
+ * copies into or out of the shared memory. `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Not
+ * included: what it costs to give a call to the comm thread, and caches and memory channels that ranks share.
+ */
+export function hereCosts(measured: HereMeasurements) {
+  return { kernel: kernelCosts(measured.kernels), collective: collectiveCosts(measured) };
+}
 
 /** The conditions of a predicted run on this machine. */
 export interface HerePlace {
@@ -16,33 +33,38 @@ export interface HerePlace {
   readonly others?: number;
 }
 
-/**
- * Returns the times of kernels and collectives on this machine's ranks, from measurements with one world size.
- *
- * [Note: predictions of this machine's own runs] A kernel's time, with the library's code before it, was measured for the same
- * shapes; for other shapes it is on a line through the measurements of this kernel. Every rank computes on one core (matmuls
- * too, if there are at least as many ranks as cores). If ranks and other programs' threads outnumber the cores, they share
- * them, and computing takes (ranks + others) / cores times as long. A collective's time is latency per step of the ring and
- * time per byte, with the same factor, or the time of a shaped link, if that is longer. Not included: the core that the thread
- * of an asynchronous collective takes from the rank, and caches and memory channels that ranks share.
- */
-export function hereCosts(measured: HereMeasurements, place: HerePlace): DryRunCosts {
-  const { world, others = 0 } = place;
-  return {
-    kernel: kernelCosts(measured.kernels, crowding(world + others, measured.cores)),
-    collective: collectiveCosts(measured, place),
-  };
+/** Runs a config's ranks dry, and predicts the time of a step in which they share this machine's cores. */
+export function predictHere(config: TrainConfigInput, measured: HereMeasurements, place: HerePlace) {
+  const { world, link, others = 0 } = place;
+  const { kernel, collective } = hereCosts(measured);
+  const full = parseTrainConfig(config);
+  const ranks = Array.from({ length: world }, (_, rank) => {
+    const log = new ActionLog(kernel, { collective });
+    const { records } = runRank({ config: full, world, rank, costs: log.costs, curve: false });
+    return { actions: log.take(), lastStep: records.slice(-1) };
+  });
+  const stepSeconds = secondsTogether(
+    ranks.map(({ actions }) => actions),
+    {
+      cores: measured.cores,
+      others,
+      call: collective,
+      carried: ({ op, bytes, ranks: { length } }) =>
+        link === undefined ? 0 : transferSeconds(link, wireOf(op, bytes, length)),
+    },
+  );
+  return { stepSeconds, lastStep: ranks.flatMap(({ lastStep }) => lastStep) };
 }
 
-function kernelCosts(kernels: readonly MeasuredKernel[], share: number): KernelCosts {
+function kernelCosts(kernels: readonly MeasuredKernel[]): KernelCosts {
   const byKey = new Map(kernels.map(({ key, seconds }) => [key, seconds]));
   const ofUnit = { operations: linesOf(kernels, 'operations'), bytes: linesOf(kernels, 'bytes') };
   return (call) => {
     const known = byKey.get(keyOf(call));
-    if (known !== undefined) return share * known;
+    if (known !== undefined) return known;
     const { unit, size } = sizeOfWork(call);
     const { start, slope } = ofUnit[unit].byName.get(call.name) ?? ofUnit[unit].any;
-    return share * (start + slope * size);
+    return start + slope * size;
   };
 }
 
@@ -84,34 +106,45 @@ function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[]
   return slope < 0 ? { start: d / a, slope: 0 } : { start, slope };
 }
 
-/** Returns the time of collectives as of a ring: a time per step, and a time per byte that a rank receives. */
-function collectiveCosts(
-  measured: HereMeasurements,
-  { world, link, others = 0 }: HerePlace,
-): CollectiveCosts {
+type AnyCall = Pick<WatchedCall, 'op' | 'bytes' | 'ranks'>;
+
+/** Returns the time that a thread with its own core needs for a call. */
+function collectiveCosts(measured: HereMeasurements): (call: AnyCall) => Seconds {
   const quiet = crowding(measured.world + measured.others, measured.cores);
-  const share = crowding(world + others, measured.cores) / quiet;
-  const ops = [...new Set(measured.collectives.map(({ op }) => op))];
-  const lineOf = (op: CollectiveOp): Line => {
-    const rows = measured.collectives.filter((row) => row.op === op);
-    const points = rows.map(({ bytes, seconds }) => {
-      const wire = wireOf(op, bytes, measured.world);
-      return { size: wire.bytes / wire.steps, seconds: seconds / wire.steps };
+  const lineOf = (rows: HereMeasurements['collectives']): Line => {
+    const points = rows.map(({ op, bytes, seconds }) => {
+      return { size: copiedBytes(op, bytes, measured.world), seconds: seconds / quiet };
     });
     return lineThrough(points, { start: 0, slope: 0 });
   };
-  const lines = new Map(ops.map((op) => [op, lineOf(op)]));
+  const ops = [...new Set(measured.collectives.map(({ op }) => op))];
+  const lines = new Map<CallOp, Line>(
+    ops.map((op) => [op, lineOf(measured.collectives.filter((row) => row.op === op))]),
+  );
   const any = lines.get('allGather') ?? { start: 0, slope: 0 };
-  return ({ op, bytes, ranks }) => {
-    if (ranks.length === 1) return 0;
-    const wire = wireOf(op, bytes, ranks.length);
+  return ({ op, bytes, ranks: { length } }) => {
+    if (length === 1) return 0;
     const { start, slope } = lines.get(op) ?? any;
-    const own = share * (start * wire.steps + slope * wire.bytes);
-    return link === undefined ? own : Math.max(own, transferSeconds(link, wire));
+    return start + slope * copiedBytes(op, bytes, length);
   };
 }
 
-function wireOf(op: CollectiveOp, bytes: Bytes, world: number): WireCost {
+/** Returns the number of bytes that one rank copies into slots and reads from slots. Source: transport/collectives.ts. */
+function copiedBytes(op: CallOp, bytes: Bytes, world: number): Bytes {
+  switch (op) {
+    case 'allReduce':
+      return 3 * bytes;
+    case 'reduceScatter':
+    case 'allToAll':
+      return 2 * bytes;
+    case 'allGather':
+      return bytes + bytes / world;
+    default:
+      return bytes;
+  }
+}
+
+function wireOf(op: CallOp, bytes: Bytes, world: number): WireCost {
   const parts = Array.from({ length: world }, () => bytes / FLOAT_BYTES / world);
   return ringCost({ op, wireDType: 'float32', inputs: parts, outputs: parts }, 0, world);
 }

@@ -15,7 +15,7 @@ import type { StepRecord } from '../../ledger/record';
 import { Recorder } from '../../ledger/recorder';
 import type { OwnParts } from '../../train/own-task';
 import { createTrainer } from '../../train/trainer';
-import type { CollectiveCosts } from '../../transport/meta-plane';
+import type { CallWatch, CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
 import { PartRecorder } from './part-recorder';
 import { NotRepeated, repeatedParts } from './repeated-parts';
@@ -26,6 +26,7 @@ export interface DryRunCosts {
   readonly kernel?: KernelCosts;
   /** Default: collectives take no time. */
   readonly collective?: CollectiveCosts;
+  readonly watch?: CallWatch;
   /** Is called before each step. */
   readonly beginStep?: () => void;
 }
@@ -115,7 +116,8 @@ function stepped(engine: MetaEngine, options: RankRunOptions, repeats: boolean):
   const observer = new PartRecorder(engine, log ?? recorder);
   engine.observe(observer);
   const { groupMade } = observer;
-  const group = joinMetaWorld({ rank, world, engine, observer, costs: options.costs?.collective, groupMade });
+  const { collective, watch } = options.costs ?? {};
+  const group = joinMetaWorld({ rank, world, engine, observer, costs: collective, watch, groupMade });
   const record = repeatedParts(observer, repeats);
   const own = options.own?.parts({ rank, engine, group, recorder }, config);
   const data = options.own?.data;

@@ -6,16 +6,17 @@ import { predictions } from '../../../src/job/notebook/predictions';
 const MOST_MEAN_ERROR = 0.6;
 const MOST_ERROR = 2;
 
-test('runs on this machine hold exactly the predicted bytes, and take about the predicted time on a shaped link', async (t) => {
+test('runs on this machine hold and receive exactly the predicted bytes, and take about the predicted time on a shaped link or with a divided model', async (t) => {
   const found = await predictions({ worlds: [1, 2, 4], links: [{ gbit: 2, latencyUs: 50 }] });
   t.diagnostic(String(found));
-  assert.equal(found.runs.length, 4 + 8 + 8);
-  for (const { name, predictedBytes, measuredBytes } of found.runs)
+  assert.equal(found.runs.length, 4 + 8 + 8 + 18);
+  for (const { name, predictedBytes, measuredBytes, isSameTraffic } of found.runs) {
     assert.equal(predictedBytes, measuredBytes, name);
-  const shaped = found.runs.filter(({ link }) => link !== null);
-  const errors = shaped.map(({ error }) => Math.abs(error));
-  const mean = errors.reduce((sum, error) => sum + error, 0) / errors.length;
-  assert.ok(mean < MOST_MEAN_ERROR, `mean error ${mean}`);
+    assert.ok(isSameTraffic, name);
+  }
+  const shaped = found.runs.filter(({ link, layout }) => link !== null || layout !== null);
+  for (const mean of [found.dataParallelError, found.modelParallelError])
+    assert.ok(mean < MOST_MEAN_ERROR, `mean error ${mean}`);
   for (const { name, error } of shaped) assert.ok(Math.abs(error) < MOST_ERROR, `${name}: ${error}`);
   assert.ok(found.figure().data.length > 0);
 });
