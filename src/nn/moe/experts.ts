@@ -1,4 +1,5 @@
 import { gelu } from '../../backend/ops';
+import { withGradients } from '../../core/custom-gradient';
 import * as tf from '../../core/tf';
 import { ModuleList } from '../containers';
 import { GPT2, Linear } from '../linear';
@@ -37,17 +38,32 @@ export class Experts extends ModuleList<FeedForward> {
     const parts = sizes.length > 1 ? tf.split(rows_AD, sizes, 0) : [rows_AD];
     const outputs: tf.Tensor[] = [];
     const spare: tf.Tensor[] = [];
+    markSpare(experts, counts);
     // All ranks run the units in the same order.
     experts.forEach((expert, i) => {
       const isIdle = counts[i] === 0;
-      for (const parameter of expert.parameters()) parameter.isSpare = isIdle;
       if (!isIdle)
         outputs.push(expert.apply(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
       // Without rows, the output depends on some expert, so that backward runs the exchanges for which other ranks wait.
       else if (isUnit(expert) || (sizes.length === 0 && i === 0)) spare.push(expert.apply(zeroRow(rows_AD)));
     });
-    return spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
+    const output = spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
+    // In a pipeline, the forward of a later microbatch may have run since.
+    return withGradients([output], () => ({
+      value: tf.clone(output),
+      gradients: (dy) => {
+        markSpare(experts, counts);
+        return [tf.clone(dy)];
+      },
+    }));
   }
+}
+
+/** Marks the parameters of experts without rows. */
+function markSpare(experts: readonly FeedForward[], counts: readonly number[]): void {
+  experts.forEach((expert, i) => {
+    for (const parameter of expert.parameters()) parameter.isSpare = counts[i] === 0;
+  });
 }
 
 function zeroRow({ shape }: tf.Tensor): tf.Tensor {
