@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -18,6 +18,7 @@ type Scope = Omit<OwnScope, 'values'>;
 test('job.train with parallel.pp', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
 
   await context.test('has the losses and parameters of the data-parallel ranks without it', async () => {
     const settings: Readonly<Record<string, TrainConfigInput>> = {

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { PIPELINE } from '../../src/config/settings/pipeline';
@@ -74,6 +74,10 @@ export async function assertSame(
 
 export async function parametersOf(run: Run) {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
-  await run.save(folder, { type: 'FULL_STATE_DICT' });
-  return readSafetensors(join(folder, 'model.safetensors'));
+  try {
+    await run.save(folder, { type: 'FULL_STATE_DICT' });
+    return readSafetensors(join(folder, 'model.safetensors'));
+  } finally {
+    rmSync(folder, { recursive: true, force: true });
+  }
 }

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -33,6 +33,7 @@ async function steps(run: Run, count = STEPS): Promise<number[]> {
 test('job.train with parallel.tp and parallel.cp', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-tp-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
 
   await context.test('has the losses of the data-parallel ranks without it', async () => {
     const settings: Readonly<Record<string, TrainConfigInput>> = {

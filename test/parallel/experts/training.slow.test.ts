@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync } from 'node:fs';
+import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -47,6 +47,7 @@ async function steps(run: Run, count = STEPS): Promise<number[]> {
 test('job.train with parallel.ep', async (context) => {
   const job = await launchFor(context, { ranks: 4 });
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-ep-'));
+  context.after(() => rmSync(folder, { recursive: true, force: true }));
 
   const settings: Readonly<Record<string, TrainConfigInput>> = {
     'NO_SHARD, sparse gradients, accumulation': {
