@@ -171,8 +171,14 @@ export class CellSteps {
   drop(): void {
     if (this.#send !== undefined && this.#mark !== undefined) this.#cut(this.#mark);
     this.#flush('step');
+    this.forget();
+  }
+
+  /** Forgets the open cell, if there is one: a termination may have skipped its end. */
+  forget(): void {
     this.#send = undefined;
     this.#mark = undefined;
+    this.#held = undefined;
     this.#parts.recorder.abandonStep();
   }
 

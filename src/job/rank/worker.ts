@@ -149,7 +149,7 @@ export class RankWorker {
   }
 
   #task(work: Exclude<RankWork, { kind: 'cell' | 'get' }>): unknown {
-    const { scope, training, engine, courier } = this.#parts;
+    const { scope, training, engine, courier, steps } = this.#parts;
     switch (work.kind) {
       case 'function':
         return runShipped(work.source, scope, work.args);
@@ -158,6 +158,7 @@ export class RankWorker {
       case 'measure':
         return measure(work.measurement, scope);
       case 'recover':
+        steps.forget();
         engine.recover();
         return training.recover();
       default:
