@@ -23,9 +23,12 @@ export interface RunCell {
   readonly allowStdin: boolean;
 }
 
-/** A compiled cell for the ranks of the newest job. */
-export interface RunRanks extends Omit<RunCell, 'type' | 'allowStdin'> {
+/** A cell for the ranks of the newest job. */
+export interface RunRanks extends Pick<RunCell, 'id' | 'cell'> {
   readonly type: 'ranks';
+  /** Compiled code, or Python as the user wrote it. */
+  readonly code: string;
+  readonly language: 'JavaScript' | 'Python';
   readonly selection: string;
 }
 

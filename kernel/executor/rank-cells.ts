@@ -1,5 +1,6 @@
 import type { DisplaySink } from '../../src/cell/display';
 import { ShardlabError } from '../../src/core/errors';
+import type { OutputSink } from '../../src/job/launch/call';
 import { createLiveOutput } from '../../src/job/launch/outputs';
 import type { Job } from '../../src/job/run/job';
 import { registeredJobs } from '../../src/job/run/registry';
@@ -21,7 +22,7 @@ export class RankCells {
    * Resolves when all selected ranks have ended the cell; `begins` is called before they get it. Throws: CONFIG without a job;
    * the errors of `job.runCell`.
    */
-  async run({ js, cell, selection }: RunRanks, begins: () => void): Promise<void> {
+  async run({ code, language, cell, selection }: RunRanks, begins: () => void): Promise<void> {
     const job = registeredJobs().at(-1);
     if (job === undefined) {
       throw new ShardlabError(
@@ -34,7 +35,12 @@ export class RankCells {
       this.#running = { job, giveUp: reject };
     });
     try {
-      const ended = job.runCell({ js, cell, selection, begins }, (event) => output.add(event));
+      const place = { cell, selection, begins };
+      const sink: OutputSink = (event) => output.add(event);
+      const ended =
+        language === 'Python'
+          ? job.runPython({ source: code, ...place }, sink)
+          : job.runCell({ js: code, ...place }, sink);
       await Promise.race([ended, abandoned]);
     } finally {
       this.#running = undefined;

@@ -44,8 +44,17 @@ export class CellExecution {
       case 'unknown':
         return failed(
           'UnknownMagic',
-          `${asked.magic} is not known; known are %%ranks [--check] [selection] and ?name (help)`,
+          `${asked.magic} is not known; known are %%ranks [--check | --python] [selection] and ?name (help)`,
         );
+      case 'python':
+        if (asked.source.trim() === '') return { ok: true, result: undefined };
+        return this.#executions.run(request, {
+          type: 'ranks',
+          cell,
+          code: asked.source,
+          language: 'Python',
+          selection: asked.selection,
+        });
       case 'notebook':
       case 'ranks':
         if (asked.source.trim() === '') return { ok: true, result: undefined };
@@ -102,7 +111,7 @@ export class CellExecution {
       request,
       selection === undefined
         ? { type: 'run', cell, js, allowStdin }
-        : { type: 'ranks', cell, js, selection },
+        : { type: 'ranks', cell, code: js, language: 'JavaScript', selection },
     );
     const names = namesOf(compiled);
     const sends = Object.keys(declaration.sent).length > 0;

@@ -14,6 +14,8 @@ export type CellRequest =
       /** Only type-checks the cell; nothing is sent to the ranks. */
       readonly checkOnly: boolean;
     }
+  /** Python for ranks of PyTorch; the first line is empty, so lines stay the same. */
+  | { readonly kind: 'python'; readonly source: string; readonly selection: string }
   /** `inRanks`: of a name in `%%ranks` cells. */
   | { readonly kind: 'help'; readonly name: string; readonly inRanks: boolean }
   | { readonly kind: 'unknown'; readonly magic: string };
@@ -21,8 +23,9 @@ export type CellRequest =
 const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 
 const CHECK = /(?:^|\s)--check(?=\s|$)/;
+const PYTHON = /(?:^|\s)--python(?=\s|$)/;
 
-/** Reads a magic: `%%ranks [--check] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No TypeScript begins with `%`. */
+/** Reads a magic: `%%ranks [--check | --python] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No TypeScript begins with `%`. */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
   if (help !== null) return { kind: 'help', name: nameIn(help), inRanks: false };
@@ -30,6 +33,9 @@ export function readMagics(code: string): CellRequest {
   if (magic === null) return { kind: 'notebook', source: code };
   if (magic[1] !== '%%ranks') return { kind: 'unknown', magic: magic[1] ?? '' };
   const [rest, source] = [magic[2] ?? '', code.slice(magic[0].length)];
+  if (PYTHON.test(rest)) {
+    return { kind: 'python', selection: withoutBrackets(rest.replace(PYTHON, ' ')), source: `\n${source}` };
+  }
   const helpInRanks = HELP.exec(source);
   if (helpInRanks !== null) return { kind: 'help', name: nameIn(helpInRanks), inRanks: true };
   return {
@@ -46,7 +52,7 @@ function nameIn(help: RegExpExecArray): string {
 
 function withoutBrackets(text: string): string {
   const selection = text
-    .replace(/\/\/.*$/, '')
+    .replace(/(\/\/|#).*$/, '')
     .trim()
     .replace(/^\[(.*)\]$/, '$1')
     .trim();

@@ -6,6 +6,7 @@ import { type Json, readText } from './wire';
 /** Answers complete_request. The protocol's positions count code points; the compiler's positions count UTF-16 units. */
 export async function complete(compiler: CompilerClient, content: Json): Promise<Json> {
   const { code, offset, source, namespace } = cursor(content);
+  if (namespace === undefined) return nothingAt(codePoints(code.slice(0, offset)));
   const { matches, kinds, start, end } = await compiler.call('complete', { source, namespace, offset });
   const [cursorStart, cursorEnd] = [codePoints(code.slice(0, start)), codePoints(code.slice(0, end))];
   const types = matches.map((text, i) => ({
@@ -26,6 +27,7 @@ export async function complete(compiler: CompilerClient, content: Json): Promise
 /** Answers inspect_request. */
 export async function inspect(compiler: CompilerClient, content: Json): Promise<Json> {
   const { offset, source, namespace } = cursor(content);
+  if (namespace === undefined) return { status: 'ok', found: false, data: {}, metadata: {} };
   const found = await compiler.call('inspect', { source, namespace, offset });
   const data = found === undefined ? {} : { 'text/plain': found.text, 'text/markdown': found.markdown };
   return { status: 'ok', found: found !== undefined, data, metadata: {} };
@@ -43,7 +45,21 @@ interface Cursor {
   readonly code: string;
   readonly source: string;
   readonly offset: number;
-  readonly namespace: Namespace;
+  /** Undefined: the cell is Python, about which the compiler knows nothing. */
+  readonly namespace: Namespace | undefined;
+}
+
+/** The names that a cell sees, by its kind. */
+const NAMESPACES: Readonly<Record<ReturnType<typeof readMagics>['kind'], Namespace | undefined>> = {
+  notebook: 'notebook',
+  help: 'notebook',
+  unknown: 'notebook',
+  ranks: 'ranks',
+  python: undefined,
+};
+
+function nothingAt(position: number): Json {
+  return { status: 'ok', matches: [], cursor_start: position, cursor_end: position, metadata: {} };
 }
 
 function cursor(content: Json): Cursor {
@@ -51,7 +67,7 @@ function cursor(content: Json): Cursor {
   const position = typeof content.cursor_pos === 'number' ? content.cursor_pos : codePoints(code);
   const offset = [...code].slice(0, position).join('').length;
   const asked = readMagics(code);
-  const namespace = asked.kind === 'ranks' ? 'ranks' : 'notebook';
+  const namespace = NAMESPACES[asked.kind];
   return { code, source: asked.kind === 'ranks' ? asked.source : code, offset, namespace };
 }
 

@@ -23,6 +23,21 @@ describe('magics', () => {
     }
   });
 
+  it('read Python for ranks, and do not move its lines', () => {
+    const source = '\nx = 1 // 2\nx';
+    assert.deepEqual(readMagics('%%ranks --python\nx = 1 // 2\nx'), {
+      kind: 'python',
+      selection: 'all',
+      source,
+    });
+    assert.deepEqual(readMagics('%%ranks 0,1 --python # two\nx = 1 // 2\nx'), {
+      kind: 'python',
+      selection: '0,1',
+      source,
+    });
+    assert.equal(readMagics('%%ranks --pythonic\nx').kind, 'ranks');
+  });
+
   it('read help before or after a name, and do not change other code', () => {
     assert.deepEqual(readMagics('?parseInt'), { kind: 'help', name: 'parseInt', inRanks: false });
     assert.deepEqual(readMagics('a.b?'), { kind: 'help', name: 'a.b', inRanks: false });

@@ -20,7 +20,6 @@ const LAYERS = [
   'figures',
   'cell',
   'job',
-  'graduate',
   'cli',
 ];
 
@@ -31,7 +30,7 @@ const LAYERS = [
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   figures: ['format', 'grammar', 'static', '.', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
-  job: ['control', 'rank', 'launch', 'run', 'notebook'],
+  job: ['control', 'rank', 'launch', 'torch', 'run', 'notebook'],
 };
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */

@@ -8,13 +8,24 @@ import { socketEndpoint } from './folder';
 import type { ControlAddress, FromRank, ToRank } from './messages';
 
 /** The launcher's end of the links to all ranks. */
-export type ControlServer = Awaited<ReturnType<typeof openControlServer>>;
+export interface ControlServer {
+  send(rank: number, message: ToRank): void;
+  close(): void;
+}
+
+/** The launcher's end of the links to all ranks of this program. */
+export interface NodeControlServer extends ControlServer {
+  readonly address: ControlAddress;
+}
 
 /**
  * Listens in the job's folder, or on loopback if socket paths are impossible. A peer counts as a rank once it has
  * sent the job's token. `receive` gets every message of a rank in the order in which the rank sent it.
  */
-export async function openControlServer(folder: string, receive: (rank: number, message: FromRank) => void) {
+export async function openControlServer(
+  folder: string,
+  receive: (rank: number, message: FromRank) => void,
+): Promise<NodeControlServer> {
   // Unlimited queues: if a full queue dropped a message, a call would never end.
   const router = new Router({ sendHighWaterMark: 0, receiveHighWaterMark: 0, linger: 0 });
   const token = randomBytes(16).toString('hex');
@@ -31,7 +42,7 @@ export async function openControlServer(folder: string, receive: (rank: number, 
   };
   const sender = createSender('control', socket, warnOnStderr);
   return {
-    address: { endpoint: router.lastEndpoint ?? '', token } satisfies ControlAddress,
+    address: { endpoint: router.lastEndpoint ?? '', token },
     send(rank: number, message: ToRank): void {
       const peer = peers.get(rank);
       if (peer !== undefined && !router.closed) sender.send([peer, serialize(message)]);

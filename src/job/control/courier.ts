@@ -100,6 +100,10 @@ class Courier {
       case 'grant':
         this.#grant(message.grant);
         break;
+      case 'batches':
+      case 'noBatches':
+        // Only ranks of PyTorch ask for batches.
+        break;
       case 'shutdown':
         this.#tell(message);
         break;

@@ -9,6 +9,7 @@ import type { StepRecord } from '../../ledger/record';
 import type { ProfileOptions } from '../../train/kernel-profile';
 import type { Sampling } from '../../train/sampling';
 import type { StepResult } from '../../train/step-result';
+import type { TrainerState } from '../../train/trainer-state';
 import type { VideoSampling } from '../../train/video-sampling';
 import type { AbortReason } from '../../transport/control-block';
 import type { Situation } from './situation';
@@ -91,10 +92,12 @@ export type RankWork =
       readonly own: OwnSources | undefined;
       readonly init: string | readonly string[] | undefined;
       readonly group: GroupRef;
+      readonly torch?: TorchModel | undefined;
     }
   | {
       readonly kind: 'reshard';
       readonly run: number;
+      readonly torch?: TorchModel | undefined;
       readonly config: unknown;
       readonly data: PreparedData | undefined;
       readonly own: OwnSources | undefined;
@@ -112,6 +115,7 @@ export type RankWork =
       readonly parametersOnly: boolean;
       /** The validation losses so far, which the checkpoint contains. */
       readonly evaluations: readonly EvaluatedStep[];
+      readonly torchState?: TorchState | undefined;
     }
   | {
       readonly kind: 'load';
@@ -152,8 +156,52 @@ export type RankWork =
       readonly captions: readonly string[];
     } & VideoSampling)
   | { readonly kind: 'disposeRun'; readonly run: number }
+  /** Runs Python in a rank of PyTorch; `values` become variables first. `cell`: it is a cell's code. */
+  | {
+      readonly kind: 'python';
+      readonly source: string;
+      readonly cell: number | undefined;
+      readonly values: Readonly<Record<string, unknown>>;
+    }
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };
+
+/** What a rank of PyTorch needs to build a model besides its config. */
+export interface TorchModel {
+  /** The model's sizes, with all defaults. */
+  readonly shape: unknown;
+  readonly framework: TorchFramework;
+}
+
+/** The libraries that shard a model on PyTorch: fully_shard, FullyShardedDataParallel, or DeepSpeed. */
+export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
+export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
+
+/** What a checkpoint stores of a run on PyTorch that only the launcher knows. */
+export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
+
+/** A question of a rank of PyTorch for microbatches, which the launcher makes. */
+export interface BatchesNeeded {
+  readonly run: number;
+  readonly what: 'train' | 'validation';
+  /** The data-parallel rank whose microbatches they are. */
+  readonly rank: number;
+  /** Number of the first microbatch, from 0 over the whole run or over the validation rows. */
+  readonly first: number;
+  readonly count: number;
+}
+
+/** Microbatches of token ids: k · batch · (seq + 1) numbers; [Note: batches for Python ranks] in torch/batches.ts. */
+export interface BatchesMade {
+  readonly run: number;
+  readonly first: number;
+  readonly tokens: { readonly shape: readonly number[]; readonly values: Int32Array };
+  /** The learning rate of each step that begins in these microbatches, by group. */
+  readonly lrs: readonly (readonly number[])[];
+  /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */
+  readonly counts?: readonly number[];
+  readonly last?: boolean;
+}
 
 /** The result of a rank's work. Structured clone must be able to carry its value. */
 export type Outcome =
@@ -169,7 +217,8 @@ export interface StepGrant {
 /** A rank's report of one training step. */
 export interface RankStep {
   readonly result: StepResult;
-  readonly record: StepRecord;
+  /** Null: the step was not recorded, as most steps of PyTorch are not. */
+  readonly record: StepRecord | null;
 }
 
 /** A rank's report of one step of a cell or of a function. [Note: steps of cells] */
@@ -204,6 +253,8 @@ export interface ReadyReport {
   readonly engine: string;
   readonly blas: string;
   readonly transport: string;
+  /** The device of a rank of PyTorch: 'cpu', or a GPU's name. */
+  readonly device?: string | undefined;
   /** Milliseconds since the process was started. */
   readonly readyMs: number;
 }
@@ -218,6 +269,13 @@ export type ToRank =
   | { readonly type: 'abort'; readonly reason: AbortReason }
   | { readonly type: 'reset' }
   | { readonly type: 'grant'; readonly grant: StepGrant }
+  | { readonly type: 'batches'; readonly id: number; readonly made: BatchesMade }
+  | {
+      readonly type: 'noBatches';
+      readonly id: number;
+      readonly run: number;
+      readonly error: { readonly code: ErrorCode; readonly message: string };
+    }
   | { readonly type: 'shutdown' };
 
 /** A message from a rank to the launcher. */
@@ -228,6 +286,7 @@ export type FromRank =
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
+  | { readonly type: 'need'; readonly id: number; readonly need: BatchesNeeded }
   | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
   | {
       readonly type: 'ended';

@@ -1,5 +1,7 @@
 import { childrenCountFrom } from '../../cell/native-call';
 import type {
+  BatchesMade,
+  BatchesNeeded,
   CellStep,
   Outcome,
   RankEvent,
@@ -21,12 +23,15 @@ export interface CallSink {
   readonly step?: (rank: number, step: RankStep) => void;
   readonly cellStep?: (rank: number, step: CellStep) => void;
   readonly progress?: (rank: number, progress: RankProgress) => void;
+  /** Answers a question of a rank of PyTorch for batches. */
+  readonly need?: (need: BatchesNeeded) => BatchesMade;
 }
 
 const TITLES: Readonly<Record<Exclude<RankWork['kind'], 'cell'>, string>> = {
   put: 'job.put',
   get: 'job.get',
   function: 'job.on().run',
+  python: 'job.on().python',
   train: 'job.train',
   steps: 'run.step',
   rate: 'run.lr',

@@ -6,7 +6,7 @@ import { now } from '../../core/units';
 import type { Link } from '../../transport/link';
 import { probeSharedMemory } from '../../transport/native';
 import { createSegment, SEGMENT_BYTES, type Segment } from '../../transport/segment';
-import { type ControlServer, openControlServer } from '../control/control-server';
+import { type ControlServer, type NodeControlServer, openControlServer } from '../control/control-server';
 import { createJobFolder, removeJobFolder, socketEndpoint } from '../control/folder';
 import type { FromRank, ReadyReport } from '../control/messages';
 import { firstRanks } from '../control/selection';
@@ -24,7 +24,7 @@ import { sitePackages } from './site-packages';
 import { checkOpenFiles, limitBehind } from './system-limits';
 
 /** How long ranks may take to end by themselves before they are killed. */
-const FAREWELL_MS = 2000;
+export const FAREWELL_MS = 2000;
 
 /** The rank processes of a job, and everything outside of them that they need. */
 export interface Fleet {
@@ -32,6 +32,7 @@ export interface Fleet {
   readonly reports: readonly ReadyReport[];
   readonly control: ControlServer;
   readonly segment: Segment | undefined;
+  readonly engine: LaunchPlan['engine'];
   readonly folder: string;
   /** The folder in which relative paths of cells and configs begin. */
   readonly baseDir: string;
@@ -51,7 +52,7 @@ export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Prom
   const folder = createJobFolder();
   const processes: RankProcess[] = [];
   const starting = new StartReports((numReady) => progress(numReady, plan.ranks));
-  let control: ControlServer | undefined;
+  let control: NodeControlServer | undefined;
   let segment: Segment | undefined;
   const killAll = (): void => {
     for (const rank of processes) rank.kill();
@@ -67,8 +68,17 @@ export async function startFleet(plan: LaunchPlan, progress: ShowProgress): Prom
   };
   try {
     segment = createJobSegment(plan.transport);
-    const { link, baseDir } = plan;
-    const fleet = { processes, folder, baseDir, segment, link, end, listener: starting as FleetListener };
+    const { link, baseDir, engine } = plan;
+    const fleet = {
+      processes,
+      folder,
+      baseDir,
+      engine,
+      segment,
+      link,
+      end,
+      listener: starting as FleetListener,
+    };
     control = await openControlServer(folder, (rank, message) => fleet.listener.receive(rank, message));
     const controlled = Object.assign(fleet, { control });
     await startProcesses(plan, controlled);
@@ -105,7 +115,10 @@ function launchError(cause: unknown): unknown {
 
 async function startProcesses(
   plan: LaunchPlan,
-  fleet: Omit<Fleet, 'reports' | 'processes'> & { readonly processes: RankProcess[] },
+  fleet: Omit<Fleet, 'reports' | 'processes' | 'control'> & {
+    readonly processes: RankProcess[];
+    readonly control: NodeControlServer;
+  },
 ): Promise<void> {
   const { processes, folder, segment } = fleet;
   const installation = findInstallation();
@@ -116,7 +129,7 @@ async function startProcesses(
     const setup = {
       rank,
       world: plan.ranks,
-      engine: plan.engine,
+      engine: 'wasm' as const,
       blas: plan.blas,
       memoryLimit: plan.memoryLimit ?? null,
       link: plan.link ?? null,
@@ -170,7 +183,7 @@ function addressesIn(folder: string, numRanks: number): Promise<string[]> {
 }
 
 /** Returns a port that is free now, for code that reads torchrun's variables and for links without socket files. */
-function freePort(): Promise<number> {
+export function freePort(): Promise<number> {
   return new Promise((resolve, reject) => {
     const server = createServer().on('error', reject);
     server.listen(0, '127.0.0.1', () => {

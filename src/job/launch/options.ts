@@ -12,12 +12,22 @@ export const MAX_RANKS = 64;
 /** Memory of a rank before it holds any tensor: Node, tfjs, the engine and its heap (measured 110 MB; rounded up). */
 export const RANK_BASE_BYTES: Bytes = 128e6;
 
+/** Memory of a rank of PyTorch before it holds any tensor (measured 310 MB with torch 2.13 for CPUs; rounded up). */
+const TORCH_BASE_BYTES: Bytes = 350e6;
+
+const BASE_BYTES = { wasm: RANK_BASE_BYTES, torch: TORCH_BASE_BYTES };
+
+/** How long ranks may take to start; PyTorch is imported in seconds, on a busy machine in a minute. */
+const START_SECONDS = { wasm: 60, torch: 180 };
+
 /** Options of `launch`: the number of ranks, and their engine, link and memory. */
 export interface LaunchOptions {
   /** Number of rank processes, 1 to 64. */
   readonly ranks: number;
-  /** The compute engine; default 'wasm'. */
-  readonly engine?: 'wasm';
+  /** 'wasm' (default): Node processes with this library's engine; 'torch': processes of PyTorch, which torchrun starts. */
+  readonly engine?: (typeof ENGINES)[number];
+  /** With engine 'torch', the Python that has PyTorch; default: that of `npx shardlab engine torch`. */
+  readonly python?: string;
   /**
    * The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, { path } names a library's file. Default
    * 'auto'.
@@ -34,17 +44,30 @@ export interface LaunchOptions {
   readonly memoryLimit?: Bytes;
   /** The folder from which ranks resolve imports; default: the current folder. */
   readonly baseDir?: string;
-  /** The time that ranks may take to start, in seconds; default 60. */
+  /** The time that ranks may take to start, in seconds; default 60, with engine 'torch' 180. */
   readonly startSeconds?: number;
 }
 
 /** Checked launch options with all defaults filled in. */
-export interface LaunchPlan extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit'>> {
+export interface LaunchPlan extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python'>> {
+  readonly python: string | undefined;
   readonly link: Link | undefined;
   readonly memoryLimit: Bytes | undefined;
 }
 
-const KNOWN = ['ranks', 'engine', 'blas', 'transport', 'link', 'memoryLimit', 'baseDir', 'startSeconds'];
+const ENGINES = ['wasm', 'torch'] as const;
+
+const KNOWN = [
+  'ranks',
+  'engine',
+  'python',
+  'blas',
+  'transport',
+  'link',
+  'memoryLimit',
+  'baseDir',
+  'startSeconds',
+];
 
 /**
  * Checks the options of `launch` against this machine.
@@ -57,19 +80,21 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   requireKnownOptions('launch({ … })', options, KNOWN);
   const { engine = 'wasm', blas = 'auto', transport = 'auto', memoryLimit } = options;
   checkRanks(options.ranks);
-  oneOf('engine', engine, ['wasm']);
+  oneOf('engine', engine, ENGINES);
+  checkEngineOptions(engine, options);
   oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
   const isPath = typeof blas === 'object' && typeof blas?.path === 'string';
   if (!isPath && blas !== 'auto' && blas !== 'none') throw wrong('blas', blas, "'auto', 'none' or { path }");
   if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
-  const startSeconds = options.startSeconds ?? 60;
+  const startSeconds = options.startSeconds ?? START_SECONDS[engine];
   positive('startSeconds', startSeconds, 'seconds');
-  checkFits(options.ranks, availableMemory);
+  checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
   if (typeof baseDir !== 'string' || !isFolder(baseDir))
     throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
-  return { ranks: options.ranks, engine, blas, transport, link, memoryLimit, baseDir, startSeconds };
+  const { python } = options;
+  return { ranks: options.ranks, engine, python, blas, transport, link, memoryLimit, baseDir, startSeconds };
 }
 
 function checkRanks(ranks: unknown): asserts ranks is number {
@@ -84,15 +109,39 @@ function checkRanks(ranks: unknown): asserts ranks is number {
   }
 }
 
-function checkFits(ranks: number, availableMemory: Bytes): void {
-  const fits = Math.floor(availableMemory / RANK_BASE_BYTES);
+function checkFits(ranks: number, baseBytes: Bytes, availableMemory: Bytes): void {
+  const fits = Math.floor(availableMemory / baseBytes);
   if (ranks <= fits) return;
   throw new ShardlabError(
     'LAUNCH',
-    `${ranks} ranks need ${formatBytes(ranks * RANK_BASE_BYTES)} before they hold any tensor (${formatBytes(RANK_BASE_BYTES)} each), ` +
+    `${ranks} ranks need ${formatBytes(ranks * baseBytes)} before they hold any tensor (${formatBytes(baseBytes)} each), ` +
       `but ${formatBytes(availableMemory)} of memory is free; ${fits === 0 ? 'free some memory' : `launch ${fits} or fewer`}`,
     { details: { ranks, fits, availableBytes: availableMemory } },
   );
+}
+
+/** Options that mean something to one engine only. */
+const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchOptions)[]>> = {
+  wasm: ['blas', 'transport', 'link', 'memoryLimit'],
+  torch: ['python'],
+};
+
+/** Refuses options that the engine would ignore. */
+function checkEngineOptions(engine: (typeof ENGINES)[number], options: LaunchOptions): void {
+  for (const [only, names] of Object.entries(ONLY_OF)) {
+    const given = only === engine ? undefined : names.find((name) => options[name] !== undefined);
+    if (given === undefined) continue;
+    throw new ConfigError(
+      `launch({ ${given} }) is an option of engine '${only}', and the engine is '${engine}'; leave it out`,
+      {
+        option: given,
+        engine,
+      },
+    );
+  }
+  const { python } = options;
+  if (python !== undefined && typeof python !== 'string')
+    throw wrong('python', python, 'the path of a Python');
 }
 
 function oneOf(name: string, value: unknown, allowed: readonly string[]): void {

@@ -5,6 +5,7 @@ import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
 import type { ProcessGroup } from '../../dist/types';
+import type { ScheduleState } from '../../optim/lr-schedule';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
 import type { EvaluatedStep, RankProgress, RankWork, SaveNews } from '../control/messages';
@@ -21,6 +22,9 @@ export interface RankLoad {
   /** The validation losses up to the checkpoint. */
   readonly evaluations: readonly EvaluatedStep[];
   readonly bytesRead: Bytes;
+  /** Of ranks of PyTorch: the rates with which the run continues; the launcher gives them to the ranks step by step. */
+  readonly lr?: number;
+  readonly schedule?: ScheduleState | null;
 }
 
 /** Saves and loads the runs of one rank. */

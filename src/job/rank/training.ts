@@ -27,7 +27,7 @@ const NO_RUN = 0;
 /** Work of runs. */
 export type TrainingWork = Exclude<
   RankWork,
-  { kind: 'cell' | 'function' | 'put' | 'get' | 'measure' | 'recover' }
+  { kind: 'cell' | 'function' | 'put' | 'get' | 'python' | 'measure' | 'recover' }
 >;
 
 /** The parts that training on a rank needs. */

@@ -157,6 +157,11 @@ export class RankWorker {
         return requireFree(work.values, scope);
       case 'measure':
         return measure(work.measurement, scope);
+      case 'python':
+        throw new ShardlabError(
+          'ENGINE',
+          "this rank runs JavaScript; launch with engine: 'torch' for Python",
+        );
       case 'recover':
         steps.forget();
         engine.recover();

@@ -11,11 +11,14 @@ import type { CallSink } from '../launch/call';
 import type { RankGroups } from '../launch/groups';
 import type { Supervisor } from '../launch/supervisor';
 import type { ProbeResult } from '../rank/probe';
+import type { TorchRun } from '../torch/torch-run';
 import type { RunHistory } from './history';
 import type { OwnWork } from './own';
 
 /** The parts that a run gets from its job. */
 export interface RunHome {
+  /** The launcher's part of a run on PyTorch; undefined: ranks run this library's engine. */
+  readonly torch?: TorchRun | undefined;
   /** Number of the run in its job. */
   readonly number: number;
   readonly supervisor: Supervisor;
@@ -37,19 +40,21 @@ export interface RunParts extends RunHome {
 /** Work of a run. */
 export type RunWork = Exclude<
   RankWork,
-  { kind: 'cell' | 'function' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
+  { kind: 'cell' | 'function' | 'python' | 'put' | 'get' | 'recover' | 'group' | 'measure' }
 >;
 
 /** Calls a run's ranks until the run ends. */
 export class RunCalls {
   readonly #run: number;
   readonly #supervisor: Supervisor;
+  readonly #torch: TorchRun | undefined;
   #ended: ShardlabError | undefined;
   /** Whether ranks have got the newest work. */
   #hasBegun = false;
   #saved: string | undefined;
 
-  constructor({ number, supervisor }: RunHome) {
+  constructor({ number, supervisor, torch }: RunHome) {
+    this.#torch = torch;
     this.#run = number;
     this.#supervisor = supervisor;
   }
@@ -65,7 +70,8 @@ export class RunCalls {
       sink.begins?.();
       this.#hasBegun = true;
     };
-    const heard: CallSink = { ...sink, begins, output: (event) => lines.add(event) };
+    const need = this.#torch && { need: this.#torch.answer };
+    const heard: CallSink = { ...sink, ...need, begins, output: (event) => lines.add(event) };
     try {
       // Ranks answer each kind of work with the caller's type.
       return (await this.#supervisor.run(firstRanks(numRanks), work, heard)) as T[];
@@ -129,6 +135,15 @@ export class RunCalls {
     if (this.#saved === undefined) return 'make another with job.train(config)';
     return `continue from the last checkpoint with job.train(config).load('${this.#saved}')`;
   }
+}
+
+/** Sets the learning rate of the next step on all ranks. Throws: errors of calls on ranks. */
+export async function sendRate(
+  { calls, history, number: run, torch }: Pick<RunParts, 'calls' | 'history' | 'number' | 'torch'>,
+  lr: number,
+): Promise<void> {
+  torch?.setRate(lr, history.lastStep);
+  await calls.on(history.phase.world, { kind: 'rate', run, lr });
 }
 
 /** An interrupt waits at least this long for the end of running work; then the work is aborted. */

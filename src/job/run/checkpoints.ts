@@ -70,7 +70,7 @@ export async function saveRun(
 ): Promise<RunSave> {
   requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
   const { async: isAsync = false, ...options } = settings;
-  const { number: run, calls, history, supervisor } = parts;
+  const { number: run, calls, history, supervisor, torch } = parts;
   const path = pathOf('save', given);
   const { world } = history.phase;
   const { lastStep: step, evaluations } = history;
@@ -87,6 +87,7 @@ export async function saveRun(
       options,
       parametersOnly,
       evaluations,
+      ...(torch && { torchState: torch.stateAfter(step) }),
     } as const;
     const copied = await calls.on<Bytes>(world, work);
     bytes = copied.reduce((sum, one) => sum + one, 0);
@@ -133,6 +134,8 @@ export async function loadRun(
     const ranks = await calls.on<RankLoad>(history.phase.world, work, { progress: line.showOf });
     const step = ranks[0]?.steps ?? null;
     if (step !== null) history.resume(step, ranks[0]?.evaluations);
+    const { lr, schedule = null } = ranks[0] ?? {};
+    if (lr !== undefined) parts.torch?.restore(lr, schedule);
     calls.saved(path);
     const bytesRead = ranks.reduce((sum, rank) => sum + rank.bytesRead, 0);
     const seconds = now() - start;

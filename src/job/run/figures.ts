@@ -168,7 +168,7 @@ export function hasOwnLoss(config: TrainConfig): boolean {
 
 /** Returns the steps of a run's history, as figures show them. */
 export function stepsOfRun(
-  { history, link, calls: { ended } }: Pick<RunParts, 'history' | 'link' | 'calls'>,
+  { history, link, torch, calls: { ended } }: Pick<RunParts, 'history' | 'link' | 'torch' | 'calls'>,
   own: MetaOwn | undefined,
 ): RecordedSteps {
   return {
@@ -180,7 +180,11 @@ export function stepsOfRun(
       ended === undefined
         ? 'this run has taken no step yet, so there is nothing to draw; await run.step() first'
         : `this run has ended without a complete step, so there is nothing to draw: ${ended.message}`,
-    viewOf: (step) => viewOf(phaseOf(history, link, step), own),
+    viewOf: (step) => {
+      const view = viewOf(phaseOf(history, link, step), own);
+      // A dry run predicts this library's ranks, not those of PyTorch.
+      return torch === undefined ? view : { ...view, forecast: () => null };
+    },
     lossFigure() {
       const [first, ...later] = history.phases;
       const marks = later.map((phase) => ({ step: phase.firstStep, text: placeText(phase) }));

@@ -124,7 +124,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
       first.result,
       steps.map((step) => step.result.experts),
     );
-    this.add({ result, records: steps.map(({ record }) => record) });
+    this.add({ result, records: steps.flatMap(({ record }) => record ?? []) });
     return result;
   }
 

@@ -23,7 +23,10 @@ export const STATUS_COLUMNS: readonly Column[] = [
 
 /** Returns the table that a notebook shows for a job. */
 export function ranksTable(ranks: readonly RankInfo[]): Table {
-  const rows = ranks.map((report) => ({ ...report, readyMs: Math.round(report.readyMs) }));
+  const rows = ranks.map(({ device = null, ...report }) => {
+    return { ...report, device, readyMs: Math.round(report.readyMs) };
+  });
+  const hasDevices = rows.some(({ device }) => device !== null);
   return createTable(rows, {
     title: `${rows.length === 1 ? '1 rank' : `${rows.length} ranks`}`,
     columns: [
@@ -31,6 +34,7 @@ export function ranksTable(ranks: readonly RankInfo[]): Table {
       { key: 'pid', format: String },
       { key: 'rssBytes', title: 'RSS', align: 'right', format: (bytes) => formatBytes(bytes as Bytes) },
       { key: 'engine' },
+      ...(hasDevices ? [{ key: 'device' }] : []),
       { key: 'blas', title: 'BLAS' },
       { key: 'transport' },
       { key: 'readyMs', title: 'ready after ms' },

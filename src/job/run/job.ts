@@ -1,11 +1,13 @@
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
 import { now } from '../../core/units';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Module } from '../../nn/module';
 import type { FileBatch } from '../../train/own-task';
 import type { Link } from '../../transport/link';
+import type { TorchFramework } from '../control/messages';
 import { parseSelection, type Selection } from '../control/selection';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
@@ -13,10 +15,12 @@ import { RankGroups } from '../launch/groups';
 import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
+import { requireLanguage } from '../torch/language';
+import { TorchRun } from '../torch/torch-run';
 import { JobData } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
-import { splitInput, type TrainInput } from './own';
+import { ownOnTorch, splitInput, type TrainInput } from './own';
 import { checkInit } from './pretrained';
 import { RankSelection } from './rank-selection';
 import { type Recording, Recordings } from './records';
@@ -34,6 +38,11 @@ export interface CellRequest {
   readonly begins?: () => void;
 }
 
+/** A cell of Python and the ranks that run it. */
+export interface PythonCell extends Omit<CellRequest, 'js'> {
+  readonly source: string;
+}
+
 export interface TrainOptions {
   /**
    * Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs.
@@ -41,6 +50,8 @@ export interface TrainOptions {
   readonly ranks?: number | undefined;
   /** Safetensors files with the initial parameters; default: those of the model's folder, else from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
+  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1', or 'deepspeed'. */
+  readonly framework?: TorchFramework | undefined;
 }
 
 /** A run that is being built. */
@@ -88,7 +99,7 @@ export class Job extends StepFigures {
   /** Selects ranks: '0-3', '0,2', 2, [0, 2] or 'all'. Throws: CONFIG when the job does not have them. */
   on(selection: Selection): RankSelection {
     const ranks = parseSelection(selection, this.numRanks);
-    return new RankSelection(ranks, this.#supervisor, this.#recordings);
+    return new RankSelection(ranks, this.#supervisor, this.#recordings, this.#fleet.engine);
   }
 
   /**
@@ -97,11 +108,23 @@ export class Job extends StepFigures {
    * Throws: as `on().run` does.
    */
   async runCell({ js, cell, selection, begins }: CellRequest, sink: OutputSink): Promise<void> {
+    requireLanguage(this.#fleet.engine, 'JavaScript', 'a %%ranks cell');
     const ranks = parseSelection(selection, this.numRanks);
     const work = { kind: 'cell', js, cell } as const;
     await this.#recordings.during(ranks, work, (steps) =>
       this.#supervisor.run(ranks, work, { ...steps, ...(begins && { begins }), output: sink }),
     );
+  }
+
+  /**
+   * Runs a cell of Python in ranks of PyTorch; its variables stay available in later cells of Python. Throws: CONFIG if the ranks run
+   * JavaScript, and as `on().python` does.
+   */
+  async runPython({ source, cell, selection, begins }: PythonCell, sink: OutputSink): Promise<void> {
+    requireLanguage(this.#fleet.engine, 'Python', 'a %%ranks --python cell');
+    const ranks = parseSelection(selection, this.numRanks);
+    const work = { kind: 'python', source, cell, values: {} } as const;
+    await this.#supervisor.run(ranks, work, { ...(begins && { begins }), output: sink });
   }
 
   /** Declares variables in all ranks, as `job.on('all').put` does. */
@@ -241,14 +264,27 @@ export class Job extends StepFigures {
     return this.#recordings.current.recorded;
   }
 
+  /** Returns the launcher's part of a run on PyTorch; undefined if the ranks are this library's. */
+  #torchRun({ framework }: TrainOptions): TorchRun | undefined {
+    const { engine, folder } = this.#fleet;
+    if (engine === 'torch') return new TorchRun(framework ?? 'fsdp2', folder);
+    if (framework === undefined) return undefined;
+    throw new ConfigError(
+      `job.train: framework '${framework}' is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
+    );
+  }
+
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
-    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init']);
+    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init', 'framework']);
     const { init, ranks: world = this.numRanks } = options;
+    const torch = this.#torchRun(options);
     checkWorld('train', world, this.numRanks);
     checkInit(init);
     const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);
+    if (torch !== undefined && own !== undefined) throw ownOnTorch();
     const run = await Run.create({
       config,
+      torch,
       own,
       init,
       numRanks: this.numRanks,

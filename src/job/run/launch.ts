@@ -4,6 +4,7 @@ import { warnOnStderr } from '../control/folded-lines';
 import { startFleet } from '../launch/fleet';
 import { availableMemory } from '../launch/host-memory';
 import { type LaunchOptions, planLaunch } from '../launch/options';
+import { startTorchFleet } from '../torch/fleet';
 import { Job } from './job';
 import { registerJob } from './registry';
 
@@ -22,7 +23,8 @@ export async function launch(options: LaunchOptions): Promise<Job> {
   if (warning !== undefined) warnOnStderr(warning);
   const progress = new Progress('starting', 'ranks');
   try {
-    return new Job(await startFleet(plan, progress.show), registerJob);
+    const start = plan.engine === 'torch' ? startTorchFleet : startFleet;
+    return new Job(await start(plan, progress.show), registerJob);
   } finally {
     progress.end();
   }

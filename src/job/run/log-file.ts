@@ -12,8 +12,8 @@ export interface StepRow extends Omit<StepResult, 'spans' | 'experts'> {
   readonly kind: 'step';
   /** Tokens per second of all ranks; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
-  /** Maximum over ranks of the bytes that the run held at once. */
-  readonly peakBytes: Bytes;
+  /** Maximum over ranks of the bytes that the run held at once; absent if the step was not recorded, as most steps of PyTorch. */
+  readonly peakBytes?: Bytes;
 }
 
 /** The numbers of an evaluation. */

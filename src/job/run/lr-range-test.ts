@@ -5,7 +5,7 @@ import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { type LrRange, type LrRangeFigure, lrRangeFigure } from '../../figures/lr-range';
 import type { RankStep } from '../control/messages';
-import type { RunParts } from './calls';
+import { type RunParts, sendRate } from './calls';
 import { loadRun, saveRun } from './checkpoints';
 import type { RunTraining } from './training';
 
@@ -56,7 +56,7 @@ function unlessClosed(error: unknown): void {
 
 /** Trains with growing rates until the loss diverges. Source: torch-lr-finder's LRFinder.range_test. */
 async function tryRates(
-  { number: run, calls, history }: RunParts,
+  parts: RunParts,
   training: RunTraining,
   { startLr, endLr, numIter, smoothF, divergeTh }: Required<LrRangeOptions>,
   isInterrupted: () => boolean,
@@ -66,7 +66,7 @@ async function tryRates(
   for (let i = 0; i < numIter; i++) {
     if (isInterrupted()) throw interrupted(i, numIter);
     const lr = startLr * (endLr / startLr) ** (i / (numIter - 1));
-    await calls.on(history.phase.world, { kind: 'rate', run, lr });
+    await sendRate(parts, lr);
     let loss: number | undefined;
     const keepLoss = ([first]: readonly RankStep[]): void => {
       loss = first?.result.loss;

@@ -123,3 +123,11 @@ function exportOf(key: 'model' | 'loss', text: unknown): Shipped | null {
 function shipped(own: UserFunction | null): Shipped | null {
   return own === null ? null : { source: String(own) };
 }
+
+/** The error for functions of the user's in a job on PyTorch. */
+export function ownOnTorch(): ConfigError {
+  return new ConfigError(
+    "engine 'torch' trains built-in models: a model, loss or data function of your own is JavaScript, which its ranks do not run; " +
+      "train it with engine 'wasm', or write the model in Python in a %%ranks --python cell",
+  );
+}

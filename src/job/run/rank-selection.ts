@@ -1,9 +1,11 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
 import type { Measurement } from '../control/messages';
+import type { LaunchPlan } from '../launch/options';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';
 import type { RankScope } from '../rank/scope';
+import { requireLanguage } from '../torch/language';
 import type { Recordings } from './records';
 import { type RankVariables, requireName, requireVariables, type VariableNamed } from './variables';
 
@@ -22,11 +24,18 @@ export class RankSelection {
   readonly ranks: readonly number[];
   readonly #supervisor: Supervisor;
   readonly #recordings: Recordings;
+  readonly #engine: LaunchPlan['engine'];
 
-  constructor(ranks: readonly number[], supervisor: Supervisor, recordings: Recordings) {
+  constructor(
+    ranks: readonly number[],
+    supervisor: Supervisor,
+    recordings: Recordings,
+    engine: LaunchPlan['engine'],
+  ) {
     this.ranks = ranks;
     this.#supervisor = supervisor;
     this.#recordings = recordings;
+    this.#engine = engine;
   }
 
   /**
@@ -43,9 +52,9 @@ export class RankSelection {
     if (typeof work !== 'function') {
       throw new ConfigError(`run takes a function, as run(({ rank }) => rank), not ${String(work)}`);
     }
+    requireLanguage(this.#engine, 'JavaScript', 'run(function)');
     checkArguments(args);
-    const display = currentDisplay();
-    const live = display === undefined ? createPlainOutput() : createLiveOutput(display);
+    const live = liveOutput();
     try {
       const shipped = { kind: 'function', source: String(work), args } as const;
       const values = await this.#recordings.during(this.ranks, shipped, (steps) =>
@@ -53,6 +62,27 @@ export class RankSelection {
       );
       // Each rank sends the function's value, in the form that structured clone carries.
       return values as Awaited<Value>[];
+    } finally {
+      live.finish();
+    }
+  }
+
+  /**
+   * Runs Python in each of these ranks of a job on PyTorch. `values` become variables first; variables stay available. Returns the
+   * value of the last expression of each rank as JSON, or its repr if it is not JSON; null without one. `rank`, `world_size`,
+   * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript; as `run`.
+   * @example
+   * await job.on('all').python('x = torch.full([2], rank + n)\ndist.all_reduce(x)\nx.tolist()', { n: 1 });
+   */
+  async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
+    requireLanguage(this.#engine, 'Python', 'python(source)');
+    if (typeof source !== 'string') {
+      throw new ConfigError(`python takes source code, as python('rank * 2'), not ${String(source)}`);
+    }
+    const live = liveOutput();
+    try {
+      const work = { kind: 'python', source, cell: undefined, values } as const;
+      return await this.#supervisor.run(this.ranks, work, { output: (event) => live.add(event) });
     } finally {
       live.finish();
     }
@@ -88,6 +118,11 @@ export class RankSelection {
   async measure<Value>(measurement: Measurement): Promise<Value[]> {
     return (await this.#supervisor.run(this.ranks, { kind: 'measure', measurement }, {})) as Value[];
   }
+}
+
+function liveOutput() {
+  const display = currentDisplay();
+  return display === undefined ? createPlainOutput() : createLiveOutput(display);
 }
 
 function checkArguments(args: readonly unknown[]): void {

@@ -1,10 +1,11 @@
 import { resolve } from 'node:path';
 import { ConfigError, classOf } from '../../core/errors';
+import type { StepRecord } from '../../ledger/record';
 import type { StepResult } from '../../train/step-result';
 import type { RankStep } from '../control/messages';
 import { cellPlace, userCode } from './callbacks';
 import type { Evaluation } from './inference';
-import { type LogFile, type LogRow, openJsonLines } from './log-file';
+import { type LogFile, type LogRow, openJsonLines, type StepRow } from './log-file';
 import { openEventFile } from './tensorboard';
 
 interface OpenLog {
@@ -69,7 +70,7 @@ export class RunLogs {
       kind: 'step',
       ...result,
       tokensPerSecond: result.tokens / result.seconds,
-      peakBytes: Math.max(...ranks.map(({ record }) => record.memory.peakBytes)),
+      ...peakOf(ranks.flatMap(({ record }) => record ?? [])),
     });
   }
 
@@ -131,4 +132,10 @@ export class RunLogs {
   #end(log: OpenLog): void {
     if (this.#files.delete(log)) log.file.close();
   }
+}
+
+function peakOf(records: readonly StepRecord[]): Pick<StepRow, 'peakBytes'> {
+  return records.length === 0
+    ? {}
+    : { peakBytes: Math.max(...records.map(({ memory }) => memory.peakBytes)) };
 }

@@ -5,7 +5,7 @@ import type { FileBatch } from '../../train/own-task';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
 import { Callbacks, type CallbackValue, type RunCallback } from './callbacks';
-import { type RunParts, RunTurns } from './calls';
+import { type RunParts, RunTurns, sendRate } from './calls';
 import { hasOwnLoss, StepFigures } from './figures';
 import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference';
 import type { LogRow } from './log-file';
@@ -270,9 +270,8 @@ export abstract class RunLoop extends StepFigures {
   }
 
   async #sendRate(): Promise<void> {
-    const { calls, history, number: run } = this.#parts;
     const lr = this.#rate;
-    if (lr !== null) await calls.on(history.phase.world, { kind: 'rate', run, lr });
+    if (lr !== null) await sendRate(this.#parts, lr);
     if (this.#rate === lr) this.#rate = null;
   }
 }

@@ -17,7 +17,8 @@ import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
-import { RunCalls, type RunHome, type RunParts } from './calls';
+import type { TorchRun } from '../torch/torch-run';
+import { RunCalls, type RunHome, type RunParts, type RunWork } from './calls';
 import {
   loadRun,
   type RunLoad,
@@ -28,7 +29,7 @@ import {
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
 import { type RecordedSteps, stepsOfRun } from './figures';
-import { RunHistory } from './history';
+import { RunHistory, type RunPlace } from './history';
 import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import type { OwnWork } from './own';
@@ -73,8 +74,9 @@ export class Run extends RunLoop {
 
   /** Builds the model on its ranks. Throws: CONFIG, OUT_OF_MEMORY and errors of ranks. */
   static async create(options: RunOptions): Promise<Run> {
-    const { number: run, init, own, world, groups } = options;
+    const { number: run, init, own, world, groups, torch } = options;
     const parsed = parseTrainConfig(options.config);
+    const warnings = torch?.check(parsed) ?? [];
     const data = await options.jobData.prepare(parsed, world);
     const config = withoutValues(parsed);
     const file = new SpillFile(join(options.folder, `run-${run}-steps`));
@@ -82,12 +84,16 @@ export class Run extends RunLoop {
     const history = new RunHistory({ config, world }, file, warnOnStderr);
     const parts = { ...options, data, calls, history };
     const training = new RunTraining(parts);
-    warn(configWarnings(options.config, config, world));
+    warn([...configWarnings(options.config, config, world), ...warnings]);
     requireModelRoom(config, world);
     const group = await groups.of(world);
     const line = new Progress('building the model', 'parameters');
     try {
-      const work = { kind: 'train', run, config, data, own: own?.sources, init, group } as const;
+      const place = { run, config, group };
+      const work =
+        torch === undefined
+          ? ({ kind: 'train', ...place, data, own: own?.sources, init } as const)
+          : torchTrain(torch, { ...place, data, init, world }, line);
       const [numParams = 0] = await calls.on<number>(world, work, {
         progress: (_, { done, total }) => line.show(done, total),
       });
@@ -184,8 +190,12 @@ export class Run extends RunLoop {
     return this.take('resharding', () => {
       const from = { config: this.config, world: this.world };
       const to = planReshard(from, change, this.#parts.numRanks);
+      const { torch } = this.#parts;
       const { world: _, mixedPrecision = null, ...parallel } = change;
-      warn(configWarnings({ mixedPrecision, parallel }, to.config, to.world));
+      warn([
+        ...configWarnings({ mixedPrecision, parallel }, to.config, to.world),
+        ...(torch?.check(to.config) ?? []),
+      ]);
       return this.#training.reshard(from, to);
     });
   }
@@ -271,6 +281,30 @@ export class Run extends RunLoop {
     const { own, data } = this.#parts;
     return stepsOfRun(this.#parts, own && ownOnMeta(own.functions, data));
   }
+}
+
+/** Returns the work that builds a model on ranks of PyTorch, whose batches and initial values the launcher makes. */
+function torchTrain(
+  torch: TorchRun,
+  {
+    data,
+    init,
+    world,
+    ...place
+  }: Pick<RunWork & { kind: 'train' }, 'run' | 'group' | 'data' | 'init'> & RunPlace,
+  line: Progress,
+): RunWork {
+  const { run, config } = place;
+  torch.begin(config, world, data);
+  const folder = torch.writeInitial(run, config, init, (done, total) => line.show(done, total));
+  return {
+    kind: 'train',
+    ...place,
+    data: undefined,
+    own: undefined,
+    init: folder,
+    torch: torch.modelOf(config),
+  };
 }
 
 /** Writes each warning as a line of stderr; a notebook shows it under the cell. */

@@ -63,7 +63,7 @@ export class RunTraining {
 
   /** Moves a run's states. Throws: CHECK, and errors of ranks; an error that occurs while states move ends the run. */
   async reshard(from: RunPlace, to: RunPlace): Promise<ReshardReport> {
-    const { number: run, groups, calls, history, data, own } = this.#parts;
+    const { number: run, groups, calls, history, data, own, torch } = this.#parts;
     const start = now();
     const [before, after] = [await groups.of(from.world), await groups.of(to.world)];
     const line = new Progress(`${placeText(from)} → ${placeText(to)}`, 'rounds moved');
@@ -77,7 +77,9 @@ export class RunTraining {
         own: own?.sources,
         before,
         after,
+        torch: torch?.modelOf(to.config),
       } as const;
+      torch?.begin(to.config, to.world, data);
       const ranks = await calls.on<Redistributed>(Math.max(from.world, to.world), work, {
         progress: (_, { done, total }) => {
           isMoving = true;

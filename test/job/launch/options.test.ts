@@ -30,6 +30,26 @@ test('launch refuses more ranks than fit into the free memory, and says how many
   assert.throws(() => planLaunch({ ranks: 1 }, 1e6), { code: 'LAUNCH', message: /free some memory/ });
 });
 
+test('launch refuses options that the engine would ignore, and names the engine that has them', () => {
+  assert.throws(
+    () => planLaunch({ ranks: 2, python: 'python3' }, PLENTY),
+    /launch\(\{ python \}\) is an option of engine 'torch'/,
+  );
+  for (const option of [
+    { link: '10GbE' },
+    { memoryLimit: 1e9 },
+    { blas: 'none' },
+    { transport: 'zeromq' },
+  ] as const) {
+    const options = { ranks: 2, engine: 'torch', ...option } as const;
+    assert.throws(
+      () => planLaunch(options, PLENTY),
+      /is an option of engine 'wasm', and the engine is 'torch'/,
+    );
+  }
+  assert.equal(planLaunch({ ranks: 2, engine: 'torch', python: 'python3' }, PLENTY).python, 'python3');
+});
+
 test('launch refuses unknown options and values, and names the valid ones', () => {
   assert.throws(
     () => planLaunch(loose({ ranks: 2, rank: 3 }), PLENTY),

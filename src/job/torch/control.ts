@@ -1,0 +1,185 @@
+import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
+import { unbroken } from '../../cell/unbroken';
+import type { ControlServer } from '../control/control-server';
+import type { FromRank, ToRank } from '../control/messages';
+import {
+  decodePayload,
+  directionKey,
+  encodeFrame,
+  encodePayload,
+  type FrameKey,
+  FrameReader,
+  helloKey,
+  hmac,
+  isSameCode,
+  NONCE_BYTES,
+  randomKey,
+} from './frames';
+import { fromPython, toPython } from './python-messages';
+
+/** Connections that have not proved themselves after this time are closed. */
+const HELLO_MS = 10_000;
+/** The most connections that may be open without a proof; further ones are closed at once. */
+const MOST_STRANGERS = 64;
+
+/** Where a Python rank finds its launcher, and the key that proves that it belongs to the job. */
+export interface TorchAddress {
+  readonly host: string;
+  readonly port: number;
+  readonly key: string;
+}
+
+/** Hears of ranks. */
+export interface TorchListener {
+  receive(rank: number, message: FromRank): void;
+  /** A rank has proved itself. */
+  connected(rank: number, pid: number): void;
+  /** A rank's connection has ended: its process has ended, or ends now. */
+  lost(rank: number): void;
+}
+
+/** The launcher's end of the links to Python ranks. */
+export interface TorchControl extends ControlServer {
+  readonly address: TorchAddress;
+}
+
+/** Listens for `numRanks` Python ranks on an address of this host. [Note: control link of Python ranks] Throws: the system's errors. */
+export async function openTorchControl(
+  numRanks: number,
+  listener: TorchListener,
+  host = '127.0.0.1',
+): Promise<TorchControl> {
+  const key = randomKey();
+  const links = new Map<number, RankLink>();
+  const strangers = new Set<Socket>();
+  const server = createServer((socket) => {
+    // A stranger's errors, such as a reset, are nobody's.
+    socket.on('error', () => socket.destroy());
+    if (strangers.size >= MOST_STRANGERS) {
+      socket.destroy();
+      return;
+    }
+    strangers.add(socket);
+    socket.once('close', () => strangers.delete(socket));
+    greet(socket, key, (hello) => {
+      strangers.delete(socket);
+      const { rank, pid } = hello;
+      const isFree = Number.isInteger(rank) && rank >= 0 && rank < numRanks && !links.has(rank);
+      if (!isFree) return undefined;
+      const link = new RankLink(socket, hello);
+      links.set(rank, link);
+      socket.once('close', () => listener.lost(rank));
+      listener.connected(rank, pid);
+      return (payload) => hear(payload, rank, listener);
+    });
+  });
+  await listening(server, host);
+  const { port } = server.address() as AddressInfo; // it listens on a port
+  return {
+    address: { host, port, key: key.toString('hex') },
+    send: (rank, message) => links.get(rank)?.send(message),
+    close(): void {
+      server.close();
+      for (const socket of strangers) socket.destroy();
+      for (const link of links.values()) link.close();
+    },
+  };
+}
+
+/** What a rank's hello says, and the keys of its connection. */
+interface Hello {
+  readonly rank: number;
+  readonly pid: number;
+  readonly fromRank: FrameKey;
+  readonly toRank: FrameKey;
+}
+
+/** Returns the function that gets the payloads of an accepted rank; undefined: the rank is refused. */
+type Accept = (hello: Hello) => ((payload: Buffer) => boolean) | undefined;
+
+/** Sends a nonce, waits for a hello with the job's key, then gives every payload to the accepted rank's function. */
+function greet(socket: Socket, key: Buffer, accept: Accept): void {
+  const nonce = randomKey();
+  const reader = new FrameReader();
+  let hello: Hello | undefined;
+  let heard: ((payload: Buffer) => boolean) | undefined;
+  const timer = setTimeout(() => socket.destroy(), HELLO_MS);
+  socket.once('close', () => clearTimeout(timer));
+  socket.setNoDelay(true);
+  socket.write(nonce);
+  const take = (code: Buffer, payload: Buffer): boolean => {
+    if (hello !== undefined)
+      return isSameCode(code, hello.fromRank.next(payload)) && heard?.(payload) === true;
+    hello = readHello(code, payload, key, nonce);
+    heard = hello && accept(hello);
+    clearTimeout(timer);
+    reader.allowLong();
+    return heard !== undefined;
+  };
+  socket.on('data', (chunk) => {
+    reader.push(chunk);
+    for (let frame = reader.next(); frame !== undefined; frame = reader.next()) {
+      if (frame === 'wrong' || !take(frame.code, frame.payload)) {
+        socket.destroy();
+        return;
+      }
+    }
+  });
+}
+
+function readHello(code: Buffer, payload: Buffer, key: Buffer, nonce: Buffer): Hello | undefined {
+  if (!isSameCode(code, hmac(helloKey(key, nonce), payload))) return undefined;
+  const json = decodePayload(payload)?.json;
+  if (typeof json !== 'object' || json === null) return undefined;
+  const { rank, pid, nonce: text } = json as { rank?: unknown; pid?: unknown; nonce?: unknown };
+  const rankNonce = Buffer.from(typeof text === 'string' ? text : '', 'hex');
+  if (typeof rank !== 'number' || typeof pid !== 'number' || rankNonce.length !== NONCE_BYTES)
+    return undefined;
+  return {
+    rank,
+    pid,
+    fromRank: directionKey('from rank', key, nonce, rankNonce),
+    toRank: directionKey('to rank', key, nonce, rankNonce),
+  };
+}
+
+/** Gives a rank's message to the listener; returns false if it is not a message. */
+function hear(payload: Buffer, rank: number, listener: TorchListener): boolean {
+  const content = decodePayload(payload);
+  if (content === undefined) return false;
+  unbroken(() => listener.receive(rank, fromPython(content)));
+  return true;
+}
+
+/** A connected rank. */
+class RankLink {
+  readonly #socket: Socket;
+  readonly #key: FrameKey;
+
+  constructor(socket: Socket, { toRank }: Hello) {
+    this.#socket = socket;
+    this.#key = toRank;
+  }
+
+  send(message: ToRank): void {
+    if (this.#socket.destroyed) return;
+    const { json, bytes } = toPython(message);
+    const payload = encodePayload(json, bytes);
+    unbroken(() => this.#socket.write(encodeFrame(this.#key.next(payload), payload)));
+  }
+
+  /** Sends what is left, and closes. */
+  close(): void {
+    this.#socket.end();
+  }
+}
+
+function listening(server: Server, host: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(0, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+}

@@ -1,0 +1,77 @@
+import fs from 'node:fs';
+import { join } from 'node:path';
+import { writeAll } from '../../checkpoint/format/file-system';
+import { encodeHeader } from '../../checkpoint/format/safetensors-header';
+import type { TrainConfig } from '../../config/train-config';
+import { ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
+import type { StateEntry } from '../../nn/load-state';
+import { buildModel } from '../../nn/models/build-model';
+import type { Parameter } from '../../nn/parameter';
+import { firstStateOf } from '../rank/first-state';
+
+/** Number of elements that are computed at once. */
+const BLOCK = 2 ** 20;
+
+/**
+ * Writes the initial values of a config's model into a folder of safetensors: those that ranks of this library would compute from the
+ * seed, or read from `init` or the model's folder. `progress` gets elements. Returns the folder. Throws: SHAPE for values that do not fit, IO.
+ */
+export function writeInitialValues(
+  config: TrainConfig,
+  init: string | readonly string[] | undefined,
+  folder: string,
+  progress: (done: number, total: number) => void = () => undefined,
+): string {
+  const parameters = buildModel(config).namedState();
+  const first = firstStateOf(config, init);
+  try {
+    makeFolder(folder);
+    const tensors = new Map(
+      [...parameters].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]),
+    );
+    const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
+    const file = fs.openSync(join(folder, 'model.safetensors'), 'w');
+    try {
+      writeAll(fs, file, bytes, 0);
+      for (const [name, parameter] of parameters) {
+        const fill =
+          first === undefined ? ownValues(parameter) : filed(name, parameter, first.state.get(name));
+        const start = header.dataStart + (header.tensors.get(name)?.from ?? 0);
+        for (let done = 0; done < parameter.size; done += BLOCK) {
+          const values = new Float32Array(Math.min(BLOCK, parameter.size - done));
+          fill(done, values);
+          writeAll(fs, file, new Uint8Array(values.buffer), start + done * Float32Array.BYTES_PER_ELEMENT);
+          progress(start + done * Float32Array.BYTES_PER_ELEMENT, fileBytes);
+        }
+      }
+    } finally {
+      fs.closeSync(file);
+    }
+    return folder;
+  } finally {
+    first?.close();
+  }
+}
+
+type Fill = (start: number, values: Float32Array) => void;
+
+/** Returns the values that the seed gives. */
+function ownValues({ name, source }: Parameter): Fill {
+  if (source === null) throw new ShardlabError('INTERNAL', `${name} has no initial values`);
+  return (start, values) => source.fill(start, values);
+}
+
+/** Returns the values of a file. */
+function filed(name: string, { shape }: Parameter, entry: StateEntry | undefined): Fill {
+  if (entry === undefined || entry.shape.join() !== shape.join()) {
+    const found = entry === undefined ? 'is missing' : `has shape [${entry.shape.join(', ')}]`;
+    throw new ShardlabError(
+      'SHAPE',
+      `the values do not fit the model: ${name} ${found}, and the model's shape is [${shape.join(', ')}]`,
+    );
+  }
+  if ('source' in entry) return (start, values) => entry.source.fill(start, values);
+  const { values: all } = entry;
+  return (start, values) => values.set(all.subarray(start, start + values.length));
+}

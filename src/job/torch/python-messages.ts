@@ -1,0 +1,35 @@
+import type { FromRank, ToRank } from '../control/messages';
+import type { Payload } from './frames';
+
+/** A message as Python ranks get it. */
+interface PythonMessage {
+  readonly json: unknown;
+  readonly bytes?: Uint8Array;
+}
+
+/** Returns the form of a message that Python reads: JSON, and the values of batches as bytes. */
+export function toPython(message: ToRank): PythonMessage {
+  if (message.type !== 'batches') return { json: message };
+  const { tokens, ...made } = message.made;
+  const { values, shape } = tokens;
+  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
+  return { json: { type: 'batches', id: message.id, ...made, tokens: { shape } }, bytes };
+}
+
+/** Returns a message of a Python rank. Its writer knew the job's key, so it is ours, and has the fields of its type. */
+export function fromPython({ json }: Payload): FromRank {
+  const message = json as { readonly type: string; readonly id: number };
+  if (message.type === 'need') {
+    const { type: _, id, ...need } = json as FromRank & { type: 'need' } & Record<string, unknown>;
+    return { type: 'need', id, need } as unknown as FromRank; // the question's fields are beside its number
+  }
+  if (message.type !== 'step') return json as FromRank;
+  const { step, ...rest } = json as FromRank & { type: 'step' };
+  const { loss, gradNorm } = step.result;
+  const result = { ...step.result, loss: Number(loss), gradNorm: Number(gradNorm) };
+  const record = step.record && {
+    ...step.record,
+    loss: step.record.loss === null ? null : Number(step.record.loss),
+  };
+  return { ...rest, step: { result, record } };
+}

@@ -1,0 +1,177 @@
+import { modelShape } from '../../config/settings/model';
+import type { SETTINGS } from '../../config/settings/training';
+import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { TorchFramework } from '../control/messages';
+
+type Table = typeof SETTINGS;
+
+/** The path of every setting that has a row of its own: 'batch', 'parallel.strategy'. */
+type Path = {
+  [Key in keyof Table & string]: Table[Key] extends { planned: 'by part'; parts: infer Parts }
+    ? `${Key}.${keyof Parts & string}`
+    : Key;
+}[keyof Table & string];
+
+/** Where PyTorch's ranks do what a setting says; else why not, and what to do instead. */
+type Support = 'done' | { readonly refused: string } | { readonly ignored: string };
+
+const ONLY_HERE = (what: string): Support => ({
+  refused: `${what} is this library's own; train it with engine 'wasm'`,
+});
+
+/**
+ * [Note: settings on PyTorch] Says of every setting whether a run on PyTorch does what it says. A setting that is refused may have its
+ * default only. A row is missing: a type error.
+ */
+const TORCH: Readonly<Record<Path, Support>> = {
+  model: 'done',
+  'parallel.strategy': 'done',
+  'parallel.mesh': 'done',
+  'parallel.reshardAfterForward': 'done',
+  'parallel.wrap': 'done',
+  'parallel.unitStrategies': ONLY_HERE('a strategy per unit'),
+  'parallel.ignoredModules': {
+    refused: 'modules that no unit shards are not built for PyTorch; leave the setting out',
+  },
+  'parallel.syncModuleStates': { ignored: 'all ranks read the same initial values' },
+  'parallel.forwardPrefetch': { ignored: 'PyTorch gathers the next unit as its framework does by default' },
+  'parallel.backwardPrefetch': {
+    ignored: 'PyTorch gathers the next unit in backward as its framework does by default',
+  },
+  'parallel.limitAllGathers': { ignored: 'PyTorch limits all-gathers as its framework does by default' },
+  'parallel.bucketBytes': 'done',
+  'parallel.noSync': 'done',
+  'parallel.communicationDataType': { refused: 'set mixedPrecision.reduceDtype instead' },
+  'parallel.sparseGradients': ONLY_HERE('sparse reduction of gradients'),
+  'parallel.commHook': {
+    refused:
+      "compression of gradients is not built for PyTorch; register torch's own hook in a %%ranks --python cell",
+  },
+  'parallel.tp': 'done',
+  'parallel.sequenceParallel': { refused: 'sequence parallelism is not built for PyTorch; leave it out' },
+  'parallel.cp': { refused: 'context parallelism is not built for PyTorch; use tp, pp or a larger world' },
+  'parallel.cpKind': { refused: 'context parallelism is not built for PyTorch; leave it out' },
+  'parallel.ep': { refused: 'expert parallelism is not built for PyTorch; leave it out' },
+  'parallel.pp': 'done',
+  'parallel.schedule': 'done',
+  'parallel.virtualStages': 'done',
+  'parallel.microbatches': 'done',
+  'parallel.stageSplit': { refused: "PyTorch's stages have equally many layers; leave it out" },
+  'mixedPrecision.paramDtype': 'done',
+  'mixedPrecision.reduceDtype': 'done',
+  'mixedPrecision.outputDtype': 'done',
+  'mixedPrecision.bufferDtype': { ignored: 'the models have no buffers' },
+  'mixedPrecision.castForwardInputs': 'done',
+  'mixedPrecision.keepLowPrecisionGrads': {
+    refused: 'PyTorch converts gradients to the type of parameters; leave it out',
+  },
+  gradScaler: { refused: "float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'" },
+  'offload.optimizer': {
+    refused: 'on CPUs there is no other memory to store it in, and offload to the host of a GPU is not built',
+  },
+  'offload.parameters': {
+    refused:
+      'on CPUs there is no other memory to store them in, and offload to the host of a GPU is not built',
+  },
+  'offload.activations': {
+    refused:
+      'on CPUs there is no other memory to store them in, and offload to the host of a GPU is not built',
+  },
+  activationCheckpointing: 'done',
+  data: 'done',
+  movingShapes: { ignored: 'only videos read it' },
+  textEncoder: { refused: "text encoders are not built for PyTorch; train with engine 'wasm'" },
+  loss: {
+    refused:
+      "a loss of your own is JavaScript; train it with engine 'wasm', or write Python in a %%ranks --python cell",
+  },
+  batch: 'done',
+  accumulation: 'done',
+  'optimizer.kind': 'done',
+  'optimizer.lr': 'done',
+  'optimizer.betas': 'done',
+  'optimizer.eps': 'done',
+  'optimizer.weightDecay': 'done',
+  'optimizer.amsgrad': 'done',
+  'optimizer.momentum': 'done',
+  'optimizer.nesterov': 'done',
+  'optimizer.maximize': 'done',
+  'optimizer.fused': { ignored: "PyTorch's default is used" },
+  'optimizer.blockSize': { ignored: 'only adamW8bit reads it' },
+  'optimizer.groups': { refused: 'groups of parameters are not built for PyTorch; leave them out' },
+  'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
+  schedule: 'done',
+  frozen: 'done',
+  lora: { refused: "LoRA is not built for PyTorch; train it with engine 'wasm'" },
+  clipNorm: 'done',
+  seed: 'done',
+  steps: 'done',
+};
+
+/** The kinds of models, optimizers and frameworks that PyTorch's ranks have. */
+const KINDS: readonly string[] = ['gpt', 'llama'];
+const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
+
+/**
+ * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG naming each setting that PyTorch's ranks do not do.
+ */
+export function checkForTorch(config: TrainConfig, framework: TorchFramework): string[] {
+  const defaults = parseTrainConfig({ model: config.model });
+  const changed = (path: string): boolean => {
+    const [value, usual] = [valueAt(config, path), valueAt(defaults, path)];
+    // A section that is null by default has no parts there.
+    const isOff = [value, usual].every((one) => one === undefined || one === null || one === false);
+    return !isOff && JSON.stringify(value) !== JSON.stringify(usual);
+  };
+  const rows = Object.entries(TORCH).filter(([path]) => changed(path));
+  const refused = [
+    ...rows.flatMap(([path, support]) =>
+      typeof support === 'object' && 'refused' in support ? [`${path}: ${support.refused}`] : [],
+    ),
+    ...refusedValues(config, framework),
+  ];
+  if (refused.length > 0) {
+    throw new ConfigError(
+      `engine 'torch' does not do everything that this config asks for:\n${refused.join('\n')}`,
+      {
+        refused,
+      },
+    );
+  }
+  return rows.flatMap(([path, support]) => {
+    return typeof support === 'object' && 'ignored' in support
+      ? [`${path} has no effect with engine 'torch': ${support.ignored}`]
+      : [];
+  });
+}
+
+/** Names values that PyTorch's ranks do not have, of settings that they do. */
+function refusedValues(config: TrainConfig, framework: TorchFramework): string[] {
+  const { kind } = modelShape(config);
+  const { strategy } = config.parallel;
+  const found = [];
+  if (!KINDS.includes(kind)) {
+    found.push(
+      `model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(' and ')}; train it with engine 'wasm'`,
+    );
+  }
+  if (!OPTIMIZERS.includes(config.optimizer.kind)) {
+    found.push(`optimizer.kind: PyTorch has ${OPTIMIZERS.join(', ')}, not '${config.optimizer.kind}'`);
+  }
+  if (strategy === 'ZERO_2' && framework !== 'deepspeed') {
+    found.push(
+      "parallel.strategy: ZERO_2 on PyTorch needs DeepSpeed: job.train(config, { framework: 'deepspeed' })",
+    );
+  }
+  return found;
+}
+
+function valueAt(config: unknown, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>((value, key) => (value as Record<string, unknown> | null)?.[key], config);
+}
+
+/** Every setting with what PyTorch's ranks do with it, for docs and tests. */
+export const TORCH_SUPPORT: ReadonlyMap<string, Support> = new Map(Object.entries(TORCH));
