@@ -1,6 +1,8 @@
 import { type Command, InvalidArgumentError, Option } from 'commander';
 import { z } from 'zod';
+import { nearest } from '../config/nearest';
 import { PARALLEL, type ParallelConfig } from '../config/settings/parallel';
+import { SPLITS } from '../config/settings/pipeline';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
@@ -38,6 +40,7 @@ const PARALLEL_OPTIONS = [
   'schedule',
   'microbatches',
   'virtualStages',
+  'stageSplit',
 ] as const satisfies readonly (keyof ParallelConfig)[];
 
 /** Degrees and kinds of model parallelism, as the commands that train take them. */
@@ -54,6 +57,8 @@ function optionOf(key: (typeof PARALLEL_OPTIONS)[number]): Option {
   const { schema, says } = PARALLEL[key];
   const flag = `--${key.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`)}`;
   const inner = valuesOf(schema);
+  if (key === 'stageSplit')
+    return new Option(`${flag} <split>`, `${says} (${SPLIT_FORMS})`).argParser(parseStageSplit);
   if (inner instanceof z.ZodBoolean) return new Option(flag, says);
   if (inner instanceof z.ZodEnum)
     return new Option(`${flag} <name>`, says).choices(inner.options.map(String));
@@ -64,6 +69,20 @@ function valuesOf(schema: z.core.$ZodType): z.core.$ZodType {
   return schema instanceof z.ZodDefault || schema instanceof z.ZodNullable
     ? valuesOf(schema.unwrap())
     : schema;
+}
+
+const SPLIT_FORMS = `${SPLITS.join(', ')}, numbers as 3,2 or names as blocks.3,blocks.6`;
+
+/** Parses '--stage-split'. Throws: an error for commander to show. */
+function parseStageSplit(text: string): ParallelConfig['stageSplit'] {
+  const rule = SPLITS.find((name) => name === text);
+  if (rule !== undefined) return rule;
+  const parts = text.split(',').map((part) => part.trim());
+  if (parts.every((part) => /^\d+$/.test(part))) return parts.map(Number);
+  const near = nearest(text, SPLITS);
+  if (near === undefined && parts.every((part) => /^[\w.]+$/.test(part))) return parts;
+  const question = near === undefined ? '' : `Did you mean ${near}? `;
+  throw new InvalidArgumentError(`${question}Give ${SPLIT_FORMS}.`);
 }
 
 /** Returns the settings of `parallel` that were given as options. */

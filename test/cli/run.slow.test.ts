@@ -73,6 +73,30 @@ test('a run that was saved and resumed has the same losses as an uninterrupted r
   assert.match(wrong.stderr, /there is no folder .*nothing/);
 });
 
+test('--stage-split cuts the model where it says', async () => {
+  const stages = ['--ranks', '2', '--steps', '1', '--pp', '2'];
+  const files = [
+    ['1,3', 'numbers.jsonl'],
+    ['blocks.1', 'names.jsonl'],
+  ] as const;
+  for (const [split, file] of files) {
+    const args = ['run', 'tiny', ...stages, '--stage-split', split, '--events', file];
+    const { status, stderr } = await shardlab(args, { cwd: folder });
+    assert.equal(status, 0, stderr);
+    const { records } = readEventFile(join(folder, file));
+    const layers = records.map(
+      ({ memory }) => new Set(memory.owners.flatMap(({ module }) => /^blocks\.\d/.exec(module)?.[0] ?? [])),
+    );
+    assert.deepEqual(
+      layers.map((names) => [...names].sort()),
+      [['blocks.0'], ['blocks.1', 'blocks.2', 'blocks.3']],
+      split,
+    );
+  }
+  const wrong = await shardlab(['bench', 'gpt', '--pp', '2', '--layers', '4', '--stage-split', '3,2']);
+  assert.match(wrong.stderr, /split \[3,2\] does not divide 4 layers into 2 stages/);
+});
+
 test('bench gpt prints the keys of its peer', async () => {
   const sizes = [
     '--steps',

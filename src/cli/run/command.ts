@@ -52,7 +52,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const data = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
     const degrees = Object.entries(parallelSettings(options)).map(
-      ([key, value]) => `parallel.${key}=${value}`,
+      ([key, value]) => `parallel.${key}=${JSON.stringify(value)}`,
     );
     const named = withSettings(configNamed(name, io.cwd), [...data, ...degrees, ...options.set]);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
