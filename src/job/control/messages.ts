@@ -4,15 +4,14 @@ import type { SaveOptions } from '../../checkpoint/save/save-plan';
 import type { ErrorCode, ErrorDetails } from '../../core/errors';
 import type { Bytes, Seconds } from '../../core/units';
 import type { PreparedData } from '../../data/prepared';
-import type { BenchOp } from '../../dist/bench-collectives';
 import type { StepRecord } from '../../ledger/record';
-import type { ProfileOptions } from '../../train/kernel-profile';
 import type { Sampling } from '../../train/sampling';
 import type { StepResult } from '../../train/step-result';
-import type { TrainerState } from '../../train/trainer-state';
 import type { VideoSampling } from '../../train/video-sampling';
 import type { AbortReason } from '../../transport/control-block';
+import type { Measurement } from './measurement';
 import type { Situation } from './situation';
+import type { BatchesMade, BatchesNeeded, TorchModel, TorchState } from './torch-messages';
 
 /** The loss on validation rows after a step. */
 export interface EvaluatedStep {
@@ -44,26 +43,6 @@ export type RankOutput =
 
 /** An output with its rank and its cell. */
 export type RankEvent = RankOutput & { readonly rank: number; readonly cell: number | undefined };
-
-/** A measurement that all ranks of a job make together. */
-export type Measurement =
-  /** Times collectives of the first `numRanks` ranks; they return a BenchRow per operation and size, other ranks return []. */
-  | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
-  /** Times one collective of all ranks on a float32 tensor of `elements` elements; returns the seconds of each round. */
-  | {
-      readonly what: 'collective';
-      readonly op: BenchOp;
-      readonly elements: number;
-      readonly rounds: number;
-    }
-  /** Profiles steps of the first `numRanks` ranks, which train at the same time but each alone; other ranks return []. */
-  | {
-      readonly what: 'kernels';
-      readonly numRanks: number;
-      readonly profile: Omit<ProfileOptions, 'engine' | 'group'>;
-    }
-  /** Returns the most memory that the process ever had resident, in KiB. */
-  | { readonly what: 'maxRss' };
 
 /** A function of the user's: its source, or an export of a file. */
 export type Shipped = { readonly source: string } | { readonly file: string; readonly exported: string };
@@ -166,43 +145,6 @@ export type RankWork =
   | { readonly kind: 'measure'; readonly measurement: Measurement }
   | { readonly kind: 'recover' };
 
-/** What a rank of PyTorch needs to build a model besides its config. */
-export interface TorchModel {
-  /** The model's sizes, with all defaults. */
-  readonly shape: unknown;
-  readonly framework: TorchFramework;
-}
-
-/** The libraries that shard a model on PyTorch: fully_shard, FullyShardedDataParallel, or DeepSpeed. */
-export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
-export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
-
-/** What a checkpoint stores of a run on PyTorch that only the launcher knows. */
-export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
-
-/** A question of a rank of PyTorch for microbatches, which the launcher makes. */
-export interface BatchesNeeded {
-  readonly run: number;
-  readonly what: 'train' | 'validation';
-  /** The data-parallel rank whose microbatches they are. */
-  readonly rank: number;
-  /** Number of the first microbatch, from 0 over the whole run or over the validation rows. */
-  readonly first: number;
-  readonly count: number;
-}
-
-/** Microbatches of token ids: k · batch · (seq + 1) numbers; [Note: batches for Python ranks] in torch/batches.ts. */
-export interface BatchesMade {
-  readonly run: number;
-  readonly first: number;
-  readonly tokens: { readonly shape: readonly number[]; readonly values: Int32Array };
-  /** The learning rate of each step that begins in these microbatches, by group. */
-  readonly lrs: readonly (readonly number[])[];
-  /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */
-  readonly counts?: readonly number[];
-  readonly last?: boolean;
-}
-
 /** The result of a rank's work. Structured clone must be able to carry its value. */
 export type Outcome =
   | { readonly ok: true; readonly value: unknown }
@@ -286,6 +228,7 @@ export type FromRank =
   | { readonly type: 'step'; readonly id: number; readonly step: RankStep }
   | { readonly type: 'cellStep'; readonly id: number; readonly step: CellStep }
   | { readonly type: 'progress'; readonly id: number; readonly progress: RankProgress }
+  /** `id` is the number of the question; the answer has it too. */
   | { readonly type: 'need'; readonly id: number; readonly need: BatchesNeeded }
   | { readonly type: 'save'; readonly save: number; readonly news: SaveNews }
   | {

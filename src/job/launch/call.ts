@@ -1,7 +1,5 @@
 import { childrenCountFrom } from '../../cell/native-call';
 import type {
-  BatchesMade,
-  BatchesNeeded,
   CellStep,
   Outcome,
   RankEvent,
@@ -10,6 +8,7 @@ import type {
   RankStep,
   RankWork,
 } from '../control/messages';
+import type { BatchesMade, BatchesNeeded } from '../control/torch-messages';
 import type { Failure } from './failure';
 
 /** Receives a call's outputs while it runs. */

@@ -1,9 +1,10 @@
-import { ShardlabError } from '../../core/errors';
+import { type ErrorCode, ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { ControlServer } from '../control/control-server';
-import type { FromRank } from '../control/messages';
+import type { FromRank, ToRank } from '../control/messages';
 import { firstRanks } from '../control/selection';
 import type { Situation } from '../control/situation';
+import type { CallSink } from './call';
 import { describeExit, type RankExit } from './rank-process';
 
 /** Asks couriers what their main threads do. Couriers also answer while main threads compute or wait. */
@@ -106,5 +107,16 @@ export class SaveDesk {
     for (const save of this.#open.values()) {
       if (save.missing.has(rank)) save.settle(new ShardlabError('RANK_DIED', text, { rank }));
     }
+  }
+}
+
+/** Returns the answer to a rank's question for batches. If they cannot be made, the rank gets the error, and throws it. */
+export function supply({ need: make }: CallSink, { id, need }: FromRank & { type: 'need' }): ToRank {
+  try {
+    if (make === undefined) throw new ShardlabError('INTERNAL', 'the call gives no batches');
+    return { type: 'batches', id, made: make(need) };
+  } catch (error) {
+    const { message, code = 'INTERNAL' } = error as { message: string; code?: ErrorCode };
+    return { type: 'noBatches', id, run: need.run, error: { code, message } };
   }
 }

@@ -1,11 +1,11 @@
 import { describeActivity, interruptChildren } from '../../cell/native-call';
 import { unbroken } from '../../cell/unbroken';
-import { type ErrorCode, ShardlabError } from '../../core/errors';
+import { ShardlabError } from '../../core/errors';
 import type { AbortReason } from '../../transport/control-block';
 import type { FromRank, Outcome, RankWork, StepGrant, ToRank } from '../control/messages';
 import type { Situation } from '../control/situation';
 import { type BusyRank, type Call, type CallSink, Cancellation, createCall, RankLocks } from './call';
-import { SaveDesk, StatusDesk } from './desks';
+import { SaveDesk, StatusDesk, supply } from './desks';
 import { AFTER_DEATH, abortReason, type Failure, failureError } from './failure';
 import type { Fleet, FleetListener } from './fleet';
 import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from './rank-process';
@@ -84,24 +84,14 @@ export class Supervisor implements FleetListener {
     if (message.type === 'save') this.saves.receive(rank, message);
     if (message.type === 'ended' && message.damage !== undefined) this.damages.set(rank, message.damage);
     const call = this.#running.get(rank);
+    if (message.type === 'need' && call !== undefined)
+      this.#fleet.control.send(rank, supply(call.sink, message));
     if (call === undefined || !('id' in message) || call.id !== message.id) return;
     if (message.type === 'output') call.emit(rank, message.output);
     if (message.type === 'step') call.sink.step?.(rank, message.step);
     if (message.type === 'cellStep') call.sink.cellStep?.(rank, message.step);
     if (message.type === 'progress') call.sink.progress?.(rank, message.progress);
-    if (message.type === 'need') this.#supply(rank, message, call);
     if (message.type === 'ended') this.#ended(rank, call, message.outcome);
-  }
-
-  /** Answers a rank's question for batches. If they cannot be made, the rank gets the error, and throws it. */
-  #supply(rank: number, { id, need }: FromRank & { type: 'need' }, call: Call): void {
-    try {
-      const made = call.sink.need?.(need);
-      if (made !== undefined) this.#fleet.control.send(rank, { type: 'batches', id, made });
-    } catch (error) {
-      const { message, code = 'INTERNAL' } = error as { message: string; code?: ErrorCode };
-      this.#fleet.control.send(rank, { type: 'noBatches', id, run: need.run, error: { code, message } });
-    }
   }
 
   /** Adds output of a rank's native code and child processes to the rank's current work; drops it if there is none. */

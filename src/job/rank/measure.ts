@@ -1,5 +1,5 @@
 import { now, type Seconds } from '../../core/units';
-import type { Measurement } from '../control/messages';
+import type { Measurement } from '../control/measurement';
 import type { RankScope } from './scope';
 
 /** Measures this rank; every rank of the job calls it. Code is loaded when it is first used. */

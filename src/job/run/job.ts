@@ -1,14 +1,13 @@
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
-import { ConfigError } from '../../core/errors';
 import { now } from '../../core/units';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Module } from '../../nn/module';
 import type { FileBatch } from '../../train/own-task';
 import type { Link } from '../../transport/link';
-import type { TorchFramework } from '../control/messages';
 import { parseSelection, type Selection } from '../control/selection';
+import type { TorchFramework } from '../control/torch-messages';
 import type { BusyRank, OutputSink } from '../launch/call';
 import type { Fleet } from '../launch/fleet';
 import { RankGroups } from '../launch/groups';
@@ -16,7 +15,7 @@ import { describeExit } from '../launch/rank-process';
 import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { requireLanguage } from '../torch/language';
-import { TorchRun } from '../torch/torch-run';
+import { torchRunOf } from '../torch/torch-run';
 import { JobData } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
@@ -264,20 +263,10 @@ export class Job extends StepFigures {
     return this.#recordings.current.recorded;
   }
 
-  /** Returns the launcher's part of a run on PyTorch; undefined if the ranks are this library's. */
-  #torchRun({ framework }: TrainOptions): TorchRun | undefined {
-    const { engine, folder } = this.#fleet;
-    if (engine === 'torch') return new TorchRun(framework ?? 'fsdp2', folder);
-    if (framework === undefined) return undefined;
-    throw new ConfigError(
-      `job.train: framework '${framework}' is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
-    );
-  }
-
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
     requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init', 'framework']);
     const { init, ranks: world = this.numRanks } = options;
-    const torch = this.#torchRun(options);
+    const torch = torchRunOf(this.#fleet, options.framework);
     checkWorld('train', world, this.numRanks);
     checkInit(init);
     const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);

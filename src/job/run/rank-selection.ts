@@ -1,6 +1,6 @@
 import { currentDisplay } from '../../cell/display';
 import { ConfigError } from '../../core/errors';
-import type { Measurement } from '../control/messages';
+import type { Measurement } from '../control/measurement';
 import type { LaunchPlan } from '../launch/options';
 import { createLiveOutput, createPlainOutput } from '../launch/outputs';
 import type { Supervisor } from '../launch/supervisor';

@@ -17,8 +17,7 @@ import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
 import { ownOnMeta } from '../rank/own-on-meta';
-import type { TorchRun } from '../torch/torch-run';
-import { RunCalls, type RunHome, type RunParts, type RunWork } from './calls';
+import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
   loadRun,
   type RunLoad,
@@ -29,7 +28,7 @@ import {
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
 import { type RecordedSteps, stepsOfRun } from './figures';
-import { RunHistory, type RunPlace } from './history';
+import { RunHistory } from './history';
 import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import type { OwnWork } from './own';
@@ -93,7 +92,7 @@ export class Run extends RunLoop {
       const work =
         torch === undefined
           ? ({ kind: 'train', ...place, data, own: own?.sources, init } as const)
-          : torchTrain(torch, { ...place, data, init, world }, line);
+          : torch.train({ ...place, data, init, world }, (done, total) => line.show(done, total));
       const [numParams = 0] = await calls.on<number>(world, work, {
         progress: (_, { done, total }) => line.show(done, total),
       });
@@ -281,30 +280,6 @@ export class Run extends RunLoop {
     const { own, data } = this.#parts;
     return stepsOfRun(this.#parts, own && ownOnMeta(own.functions, data));
   }
-}
-
-/** Returns the work that builds a model on ranks of PyTorch, whose batches and initial values the launcher makes. */
-function torchTrain(
-  torch: TorchRun,
-  {
-    data,
-    init,
-    world,
-    ...place
-  }: Pick<RunWork & { kind: 'train' }, 'run' | 'group' | 'data' | 'init'> & RunPlace,
-  line: Progress,
-): RunWork {
-  const { run, config } = place;
-  torch.begin(config, world, data);
-  const folder = torch.writeInitial(run, config, init, (done, total) => line.show(done, total));
-  return {
-    kind: 'train',
-    ...place,
-    data: undefined,
-    own: undefined,
-    init: folder,
-    torch: torch.modelOf(config),
-  };
 }
 
 /** Writes each warning as a line of stderr; a notebook shows it under the cell. */

@@ -5,7 +5,7 @@ import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
 import { LRSchedule, rateOf, type ScheduleState } from '../../optim/lr-schedule';
 import { type DataMark, dataMark } from '../../train/trainer-state';
-import type { BatchesMade, BatchesNeeded } from '../control/messages';
+import type { BatchesMade, BatchesNeeded } from '../control/torch-messages';
 
 /**
  * [Note: batches for Python ranks] Ranks of PyTorch ask the launcher for their microbatches, so data, seeds and epochs have one

@@ -53,7 +53,7 @@ export async function openTorchControl(
   const links = new Map<number, RankLink>();
   const strangers = new Set<Socket>();
   const server = createServer((socket) => {
-    // A stranger's errors, such as a reset, are nobody's.
+    // A stranger may reset the connection; that is no error of the job.
     socket.on('error', () => socket.destroy());
     if (strangers.size >= MOST_STRANGERS) {
       socket.destroy();

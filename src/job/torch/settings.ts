@@ -2,7 +2,7 @@ import { modelShape } from '../../config/settings/model';
 import type { SETTINGS } from '../../config/settings/training';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { TorchFramework } from '../control/messages';
+import type { TorchFramework } from '../control/torch-messages';
 
 type Table = typeof SETTINGS;
 

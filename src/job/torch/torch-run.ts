@@ -4,6 +4,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import type { PreparedData } from '../../data/prepared';
 import type { ScheduleState } from '../../optim/lr-schedule';
+import type { GroupRef, RankWork } from '../control/messages';
 import {
   type BatchesMade,
   type BatchesNeeded,
@@ -11,10 +12,21 @@ import {
   type TorchFramework,
   type TorchModel,
   type TorchState,
-} from '../control/messages';
+} from '../control/torch-messages';
+import type { Fleet } from '../launch/fleet';
 import { TorchBatches } from './batches';
 import { writeInitialValues } from './initial-values';
 import { checkForTorch } from './settings';
+
+/** A run to build. */
+interface TorchPlace {
+  readonly run: number;
+  readonly config: TrainConfig;
+  readonly data: PreparedData | undefined;
+  readonly init: string | readonly string[] | undefined;
+  readonly group: GroupRef;
+  readonly world: number;
+}
 
 /** The launcher's part of a run on PyTorch: what its ranks ask for, and what they get to build the model. */
 export class TorchRun {
@@ -43,14 +55,18 @@ export class TorchRun {
     return { shape: modelShape(config), framework: this.framework };
   }
 
-  /** Writes the initial values of run number `run`; returns their folder. Throws: SHAPE, IO. */
-  writeInitial(
-    run: number,
-    config: TrainConfig,
-    init: string | readonly string[] | undefined,
+  /**
+   * Returns the work that builds a model on its ranks, whose initial values are then in files. `progress` gets bytes of them. Throws:
+   * CONFIG for data that do not fit, SHAPE, IO.
+   */
+  train(
+    { run, config, data, init, group, world }: TorchPlace,
     progress: (done: number, total: number) => void,
-  ): string {
-    return writeInitialValues(config, init, join(this.#folder, `run-${run}-initial`), progress);
+  ): RankWork & { kind: 'train' } {
+    this.begin(config, world, data);
+    const folder = writeInitialValues(config, init, join(this.#folder, `run-${run}-initial`), progress);
+    const torch = this.modelOf(config);
+    return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 
   /** From now on, ranks get the batches of this config on `world` ranks. Throws: CONFIG for data that do not fit. */
@@ -80,4 +96,16 @@ export class TorchRun {
     if (this.#batches === undefined) throw new ConfigError('the run has not begun');
     return this.#batches;
   }
+}
+
+/** Returns the launcher's part of a run; undefined if the ranks are this library's. Throws: CONFIG for a framework that they do not have. */
+export function torchRunOf(
+  { engine, folder }: Pick<Fleet, 'engine' | 'folder'>,
+  framework: TorchFramework | undefined,
+): TorchRun | undefined {
+  if (engine === 'torch') return new TorchRun(framework ?? 'fsdp2', folder);
+  if (framework === undefined) return undefined;
+  throw new ConfigError(
+    `job.train: framework '${framework}' is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
+  );
 }

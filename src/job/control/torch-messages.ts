@@ -1,0 +1,38 @@
+import type { TrainerState } from '../../train/trainer-state';
+
+/** What a rank of PyTorch needs to build a model besides its config. */
+export interface TorchModel {
+  /** The model's sizes, with all defaults. */
+  readonly shape: unknown;
+  readonly framework: TorchFramework;
+}
+
+/** The libraries that shard a model on PyTorch: fully_shard, FullyShardedDataParallel, or DeepSpeed. */
+export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
+export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
+
+/** What a checkpoint stores of a run on PyTorch that only the launcher knows. */
+export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
+
+/** A question of a rank of PyTorch for microbatches, which the launcher makes. */
+export interface BatchesNeeded {
+  readonly run: number;
+  readonly what: 'train' | 'validation';
+  /** The data-parallel rank whose microbatches they are. */
+  readonly rank: number;
+  /** Number of the first microbatch, from 0 over the whole run or over the validation rows. */
+  readonly first: number;
+  readonly count: number;
+}
+
+/** Microbatches of token ids: k · batch · (seq + 1) numbers; [Note: batches for Python ranks] in torch/batches.ts. */
+export interface BatchesMade {
+  readonly run: number;
+  readonly first: number;
+  readonly tokens: { readonly shape: readonly number[]; readonly values: Int32Array };
+  /** The learning rate of each step that begins in these microbatches, by group. */
+  readonly lrs: readonly (readonly number[])[];
+  /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */
+  readonly counts?: readonly number[];
+  readonly last?: boolean;
+}
