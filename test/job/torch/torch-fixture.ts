@@ -1,0 +1,26 @@
+import type { TestContext } from 'node:test';
+import type { LaunchOptions } from '../../../src/job/launch/options';
+import type { Job } from '../../../src/job/run/job';
+import { launch } from '../../../src/job/run/launch';
+
+/** Launches ranks of PyTorch, which are shut down when the test ends. */
+export async function launchTorch(
+  context: TestContext,
+  options: Omit<LaunchOptions, 'engine'>,
+): Promise<Job> {
+  const job = await launch({ engine: 'torch', ...options });
+  context.after(() => job.shutdown());
+  return job;
+}
+
+/** A small GPT, whose vocabulary and layers fit to two stages and two parts. */
+export const GPT = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+
+/** A small Llama with fewer key and value heads. */
+export const LLAMA = { ...GPT, kind: 'llama', kvHeads: 2, ffn: 64 } as const;
+
+/** Returns the largest absolute difference of two lists of the same length; NaN if the lengths differ. */
+export function largestDifference(one: readonly number[], two: readonly number[]): number {
+  if (one.length !== two.length) return Number.NaN;
+  return Math.max(...one.map((value, i) => Math.abs(value - (two[i] ?? Number.NaN))));
+}
