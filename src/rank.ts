@@ -174,6 +174,16 @@ export const TemperatureGating = scope.TemperatureGating;
 export const saveCheckpoint = scope.saveCheckpoint;
 /** Loads a saved folder; it may come from another world size and strategy. Every rank must call it. Throws: IO, SHAPE. */
 export const loadCheckpoint = scope.loadCheckpoint;
+/**
+ * Moves parameters and optimizer states to the same model in another placement (other experts per rank, another strategy), and compares each
+ * element, bit by bit. Both are on all ranks, and every rank must call it; `before` is freed. Throws: CONFIG for models that differ,
+ * CHECK, COLLECTIVE_MISSING.
+ * @example
+ * const [model, next] = [1, 2].map(() => nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }));
+ * const optimizer = optim.adamW(DDP(model));
+ * moveState({ model, optimizer }, { model: next, optimizer: optim.adamW(fullyShard(next)) });
+ */
+export const moveState = scope.moveState;
 /** Returns the model of a folder in Hugging Face's format: GPT-2, Llama, Mistral, Qwen2, Wan. Throws: CONFIG, IO, SHAPE. */
 export const fromPretrained = scope.fromPretrained;
 /** Saves a model's parameters so that transformers can load them. Every rank must call it. Throws: CONFIG, IO, COLLECTIVE_MISSING. */

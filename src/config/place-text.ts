@@ -1,3 +1,4 @@
+import { copiesPerRank } from './expert-placement';
 import { virtualStagesOf } from './settings/pipeline';
 import type { TrainConfig } from './train-config';
 
@@ -18,5 +19,15 @@ export function layoutText({ parallel }: Place['config']): string {
   const virtual = virtualStagesOf(parallel);
   const order = pp === 1 ? '' : ` (${schedule}${virtual === 1 ? '' : `, ${virtual} stages per rank`})`;
   const degrees = Object.entries({ TP: tp, CP: cp, EP: ep, PP: pp }).filter(([, degree]) => degree > 1);
-  return [strategy, ...degrees.map(([axis, degree]) => `${axis} ${degree}`)].join(' × ') + order;
+  const texts = degrees.map(
+    ([axis, degree]) => `${axis} ${degree}${axis === 'EP' ? movedText(parallel) : ''}`,
+  );
+  return [strategy, ...texts].join(' × ') + order;
+}
+
+/** Says whether experts were moved, and how many copies a layer has. */
+function movedText({ expertPlacement, ep }: TrainConfig['parallel']): string {
+  if (expertPlacement === null) return '';
+  const copies = ep * Math.max(0, ...Object.values(expertPlacement).map(copiesPerRank));
+  return copies === 0 ? ' (experts moved)' : ` (experts moved, ${copies} copies per layer)`;
 }

@@ -1,5 +1,6 @@
 import { nearest } from '../config/nearest';
 import { ConfigError } from '../core/errors';
+import type { StepResult } from '../train/step-result';
 import { createFigure, type Figure, titleOf } from './figure';
 import { percent } from './format';
 import { niceTicks, titled } from './grammar/axes';
@@ -10,9 +11,11 @@ import { plot } from './grammar/plot';
 import { sumOf } from './spread';
 import { createTable } from './table';
 
-/** The rows of a layer's experts in one step, per expert. */
+/** The rows of a layer in one step, per expert or per rank. */
 interface LayerLoad {
   readonly tokens: readonly number[];
+  /** The ranks' indices; omitted for experts. */
+  readonly ranks?: readonly number[];
   /** Rows beyond an expert's capacity. */
   readonly dropped: readonly number[];
 }
@@ -21,28 +24,35 @@ interface LayerLoad {
 export interface StepLoads {
   readonly step: number;
   readonly experts: Readonly<Record<string, LayerLoad>>;
+  /** The rows that each rank computed. */
+  readonly rankRows?: StepResult['rankRows'];
 }
+
+const KINDS = ['expert', 'rank'] as const;
+type Kind = (typeof KINDS)[number];
 
 /** What the figure of loads shows. */
 export interface ExpertOptions {
-  /** The name of a layer with experts, as 'blocks.0.moe'. Default: the layer whose busiest expert is furthest from the mean in the last step. */
+  /** The name of a layer with experts, as 'blocks.0.moe'. Default: the layer whose busiest expert or rank is furthest from the mean in the last step. */
   readonly layer?: string | undefined;
+  /** Whether lines are of experts (default), or of ranks: the rows that each rank's experts computed. */
+  readonly by?: Kind | undefined;
 }
 
 const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 
-/** Draws the rows that each expert of a layer computed, step by step, as multiples of the layer's mean. Throws: CONFIG for an unknown layer. */
-export function expertLoads(steps: readonly StepLoads[], { layer }: ExpertOptions = {}): Figure {
+/**
+ * Draws the rows that each expert of a layer, or each rank, computed, step by step, as multiples of the layer's mean. Throws: CONFIG for an
+ * unknown layer, and for another `by`.
+ */
+export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
+  const { layer, by = 'expert' } = options;
+  const steps = by === 'expert' ? given : given.map(ofRanks);
+  if (!KINDS.includes(by)) throw new ConfigError(`experts({ by: '${by}' }): give 'expert' or 'rank'`);
   const last = steps.at(-1)?.experts ?? {};
   const name = layer === undefined ? mostUneven(last) : requireLayer(layer, Object.keys(last));
   const loads = steps.flatMap(({ step, experts }) => ({ step, load: experts[name] ?? NOTHING }));
-  const ratios = loads.map(({ load }) => ratiosOf(load));
-  const numExperts = ratios.at(-1)?.length ?? 0;
-  const lines = Array.from({ length: numExperts }, (_, expert) => ({
-    expert,
-    at: ratios.at(-1)?.[expert] ?? 0,
-    y: ratios.map((each) => each[expert] ?? Number.NaN),
-  }));
+  const lines = linesOf(loads.map(({ load }) => load));
   const named = namedLines(lines);
   const most = Math.max(1, ...lines.flatMap(({ y }) => y.filter(Number.isFinite)));
   const range = [0, most * 1.08] as const;
@@ -50,14 +60,14 @@ export function expertLoads(steps: readonly StepLoads[], { layer }: ExpertOption
   const margin = (end - first) * 0.015;
   const x = loads.map(({ step }) => step);
   const labels = lines
-    .filter(({ expert }) => named.has(expert))
-    .map(({ expert, at }) => ({
+    .filter(({ index }) => named.has(index))
+    .map(({ index, at }) => ({
       at,
-      text: `${keyDot(named.get(expert) ?? NEUTRAL)}${soft(`expert ${expert}`)} ${bold(at.toFixed(2))}`,
+      text: `${keyDot(named.get(index) ?? NEUTRAL)}${soft(`${by} ${index}`)} ${bold(at.toFixed(2))}`,
     }));
   return createFigure({
-    title: findingOf(name, lines, loads.at(-1)?.step ?? 0),
-    subtitle: `Rows per expert of ${safe(name)}, as multiples of the mean; all ranks.${droppedText(loads.map(({ load }) => load))}`,
+    title: findingOf(by, name, lines, loads.at(-1)?.step ?? 0),
+    subtitle: `Rows per ${by} of ${safe(name)}, as multiples of the mean; all ranks.${asideOf(by, loads)}`,
     ...plot(FRAME, [
       {
         x: {
@@ -66,15 +76,15 @@ export function expertLoads(steps: readonly StepLoads[], { layer }: ExpertOption
           ...titled('step'),
         },
         y: { range, ...titled('rows / mean rows') },
-        data: lines.map(({ expert, y }) => {
-          const color = named.get(expert);
+        data: lines.map(({ index, y }) => {
+          const color = named.get(index);
           return line(
             { x, y },
             { width: color === undefined ? 1 : 2, color: color ?? NEUTRAL },
             {
               mode: steps.length < 40 ? 'lines+markers' : 'lines',
               marker: { size: 4, color: color ?? NEUTRAL },
-              name: `expert ${expert}`,
+              name: `${by} ${index}`,
               hovertemplate: 'step %{x}: <b>%{y:.2f}</b><extra>%{fullData.name}</extra>',
             },
           );
@@ -85,8 +95,12 @@ export function expertLoads(steps: readonly StepLoads[], { layer }: ExpertOption
     ]),
     table: createTable(
       steps.flatMap(({ step, experts }) =>
-        Object.entries(experts).flatMap(([of, { tokens, dropped }]) =>
-          tokens.map((rows, expert) => ({ step, layer: of, expert, rows, dropped: dropped[expert] ?? 0 })),
+        Object.entries(experts).flatMap(([of, { tokens, dropped, ranks }]) =>
+          tokens.map((rows, i) =>
+            ranks === undefined
+              ? { step, layer: of, expert: i, rows, dropped: dropped[i] ?? 0 }
+              : { step, layer: of, rank: ranks[i] ?? i, rows },
+          ),
         ),
       ),
     ),
@@ -95,17 +109,42 @@ export function expertLoads(steps: readonly StepLoads[], { layer }: ExpertOption
 
 const NOTHING: LayerLoad = { tokens: [], dropped: [] };
 
-interface ExpertLine {
-  readonly expert: number;
+/** Returns the rows of ranks in place of those of experts. */
+function ofRanks({ step, rankRows = {} }: StepLoads): StepLoads {
+  const layers = Object.entries(rankRows).map(([layer, all]) => {
+    const load = { tokens: all.map(({ rows }) => rows), dropped: [], ranks: all.map(({ rank }) => rank) };
+    return [layer, load];
+  });
+  return { step, experts: Object.fromEntries(layers) };
+}
+
+/** The line of an expert or of a rank. */
+interface LoadLine {
+  readonly index: number;
   /** The last step's multiple of the mean. */
   readonly at: number;
+  readonly y: readonly number[];
+}
+
+/** Returns a line per expert or rank of the last step. */
+function linesOf(loads: readonly LayerLoad[]): LoadLine[] {
+  const ratios = loads.map(ratiosOf);
+  const { tokens, ranks } = loads.at(-1) ?? NOTHING;
+  return tokens.map((_, i) => {
+    const index = ranks?.[i] ?? i;
+    const y = loads.map((load, step) => {
+      const at = load.ranks === undefined ? index : load.ranks.indexOf(index);
+      return ratios[step]?.[at] ?? Number.NaN;
+    });
+    return { index, at: y.at(-1) ?? 0, y };
+  });
 }
 
 /** Returns the colours of the lines with names: all if there are few, else the busiest and the idlest of the last step. */
-function namedLines(lines: readonly ExpertLine[]): ReadonlyMap<number, string> {
+function namedLines(lines: readonly LoadLine[]): ReadonlyMap<number, string> {
   const sorted = [...lines].sort((a, b) => b.at - a.at);
   const chosen = lines.length <= LINE_COLORS.length ? lines : [...sorted.slice(0, 1), ...sorted.slice(-1)];
-  return new Map(chosen.map(({ expert }, i) => [expert, lineColor(i)]));
+  return new Map(chosen.map(({ index }, i) => [index, lineColor(i)]));
 }
 
 function ratiosOf({ tokens }: LayerLoad): number[] {
@@ -127,15 +166,25 @@ function requireLayer(layer: string, known: readonly string[]): string {
   );
 }
 
-function findingOf(name: string, lines: readonly ExpertLine[], step: number): string {
+function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: number): string {
   const [busiest] = [...lines].sort((a, b) => b.at - a.at);
   if (busiest === undefined) return 'No step has been taken yet';
-  if (busiest.at === 1) return titleOf(`All experts of ${name} computed equally many rows in step ${step}`);
-  const times = `${busiest.at.toFixed(2)} times the mean`;
+  if (busiest.at === 1) return titleOf(`All ${by}s of ${name} computed equally many rows in step ${step}`);
+  const [times, noun] = [`${busiest.at.toFixed(2)} times the mean`, by === 'rank' ? 'Rank' : 'Expert'];
   return titleOf(
-    `Expert ${busiest.expert} of ${name} computed ${times} in step ${step}`,
-    `Expert ${busiest.expert} computed ${times} in step ${step}`,
+    `${noun} ${busiest.index} of ${name} computed ${times} in step ${step}`,
+    `${noun} ${busiest.index} computed ${times} in step ${step}`,
   );
+}
+
+/** For experts, what was dropped; for ranks, the busiest one at first and at last. */
+function asideOf(by: Kind, loads: readonly { readonly step: number; readonly load: LayerLoad }[]): string {
+  if (by === 'expert') return droppedText(loads.map(({ load }) => load));
+  const [first, last] = [loads[0], loads.at(-1)];
+  if (first === undefined || last === undefined || first === last) return '';
+  const textOf = ({ step, load }: typeof first): string =>
+    `${Math.max(...ratiosOf(load)).toFixed(2)} in step ${step}`;
+  return ` The busiest rank: ${textOf(first)}, ${textOf(last)}.`;
 }
 
 function droppedText(loads: readonly LayerLoad[]): string {

@@ -105,6 +105,7 @@ export class Parameter implements Leaf {
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
+  #lent: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
   #first: FirstValues | null = null;
   #source: ValueSource | null = null;
@@ -168,6 +169,7 @@ export class Parameter implements Leaf {
 
   /** The whole tensor; the first read computes deferred values. Throws: SHAPE while this rank has only a shard. */
   get tensor(): tf.Tensor {
+    if (this.#lent !== null) return this.#lent;
     const { source } = this;
     if (source !== null) {
       const values = new Float32Array(this.size);
@@ -176,6 +178,11 @@ export class Parameter implements Leaf {
     }
     if (this.#tensor === null) throw noWholeTensor(this);
     return this.#tensor;
+  }
+
+  /** Sets a tensor that forward reads in place of the parameter's own values, which have no gradient then; null: its own. */
+  lend(tensor: tf.Tensor | null): void {
+    this.#lent = tensor;
   }
 
   /** Whether this tensor is the parameter's current whole tensor. */

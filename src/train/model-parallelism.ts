@@ -38,7 +38,7 @@ export function applyModelParallelism(
   model: Module,
   { config, group, warn = () => undefined }: Place,
 ): TrainingGroups {
-  const { tp, sequenceParallel, cp, cpKind, ep, pp } = config.parallel;
+  const { tp, sequenceParallel, cp, cpKind, ep, pp, expertPlacement: placement } = config.parallel;
   if (tp * cp * ep * pp === 1) return { data: group, shards: group, pipeline: null };
   if (tp * cp > 1) requireDivisible(model, tp);
   const once = warnOnce(warn);
@@ -50,7 +50,7 @@ export function applyModelParallelism(
   });
   if (tp > 1) parallelizeTensors(model, { group: ranks.tp, warn: once }, { sequenceParallel });
   if (cp > 1) applyContextParallel(model, ranks.cp, { kind: cpKind });
-  if (ep > 1) applyExpertParallel(model, ranks);
+  if (ep > 1) applyExpertParallel(model, ranks, { placement });
   return { data: ranks.dp, shards: ranks.dpCp, pipeline: pp > 1 ? ranks.pp : null };
 }
 

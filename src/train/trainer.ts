@@ -25,7 +25,7 @@ import { ownTask } from './own-task';
 import { type ModelPasses, type PassUse, wholePasses } from './passes';
 import { pipelinePasses } from './pipeline-passes';
 import { type Sampling, sampleFrom } from './sampling';
-import type { StepResult } from './step-result';
+import { loadsOf, type StepResult } from './step-result';
 import { Stopwatch, spansOf } from './stopwatch';
 import type { Task, TensorBatch } from './task';
 import type { TrainerOptions, TrainerParts } from './trainer-options';
@@ -124,7 +124,7 @@ export class Trainer {
       return {
         ...{ ...update, loss, tokens },
         ...(passes.countedRows ? { countedRows: true } : {}),
-        ...(this.#countsRows && Object.keys(loads).length > 0 ? { experts: loads } : {}),
+        ...(this.#countsRows ? loadsOf(loads, this.#options.allRanks.rank) : {}),
       };
     });
     this.#steps++;

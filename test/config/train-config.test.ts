@@ -274,6 +274,12 @@ test('degrees of model parallelism that the model contradicts say what fits', ()
     ],
     [{ cp: 2 }, /capacityFactor 1\.25 counts the rows of a batch/, routed({ router: 'switch' })],
     [{ ep: 4 }, /4 ranks do not divide the model's 6 experts/, moe],
+    [{ expertPlacement: {} }, /expertPlacement: has no effect with parallel\.ep 1/, moe],
+    [
+      { ep: 2, expertPlacement: { 'blocks.0.moe': { experts: [[0, 1, 2, 3, 4, 5]] } } },
+      /'blocks.0.moe' has lists for 1 ranks, but ep is 2/,
+      moe,
+    ],
     [{ ep: 2, strategy: 'HYBRID_SHARD' }, /cannot have HYBRID_SHARD/, moe],
     [{ ep: 2 }, /kind 'gpt' has no experts to divide; give model\.kind 'moe'/],
     [

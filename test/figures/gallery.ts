@@ -222,6 +222,7 @@ export function gallery(): Record<string, Figure> {
     'lr-range-flat': lrRangeFigure(rangeOf(false)),
     'expert-loads': expertLoads(loadsOf(4)),
     'expert-loads-many': expertLoads(loadsOf(16), { layer: 'blocks.1.moe' }),
+    'rank-loads': expertLoads(loadsOf(8), { layer: 'blocks.1.moe', by: 'rank' }),
     'loss-none': lossCurve([]),
     'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
     'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),
@@ -244,6 +245,13 @@ function loadsOf(numExperts: number): StepLoads[] {
       experts: {
         'blocks.0.moe': { tokens, dropped: tokens.map(() => 1) },
         'blocks.1.moe': { tokens: grown, dropped: tokens.map(() => 0) },
+      },
+      // The loads fall after half of the steps, as if experts were moved.
+      rankRows: {
+        'blocks.1.moe': [0, 1, 2, 3].map((rank) => ({
+          rank,
+          rows: 80 + (i < LOSSES.length / 2 ? 30 : 4) * (rank % 2),
+        })),
       },
     };
   });

@@ -40,6 +40,7 @@ export const OTHERS: Readonly<Record<string, readonly (readonly [value: unknown,
   'parallel.tp': [[2]],
   'parallel.cp': [[2]],
   'parallel.ep': [[2]],
+  'parallel.expertPlacement': [[{ 'blocks.0.moe': { experts: [[0], [1]] } }]],
   'parallel.pp': [[2]],
   'parallel.schedule': [['gpipe'], ['gpipe', PP], ['interleaved', PP], ['zb', PP]],
   'parallel.virtualStages': [

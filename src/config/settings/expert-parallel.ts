@@ -1,3 +1,4 @@
+import { type ExpertPlacement, expertPlacementSchema, placementIssue } from '../expert-placement';
 import type { Settings } from '../setting';
 import { STRATEGIES, type StrategyName } from '../strategies';
 import { type ModelSetting, modelShape, size } from './model';
@@ -5,7 +6,11 @@ import { type ModelSetting, modelShape, size } from './model';
 /** The part of a config that the rules below read. */
 export interface ExpertParallelRead {
   readonly model: ModelSetting;
-  readonly parallel: { readonly ep: number; readonly strategy: StrategyName };
+  readonly parallel: {
+    readonly ep: number;
+    readonly strategy: StrategyName;
+    readonly expertPlacement: ExpertPlacement | null;
+  };
 }
 
 /** How ranks share the experts of a model's layers. */
@@ -18,7 +23,27 @@ export const EXPERT_PARALLEL = {
       config.parallel.ep === 1 ? null : (undivided(config) ?? replicated(config)),
     planned: { refused: 'is not read: plans have no experts within layers' },
   },
+  expertPlacement: {
+    schema: expertPlacementSchema.nullable().default(null),
+    says: "which rank of an ep group has which experts, and copies of which, by layer; `run.reshard({ expertPlacement: 'by-use' })` computes it from measured loads. `null`, and for layers that are left out: equal consecutive parts",
+    form: "{ 'blocks.0.moe': { experts: [[0, 3], [1, 2]], copies: [[1], [0]] } } (a list per rank) or null",
+    conflict: (config: ExpertParallelRead): string | null => misplaced(config),
+    planned: { refused: 'is not read: plans have no experts within layers' },
+  },
 } as const satisfies Settings<ExpertParallelRead>;
+
+/** Returns why experts cannot be placed in this way; null if they can, or if only the ranks know. */
+function misplaced({ model, parallel: { ep, expertPlacement } }: ExpertParallelRead): string | null {
+  if (expertPlacement === null) return null;
+  if (ep === 1)
+    return 'has no effect with parallel.ep 1: every rank has all experts; give ep, or leave it out';
+  const shape = modelShape({ model });
+  if (shape.kind !== 'moe' || shape.experts % ep !== 0) return null;
+  const issues = Object.entries(expertPlacement).map(([layer, each]) =>
+    placementIssue(layer, each, shape.experts, ep),
+  );
+  return issues.find((issue) => issue !== null) ?? null;
+}
 
 /** Returns why the model's experts cannot be divided; null if they can, or if only the ranks know. */
 function undivided({ model, parallel: { ep } }: ExpertParallelRead): string | null {

@@ -10,6 +10,7 @@ export { ringAttention } from '../../parallel/context/ring-attention';
 export { ulyssesAttention } from '../../parallel/context/ulysses-attention';
 export { applyExpertParallel } from '../../parallel/experts/apply-expert-parallel';
 export { balanceExperts } from '../../parallel/experts/balance-experts';
+export { placeExperts } from '../../parallel/experts/place-experts';
 
 /**
  * Divides sequences over the ranks of a group, for a model of your own: `cut` returns this rank's part of a sequence,

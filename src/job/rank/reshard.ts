@@ -1,8 +1,13 @@
 import type { Engine } from '../../backend/engine';
 import { type PlacedState, type Redistributed, redistribute } from '../../checkpoint/reshard/redistribute';
 import { exchange } from '../../checkpoint/state/agreement';
-import { ShardlabError } from '../../core/errors';
+import { wholeShapeOf } from '../../checkpoint/state/parts';
+import { stepsLeftOutOf } from '../../checkpoint/state/training-state';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { ProcessGroup } from '../../dist/types';
+import type { Module } from '../../nn/module';
+import { groupRates, type Optimizer, setRates } from '../../optim/optimizer';
+import { abandonUnits } from '../../parallel/fsdp/units-of';
 import type { Trainer } from '../../train/trainer';
 import type { TrainerState } from '../../train/trainer-state';
 
@@ -13,6 +18,12 @@ interface ReshardOnRank {
   readonly before: Trainer | undefined;
   readonly after: Trainer | undefined;
   readonly progress: (done: number, total: number) => void;
+}
+
+/** A model of a cell, in a DDP or in units, and its optimizer. */
+export interface ModelAndOptimizer {
+  readonly model: Module;
+  readonly optimizer: Optimizer;
 }
 
 /** A rank reports its progress after each such share of the work. */
@@ -44,13 +55,54 @@ export function reshardOnRank({ engine, group, before, after, progress }: Reshar
   return moved;
 }
 
+/** Returns the function that moves the states of a cell's training. */
+export function rankReshard(engine: Engine, group: ProcessGroup) {
+  return {
+    /** src/rank.ts describes it. */
+    moveState(before: ModelAndOptimizer, after: ModelAndOptimizer): Redistributed {
+      requireSameModel(before.model, after.model);
+      const { steps, lr } = before.optimizer;
+      const leftOut = stepsLeftOutOf({ engine, group }, 'moveState()', before.optimizer);
+      before.optimizer.zeroGrad();
+      for (const { model } of [before, after]) abandonUnits(model);
+      const moved = redistribute({
+        ...{ engine, group, before: placed(before), after: placed(after), hasStates: steps > 0 },
+        release: (buffer) => {
+          before.optimizer.release(buffer);
+          buffer.dispose();
+        },
+      });
+      after.optimizer.restore(steps, leftOut);
+      setRates(after.optimizer, lr, groupRates(before.optimizer));
+      before.optimizer.dispose();
+      before.model.dispose();
+      return moved;
+    },
+  };
+}
+
+/** Throws: CONFIG if the models are one, or differ in their parameters. */
+function requireSameModel(before: Module, after: Module): void {
+  const [old, wanted] = [before, after].map((model) =>
+    [...model.namedState().values()].map((each) => `${each.name} [${wholeShapeOf(each)}]`),
+  ) as [string[], string[]]; // one of each
+  const at = old.findIndex((name, i) => name !== wanted[i]);
+  const isOne = before === after || before.parameters()[0] === after.parameters()[0];
+  if (!isOne && at < 0 && old.length === wanted.length) return;
+  throw new ConfigError(
+    isOne
+      ? 'moveState: both are the same model; build it again, with the new placement, and move the states to it'
+      : `moveState: the models differ: ${old[at] ?? 'nothing'} and ${wanted[at < 0 ? old.length : at] ?? 'nothing'}; build the second one with the options of the first`,
+  );
+}
+
 /** Returns the state of rank 0, which always has one; other ranks have the same state or none. */
 function stateOf([first]: readonly (TrainerState | null)[]): TrainerState {
   if (first) return first;
   throw new ShardlabError('INTERNAL', 'rank 0 has no run to reshard');
 }
 
-function placed({ model, optimizer }: Trainer): PlacedState {
+function placed({ model, optimizer }: ModelAndOptimizer): PlacedState {
   return { parameters: [...model.namedState().values()], optimizer };
 }
 

@@ -26,6 +26,7 @@ import { type RankOptim, type RankSchedules, rankOptim, rankSchedules } from './
 import { ParameterWarnings } from './parameter-warnings';
 import { type RankPipeline, rankPipeline } from './pipeline';
 import type { DataFolders } from './prepare-in-folder';
+import { rankReshard } from './reshard';
 import { type RankTensor, rankTensor } from './tensor';
 
 /** The parts that a rank's scope needs. */
@@ -54,6 +55,7 @@ export interface RankScope
     RankPipeline,
     RankSchedules,
     RankCheckpoints,
+    Readonly<ReturnType<typeof rankReshard>>,
     RankData {}
 
 type RankContext = Readonly<typeof contextNames>;
@@ -74,6 +76,7 @@ export function createRankScope(parts: RankParts): RankScope {
     ...rankPipeline({ ...parts, group, trained: (reached) => warnings.check(reached) }),
     ...rankSchedules(engine, group, parts.steps),
     ...rankCheckpoints(engine, group, warn),
+    ...rankReshard(engine, group),
     ...rankData(parts),
   };
 }

@@ -204,7 +204,11 @@ export function stepsOfRun(
     stepsTable() {
       const results = history.steps.results();
       return createTable(
-        results.map(({ spans, experts: _, ...result }) => ({ ...result, ...spans, loss: result.loss })),
+        results.map(({ spans, experts: _, rankRows: __, ...result }) => ({
+          ...result,
+          ...spans,
+          loss: result.loss,
+        })),
       );
     },
   };

@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 import type { LossesByStep } from '../../figures/run-view';
 import type { SpillFile } from '../../ledger/spill-file';
 import type { ExpertLoad } from '../../nn/moe/mixture-of-experts';
-import type { StepResult } from '../../train/step-result';
+import type { RankRows, StepResult } from '../../train/step-result';
 import type { EvaluatedStep, RankStep } from '../control/messages';
 import { NUM_NEWEST, RunSteps, type WholeStep } from './steps';
 
@@ -122,7 +122,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     if (first === undefined) throw new ShardlabError('INTERNAL', 'a step came back without results');
     const result = withAllLoads(
       first.result,
-      steps.map((step) => step.result.experts),
+      steps.map((step) => step.result),
     );
     this.add({ result, records: steps.flatMap(({ record }) => record ?? []) });
     return result;
@@ -138,15 +138,18 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
 }
 
 /** Adds up the loads of experts of all ranks, which have different batches, and in a pipeline different layers. */
-function withAllLoads(result: StepResult, byRank: readonly StepResult['experts'][]): StepResult {
+function withAllLoads(result: StepResult, byRank: readonly StepResult[]): StepResult {
   const experts = new Map<string, ExpertLoad>();
-  for (const [layer, loads] of byRank.flatMap((one) => Object.entries(one ?? {}))) {
+  for (const [layer, loads] of byRank.flatMap((one) => Object.entries(one.experts ?? {}))) {
     const sum = experts.get(layer);
     const total = (kind: 'tokens' | 'dropped'): readonly number[] =>
       loads[kind].map((rows, expert) => rows + (sum?.[kind][expert] ?? 0));
     experts.set(layer, { tokens: total('tokens'), dropped: total('dropped') });
   }
-  return experts.size === 0 ? result : { ...result, experts: Object.fromEntries(experts) };
+  if (experts.size === 0) return result;
+  const rows = (layer: string): readonly RankRows[] => byRank.flatMap((one) => one.rankRows?.[layer] ?? []);
+  const rankRows = Object.fromEntries([...experts.keys()].map((layer) => [layer, rows(layer)]));
+  return { ...result, experts: Object.fromEntries(experts), rankRows };
 }
 
 function isSamePlace<P extends object>(one: Phase<P> | undefined, two: Phase<P>): boolean {

@@ -8,7 +8,7 @@ import type { StepResult } from '../../train/step-result';
 export type LogRow = StepRow | EvaluationRow;
 
 /** The numbers of a step; a loss that is not finite is null in a JSON file. */
-export interface StepRow extends Omit<StepResult, 'spans' | 'experts'> {
+export interface StepRow extends Omit<StepResult, 'spans' | 'experts' | 'rankRows'> {
   readonly kind: 'step';
   /** Tokens per second of all ranks; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;

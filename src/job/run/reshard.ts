@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import type { Redistributed } from '../../checkpoint/reshard/redistribute';
+import type { ExpertPlacement } from '../../config/expert-placement';
 import { nearest } from '../../config/nearest';
 import { placeText } from '../../config/place-text';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
@@ -8,12 +9,20 @@ import { ConfigError } from '../../core/errors';
 import { type Bytes, formatBytes, formatSeconds, type Seconds } from '../../core/units';
 import { type Shown, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle } from '../../figures/table';
+import { type MeasuredLoads, placementByUse } from '../../parallel/experts/place-experts';
+import type { StepResult } from '../../train/step-result';
 import type { RunPlace } from './history';
 
 type ParallelInput = NonNullable<TrainConfigInput['parallel']>;
 
 /** The settings that `run.reshard` can change: any setting of `parallel`, the precision, and the number of ranks. */
-export interface ReshardChange extends ParallelInput, Pick<TrainConfigInput, 'mixedPrecision'> {
+export interface ReshardChange
+  extends Omit<ParallelInput, 'expertPlacement'>,
+    Pick<TrainConfigInput, 'mixedPrecision'> {
+  /** 'by-use': experts are placed by the loads of the last 10 steps; or as the setting `parallel.expertPlacement`. */
+  readonly expertPlacement?: ParallelInput['expertPlacement'] | typeof BY_USE;
+  /** With 'by-use': the number of copies of much used experts per layer, over all ranks of an ep group. Default 0. */
+  readonly redundantExperts?: number;
   /**
    * The run continues on the job's first `world` ranks. `batch` is per rank, so more ranks process more sequences per
    * step.
@@ -36,6 +45,11 @@ export interface ReshardReport extends Shown {
   readonly seconds: Seconds;
 }
 
+const BY_USE = 'by-use';
+
+/** Number of steps whose loads decide where experts are placed; routers change in training, so older steps say little. */
+const NUM_MEASURED = 10;
+
 /**
  * Settings that belong to one strategy or world: a change of strategy or world resets them to their defaults unless the
  * change names them.
@@ -44,12 +58,23 @@ const BOUND = ['reshardAfterForward', 'noSync'] as const;
 
 /**
  * Returns the config and world after a change. With another strategy, settings of the old one (mesh, reshardAfterForward,
- * noSync) return to their defaults unless the change names them. Throws: CONFIG for an unknown or wrong setting, and
- * for an empty change.
+ * noSync) return to their defaults unless the change names them; so does the placement of experts with another `ep`. `loads` returns
+ * measured loads. Throws: CONFIG for an unknown or wrong setting, and for an empty change.
  */
-export function planReshard(from: RunPlace, change: ReshardChange, numRanks: number): RunPlace {
+export function planReshard(
+  from: RunPlace,
+  change: ReshardChange,
+  numRanks: number,
+  loads: () => MeasuredLoads = () => ({}),
+): RunPlace {
   checkKeys(change);
-  const { world = from.world, mixedPrecision = from.config.mixedPrecision, ...parallel } = change;
+  const {
+    world = from.world,
+    mixedPrecision = from.config.mixedPrecision,
+    redundantExperts,
+    expertPlacement,
+    ...parallel
+  } = change;
   checkWorld('reshard', world, numRanks);
   const before = from.config.parallel.strategy;
   const strategy = strategyNamed(parallel.strategy ?? before);
@@ -59,16 +84,55 @@ export function planReshard(from: RunPlace, change: ReshardChange, numRanks: num
   // An unknown strategy has no properties; the parser reports it.
   const isHybrid = strategy !== undefined && STRATEGIES[strategy].isHybrid;
   if (!isHybrid || world !== from.world) delete kept.mesh;
+  const { ep = from.config.parallel.ep } = parallel;
+  if (ep !== from.config.parallel.ep) delete kept.expertPlacement;
+  if (expertPlacement !== BY_USE && redundantExperts !== undefined)
+    throw new ConfigError(
+      `reshard: redundantExperts ${redundantExperts} needs expertPlacement: '${BY_USE}', which chooses the experts that are copied`,
+    );
+  const placed = expertPlacement === BY_USE ? placedByUse(loads(), ep, redundantExperts) : expertPlacement;
   const config = parseTrainConfig({
     ...from.config,
     mixedPrecision,
-    parallel: { ...kept, ...parallel },
+    parallel: { ...kept, ...parallel, ...(placed === undefined ? {} : { expertPlacement: placed }) },
   });
   return { config, world };
 }
 
+function placedByUse(
+  loads: MeasuredLoads,
+  ep: number,
+  redundantExperts: number | undefined,
+): ExpertPlacement {
+  if (ep === 1)
+    throw new ConfigError(
+      `reshard: expertPlacement '${BY_USE}' needs ranks that share the experts, but parallel.ep is 1; give ep too: run.reshard({ ep: 2, expertPlacement: '${BY_USE}' })`,
+    );
+  if (Object.keys(loads).length === 0)
+    throw new ConfigError(
+      `reshard: expertPlacement '${BY_USE}' needs measured loads, and this run has none yet: await run.step() first, with a model that has experts within its layers`,
+    );
+  return placementByUse(loads, ep, { redundantExperts });
+}
+
+/** Returns the settings of a change, as a config has them, for warnings; no placement of experts has one. */
+export function changedSettings(change: ReshardChange): TrainConfigInput {
+  const { world: _, redundantExperts: __, expertPlacement: ___, mixedPrecision = null, ...parallel } = change;
+  return { mixedPrecision, parallel };
+}
+
+/** Returns the rows of each expert in the last steps, by layer. */
+export function measuredLoads(results: readonly StepResult[]): MeasuredLoads {
+  const sums: Record<string, readonly number[]> = {};
+  for (const { experts = {} } of results.slice(-NUM_MEASURED)) {
+    for (const [layer, { tokens }] of Object.entries(experts))
+      sums[layer] = tokens.map((rows, expert) => rows + (sums[layer]?.[expert] ?? 0));
+  }
+  return sums;
+}
+
 function checkKeys(change: ReshardChange): void {
-  const known = [...knownKeys('parallel'), 'mixedPrecision', 'world'];
+  const known = [...knownKeys('parallel'), 'mixedPrecision', 'world', 'redundantExperts'];
   const keys = typeof change === 'object' && change !== null ? Object.keys(change) : [];
   if (keys.length === 0) {
     throw new ConfigError(

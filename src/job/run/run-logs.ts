@@ -64,7 +64,7 @@ export class RunLogs {
   }
 
   /** Writes a step's row. */
-  step({ spans: _, experts: __, ...result }: StepResult, ranks: readonly RankStep[]): void {
+  step({ spans: _, experts: __, rankRows: ___, ...result }: StepResult, ranks: readonly RankStep[]): void {
     this.#resumed = undefined;
     this.#write({
       kind: 'step',

@@ -33,7 +33,13 @@ import { type SampleOptions, sampleRun } from './inference';
 import { requireModelRoom } from './model-room';
 import type { OwnWork } from './own';
 import { type PretrainedFolder, type PretrainedOptions, savePretrained } from './pretrained';
-import { planReshard, type ReshardChange, type ReshardReport } from './reshard';
+import {
+  changedSettings,
+  measuredLoads,
+  planReshard,
+  type ReshardChange,
+  type ReshardReport,
+} from './reshard';
 import { RunLoop } from './run-loop';
 import { type SampleVideoOptions, sampleVideo } from './sample-video';
 import type { StepRecords } from './steps';
@@ -132,8 +138,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws how many rows each expert of a layer computed in each step; the table has all layers, and what was dropped. Throws: CONFIG
-   * before the first step, for a model without experts, and for an unknown layer.
+   * Draws how many rows each expert of a layer computed in each step, or each rank (`by: 'rank'`); the table has all layers, and what was
+   * dropped. Throws: CONFIG before the first step, for a model without experts, and for an unknown layer.
    * @example
    * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
    * const mixed = await job.train({ model: moe });
@@ -141,9 +147,9 @@ export class Run extends RunLoop {
    * mixed.experts({ layer: 'blocks.0.moe' });
    */
   experts(options: ExpertOptions = {}): Figure {
-    requireKnownOptions('experts({ … })', options, ['layer']);
-    const steps = this.results.flatMap(({ step, experts }) =>
-      experts === undefined ? [] : { step, experts },
+    requireKnownOptions('experts({ … })', options, ['layer', 'by']);
+    const steps = this.results.flatMap(({ step, experts, rankRows = {} }) =>
+      experts === undefined ? [] : { step, experts, rankRows },
     );
     if (steps.length > 0) return expertLoads(steps, options);
     throw new ConfigError(
@@ -182,18 +188,17 @@ export class Run extends RunLoop {
   /**
    * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
    * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
+   * `expertPlacement: 'by-use'` moves experts so that ranks compute about equally many rows, by the loads of the last steps.
    * Throws: CONFIG, and the run does not change; CHECK if an element differs, and errors of ranks: these end the run
    * once states are moving.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.take('resharding', () => {
       const from = { config: this.config, world: this.world };
-      const to = planReshard(from, change, this.#parts.numRanks);
-      const { torch } = this.#parts;
-      const { world: _, mixedPrecision = null, ...parallel } = change;
+      const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
       warn([
-        ...configWarnings({ mixedPrecision, parallel }, to.config, to.world),
-        ...(torch?.check(to.config) ?? []),
+        ...configWarnings(changedSettings(change), to.config, to.world),
+        ...(this.#parts.torch?.check(to.config) ?? []),
       ]);
       return this.#training.reshard(from, to);
     });

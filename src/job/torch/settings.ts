@@ -53,6 +53,7 @@ const TORCH: Readonly<Record<Path, Support>> = {
   'parallel.cp': { refused: 'context parallelism is not built for PyTorch; use tp, pp or a larger world' },
   'parallel.cpKind': { refused: 'context parallelism is not built for PyTorch; leave it out' },
   'parallel.ep': { refused: 'expert parallelism is not built for PyTorch; leave it out' },
+  'parallel.expertPlacement': { refused: 'expert parallelism is not built for PyTorch; leave it out' },
   'parallel.pp': 'done',
   'parallel.schedule': 'done',
   'parallel.virtualStages': 'done',

@@ -21,48 +21,108 @@ export class FeedForward extends Module {
   }
 }
 
+/** The copies of other ranks' experts that this rank computes. */
+export interface ExpertCopies {
+  /** The indices of the experts, in the order of their slots. */
+  readonly experts: readonly number[];
+  /**
+   * Returns the values of the parameters of each copy, which come from the ranks that have the experts; backward returns the
+   * gradients of the copies there, where they are added up.
+   */
+  values(experts: Experts): tf.Tensor[][];
+}
+
+/** An expert whose values this rank has, or a copy. */
+interface Slot {
+  readonly expert: FeedForward;
+  readonly isCopy: boolean;
+  run(rows: tf.Tensor): tf.Tensor;
+}
+
 /** The experts of a layer. Under expert parallelism, a rank has the values of some of them. */
 export class Experts extends ModuleList<FeedForward> {
   /** The indices of the experts whose values this rank has; null: all. */
   owned: readonly number[] | null = null;
+  /** null: this rank computes no copies. */
+  copies: ExpertCopies | null = null;
 
   /**
-   * Applies this rank's experts to their rows. Shapes: rows [A, d], ordered by expert → the same; `counts` has the number of
-   * rows of each of this rank's experts.
+   * Applies this rank's experts, and then its copies, to their rows. Shapes: rows [A, d], ordered by expert → the same. `counts` has
+   * the number of rows per expert and copy; `everywhere` has those of all ranks with the expert (default: `counts`).
    */
-  override forward(rows_AD: tf.Tensor, counts: readonly number[]): tf.Tensor {
-    const experts = (this.owned ?? Array.from({ length: this.length }, (_, i) => i)).flatMap(
-      (i) => this.at(i) ?? [],
-    );
+  override forward(
+    rows_AD: tf.Tensor,
+    counts: readonly number[],
+    everywhere: readonly number[] = counts,
+  ): tf.Tensor {
+    const slots = this.#slots();
     const sizes = counts.filter((count) => count > 0);
     const parts = sizes.length > 1 ? tf.split(rows_AD, sizes, 0) : [rows_AD];
     const outputs: tf.Tensor[] = [];
     const spare: tf.Tensor[] = [];
-    markSpare(experts, counts);
+    const needed = this.#neededSpares(slots, counts);
+    markSpare(slots, everywhere);
     // All ranks run the units in the same order.
-    experts.forEach((expert, i) => {
-      const isIdle = counts[i] === 0;
-      if (!isIdle)
-        outputs.push(expert.apply(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
-      // Without rows, the output depends on some expert, so that backward runs the exchanges for which other ranks wait.
-      else if (isUnit(expert) || (sizes.length === 0 && i === 0)) spare.push(expert.apply(zeroRow(rows_AD)));
+    slots.forEach((slot, i) => {
+      if (counts[i] !== 0)
+        outputs.push(slot.run(parts[outputs.length] as tf.Tensor)); // as many parts as sizes
+      else if (needed.has(i)) spare.push(slot.run(zeroRow(rows_AD)));
     });
     const output = spare.length === 0 ? joined(outputs) : withoutRows(rows_AD, outputs, spare);
     // In a pipeline, the forward of a later microbatch may have run since.
     return withGradients([output], () => ({
       value: tf.clone(output),
       gradients: (dy) => {
-        markSpare(experts, counts);
+        markSpare(slots, everywhere);
         return [tf.clone(dy)];
       },
     }));
   }
+
+  #slots(): Slot[] {
+    const { copies } = this;
+    const own = (this.owned ?? Array.from({ length: this.length }, (_, i) => i)).flatMap((i) => {
+      const expert = this.at(i);
+      return expert === undefined
+        ? []
+        : { expert, isCopy: false, run: (rows: tf.Tensor) => expert.apply(rows) };
+    });
+    if (copies === null) return own;
+    const values = copies.values(this);
+    const copied = copies.experts.flatMap((i, at) => {
+      const expert = this.at(i);
+      if (expert === undefined) return [];
+      return { expert, isCopy: true, run: (rows: tf.Tensor) => appliedWith(expert, values[at] ?? [], rows) };
+    });
+    return [...own, ...copied];
+  }
+
+  /** Returns the slots without rows that run nevertheless, on a row of zeros, so that backward runs the collectives for which other ranks wait. */
+  #neededSpares(slots: readonly Slot[], counts: readonly number[]): ReadonlySet<number> {
+    const isIdle = (i: number): boolean => counts[i] === 0;
+    const units = slots.flatMap(({ expert, isCopy }, i) => (isIdle(i) && !isCopy && isUnit(expert) ? i : []));
+    const copies = slots.flatMap(({ isCopy }, i) => (isCopy ? i : []));
+    const first = slots.every((_, i) => isIdle(i)) ? [0] : [];
+    return new Set([...units, ...first, ...(copies.every(isIdle) ? copies.slice(0, 1) : [])]);
+  }
 }
 
-/** Marks the parameters of experts without rows. */
-function markSpare(experts: readonly FeedForward[], counts: readonly number[]): void {
-  experts.forEach((expert, i) => {
-    for (const parameter of expert.parameters()) parameter.isSpare = counts[i] === 0;
+/** Applies an expert with other values than its own. */
+function appliedWith(expert: FeedForward, values: readonly tf.Tensor[], rows: tf.Tensor): tf.Tensor {
+  const parameters = expert.parameters();
+  for (const [i, parameter] of parameters.entries()) parameter.lend(values[i] ?? null);
+  try {
+    return expert.apply(rows);
+  } finally {
+    for (const parameter of parameters) parameter.lend(null);
+  }
+}
+
+/** Marks the parameters of this rank's experts for which no rank with the expert has rows. */
+function markSpare(slots: readonly Slot[], everywhere: readonly number[]): void {
+  slots.forEach(({ expert, isCopy }, i) => {
+    if (isCopy) return;
+    for (const parameter of expert.parameters()) parameter.isSpare = everywhere[i] === 0;
   });
 }
 

@@ -20,8 +20,15 @@ export interface MixtureOptions extends RouterOptions {
   readonly keys?: RowKeys | undefined;
 }
 
-/** Applies experts to rows that are ordered by expert. Shapes: rows [A, d], and the rows per expert → [A, d]. */
-type ApplyExperts = (rows_AD: tf.Tensor, counts: readonly number[]) => tf.Tensor;
+/**
+ * Applies experts to rows that are ordered by expert. Shapes: rows [A, d] → the same. `counts` has the rows per expert; `everywhere` those of
+ * all ranks with the expert, if several have it.
+ */
+type ApplyExperts = (
+  rows_AD: tf.Tensor,
+  counts: readonly number[],
+  everywhere?: readonly number[],
+) => tf.Tensor;
 
 /** How rows reach their experts; `layer` is the mixture's name. */
 export type ExpertExchange = (
@@ -37,6 +44,12 @@ export interface ExpertLoad {
   readonly tokens: readonly number[];
   /** Per expert, the rows beyond its capacity. */
   readonly dropped: readonly number[];
+}
+
+/** The loads of a layer on one rank. */
+export interface RankLoad extends ExpertLoad {
+  /** The rows, of all ranks' batches, that this rank's experts computed. */
+  readonly computed: number;
 }
 
 /** What a router decided: the factor of each pair of row and expert, and which pairs count. */
@@ -66,6 +79,7 @@ export class MixtureOfExperts extends Module {
   exchange: ExpertExchange = (rows_AD, counts, apply) => apply(rows_AD, counts);
   #tokens: number[];
   #dropped: number[];
+  #computed = 0;
 
   constructor({ dim, experts, keys = valueKeys, ...options }: MixtureOptions) {
     super();
@@ -97,16 +111,21 @@ export class MixtureOfExperts extends Module {
     );
     const factors_A1 = embedding(tf.reshape(factors, [-1, 1]), pairs);
     const counts = taken.map(({ length }) => length);
-    const apply: ApplyExperts = (rows_AD, own) => this.experts.apply(rows_AD, own);
+    const isCounted = this.training && !isReplaying();
+    const apply: ApplyExperts = (rows_AD, own, everywhere) => {
+      if (isCounted) this.#computed += own.reduce((sum, count) => sum + count, 0);
+      return this.experts.apply(rows_AD, own, everywhere);
+    };
     const outputs_AD = this.exchange(embedding(x_ND, rows), counts, apply, this.path);
     return tf.reshape(sumRows(tf.mul(outputs_AD, factors_A1), rows, numRows), x_BTD.shape);
   }
 
   /** Returns the loads since the last call, and sets them to 0. */
-  takeLoad(): ExpertLoad {
-    const load = { tokens: this.#tokens, dropped: this.#dropped };
+  takeLoad(): RankLoad {
+    const load = { tokens: this.#tokens, dropped: this.#dropped, computed: this.#computed };
     this.#tokens = load.tokens.map(() => 0);
     this.#dropped = [...this.#tokens];
+    this.#computed = 0;
     return load;
   }
 

@@ -1,23 +1,42 @@
+import {
+  consecutivePlacement,
+  copiesPerRank,
+  type ExpertPlacement,
+  type LayerPlacement,
+  placementIssue,
+} from '../../config/expert-placement';
+import { nearest } from '../../config/nearest';
+import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import type { ModelParallel } from '../../dist/model-parallel';
 import type { Module } from '../../nn/module';
 import { type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
 import { splitParameter } from '../tensor/split-parameter';
+import { expertCopies } from './expert-copies';
 import { expertExchange } from './expert-exchange';
+
+/** How experts are divided. */
+export interface ExpertParallelOptions {
+  /** Which rank has which experts, and copies of which, as `placeExperts` returns it. Default: equal consecutive parts. */
+  readonly placement?: ExpertPlacement | null | undefined;
+}
 
 /**
  * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model: each rank has the
- * values of an equal, consecutive part of each layer's experts, and rows travel to the ranks that have their experts. Ranks of `ep`
- * have other batches, so they belong to `dp`. Losses, gradients and parameters equal those of whole experts on every rank, except for
- * the order of sums; an expert's gradient is averaged over `parallel.edp`. Call it before DDP and fullyShard, to which you give
- * `parallel.mesh.slice('dp')`.
+ * values of an equal part of each layer's experts (consecutive ones, or those of `placement`), and rows travel to the ranks that have their
+ * experts. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and parameters equal those of whole experts on every
+ * rank, except for the order of sums; an expert's gradient is averaged over `parallel.edp`. Call it before DDP and fullyShard, to which you
+ * give `parallel.mesh.slice('dp')`.
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
- * experts that the ranks do not divide, and for a second call.
+ * experts that the ranks do not divide, for a placement that does not fit them, and for a second call.
  */
 export function applyExpertParallel<M extends Module>(
   model: M,
   { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>,
+  options: ExpertParallelOptions = {},
 ): M {
+  requireKnownOptions('applyExpertParallel(model, parallel, { … })', options, ['placement']);
+  const placement = options.placement ?? {};
   const mixtures = mixturesIn(model);
   if (mixtures.length === 0) {
     throw new ConfigError(
@@ -25,9 +44,44 @@ export function applyExpertParallel<M extends Module>(
     );
   }
   for (const mixture of mixtures) requireExperts(mixture, ep.size);
+  requirePlacement(placement, mixtures, ep.size);
   if (ep.size === 1) return model;
-  for (const mixture of mixtures) divide(mixture, { ep, edp });
+  for (const mixture of mixtures) {
+    const { path, experts } = mixture;
+    divide(mixture, sorted(placement[path] ?? consecutivePlacement(experts.length, ep.size)), { ep, edp });
+  }
   return model;
+}
+
+function requirePlacement(
+  placement: ExpertPlacement,
+  mixtures: readonly MixtureOfExperts[],
+  ranks: number,
+): void {
+  for (const [layer, each] of Object.entries(placement)) {
+    const mixture = mixtures.find(({ path }) => path === layer);
+    const issue =
+      mixture === undefined
+        ? unknownLayer(
+            layer,
+            mixtures.map(({ path }) => path),
+          )
+        : placementIssue(layer, each, mixture.experts.length, ranks);
+    if (issue !== null) throw new ConfigError(`the placement of experts: ${issue}`, { layer, ranks });
+  }
+}
+
+function unknownLayer(layer: string, known: readonly string[]): string {
+  const near = nearest(layer, known);
+  const hint = near === undefined ? `layers with experts are ${known.join(', ')}` : `did you mean '${near}'?`;
+  return `the model has no layer '${layer}' with experts; ${hint}`;
+}
+
+/** All ranks send and receive in the order of experts. */
+function sorted({ experts, copies }: LayerPlacement): LayerPlacement {
+  const ascending = (lists: LayerPlacement['experts']) =>
+    lists.map((list) => [...list].sort((a, b) => a - b));
+  return { experts: ascending(experts), copies: ascending(copies) };
 }
 
 function requireExperts({ experts, path }: MixtureOfExperts, ranks: number): void {
@@ -49,13 +103,17 @@ function requireExperts({ experts, path }: MixtureOfExperts, ranks: number): voi
   );
 }
 
-function divide(mixture: MixtureOfExperts, { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>): void {
+function divide(
+  mixture: MixtureOfExperts,
+  placement: LayerPlacement,
+  { ep, edp }: Pick<ModelParallel, 'ep' | 'edp'>,
+): void {
   const { experts } = mixture;
-  const own = experts.length / ep.size;
-  experts.owned = Array.from({ length: own }, (_, i) => ep.rank * own + i);
+  const owned = placement.experts[ep.rank] ?? [];
+  experts.owned = owned;
   const over = { group: ep, copies: 1, replicas: edp };
   [...experts].forEach((expert, i) => {
-    const isOwn = experts.owned?.includes(i) === true;
+    const isOwn = owned.includes(i);
     for (const module of expert.modules()) {
       for (const [name, { shape }] of module.ownParameters) {
         const length = isOwn ? (shape[0] ?? 1) : 0;
@@ -64,5 +122,6 @@ function divide(mixture: MixtureOfExperts, { ep, edp }: Pick<ModelParallel, 'ep'
       }
     }
   });
-  mixture.exchange = expertExchange(ep);
+  mixture.exchange = expertExchange(ep, placement);
+  if (copiesPerRank(placement) > 0) experts.copies = expertCopies(ep, placement, mixture.path);
 }

@@ -2,11 +2,11 @@ import { readValues } from '../../backend/meta-backend';
 import * as tf from '../../core/tf';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import { type ExpertLoad, type MixtureOfExperts, mixturesIn } from '../../nn/moe/mixture-of-experts';
+import { type MixtureOfExperts, mixturesIn, type RankLoad } from '../../nn/moe/mixture-of-experts';
 import { isElsewhere } from '../pipeline/state-elsewhere';
 
-/** The loads of all layers with experts, by the layer's name. */
-export type ExpertLoads = Readonly<Record<string, ExpertLoad>>;
+/** A rank's loads of all layers with experts, by the layer's name. */
+export type ExpertLoads = Readonly<Record<string, RankLoad>>;
 
 /**
  * Updates the biases of routers with a `biasUpdateRate`: an expert that more tokens than the mean chose since the last call gets a
@@ -33,7 +33,7 @@ export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads 
       update(mixture, totals.slice(end - chosen.length, end));
     }
   }
-  return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as ExpertLoad])); // one per mixture
+  return Object.fromEntries(mixtures.map(({ path }, i) => [path, loads[i] as RankLoad])); // one per mixture
 }
 
 /** Adds up counts over the ranks of a group. */

@@ -1,19 +1,21 @@
-import { currentEngine } from '../../backend/current-engine';
-import type { Engine } from '../../backend/engine';
 import { readValues } from '../../backend/meta-backend';
+import { copiesPerRank, type LayerPlacement } from '../../config/expert-placement';
 import { withGradients } from '../../core/custom-gradient';
-import { ShardlabError } from '../../core/errors';
 import * as tf from '../../core/tf';
 import type { PieceList, ProcessGroup } from '../../dist/types';
 import type { ExpertExchange } from '../../nn/moe/mixture-of-experts';
 import { scaleElements } from '../../nn/spans';
 import { exchangeOptions } from '../exchange-options';
+import { requireEngine } from './require-engine';
 
 /*
- * [Note: rows of experts] A rank orders the rows that its router chose by expert, so the rows for one rank's experts are
- * consecutive. An all-to-all of E numbers tells every rank how many rows it gets. Then the rows travel (dispatch), each rank applies its
- * experts, and the outputs travel back (combine); backward sends the gradients along the same ways. So 4 all-to-alls send only rows
- * that were routed to another rank. Received rows are written in the order of experts, then of ranks; no permutation is needed.
+ * [Note: rows of experts] A rank orders the rows that its router chose by expert. An all-to-all of E numbers reports to every rank how many rows
+ * it gets. Then the rows travel (dispatch), each rank applies its experts, and the outputs travel back (combine); backward sends the gradients
+ * along the same ways. So 4 all-to-alls send only rows that were routed to another rank. Ranks have any experts, in slots: the experts whose values
+ * they have, then copies. Rows are read where they are and written in the order of slots, then of ranks; no permutation is needed.
+ *
+ * [Note: rows of copies] Each rank divides its rows of an expert equally over the ranks with the expert, in ranges; the remainder goes to other
+ * ranks of them for each sender. So that all ranks know whether any of an expert's rows exist, each rank gets all E numbers of all ranks.
  *
  * [Note: gradients of experts] A rank's loss is the mean over its own tokens, and the model's is the mean over all ranks. Other parameters'
  * gradients are averaged over all ranks. An expert has the sum of the gradients of all ranks' tokens already, over the `ep` ranks, and is
@@ -37,25 +39,67 @@ interface Route {
   readonly received: RowsByRank;
 }
 
-/** Returns the exchange of a layer whose experts are divided over a group: rank r has the r-th of equal consecutive parts. */
-export function expertExchange(group: ProcessGroup): ExpertExchange {
+/** Returns the exchange of a layer whose experts are placed over the ranks of a group. */
+export function expertExchange(group: ProcessGroup, placement: LayerPlacement): ExpertExchange {
+  const slots = placement.experts.map((own, rank) => [...own, ...(placement.copies[rank] ?? [])]);
+  const owners = ownersOf(slots);
+  const mine = slots[group.rank] ?? [];
+  const hasCopies = copiesPerRank(placement) > 0;
+  const sharesOf = (counts: readonly number[], from: number, to: number): RowRange[] =>
+    (slots[to] ?? []).map((expert) =>
+      shareOf(owners[expert] ?? [], { count: counts[expert] ?? 0, from, to }),
+    );
   return (rows_AD, counts, apply, module) => {
-    const own = counts.length / group.size;
-    const byRank = group.ranks.map((_, rank) => counts.slice(rank * own, (rank + 1) * own));
-    const arriving = exchangedCounts(byRank, group, module);
-    const sent = consecutive(byRank.map((each) => [total(each)]));
+    const shares = slots.map((_, to) => sharesOf(counts, group.rank, to));
+    const starts = consecutive(counts.map((count) => [count])).flat();
+    const sent = shares.map((ranges, to) =>
+      ranges.map(({ begin, length }, slot) => {
+        const start = starts[slots[to]?.[slot] ?? 0]?.begin ?? 0;
+        return { begin: start + begin, length };
+      }),
+    );
+    const known = exchangedCounts(hasCopies ? slots.map(() => counts) : shares.map(lengthsOf), group, module);
+    const arriving = hasCopies ? known.map((all, from) => lengthsOf(sharesOf(all, from, group.rank))) : known;
     const received = byExpert(arriving);
     const there = { group, module, sent, received };
     const back = { group, module, sent: received, received: sent };
     const local = exchanged(rows_AD, there, { ...back, scale: group.size });
-    const totals = Array.from({ length: own }, (_, expert) =>
-      total(arriving.map((each) => each[expert] ?? 0)),
-    );
-    return exchanged(apply(local, totals), back, { ...there, scale: 1 / group.size });
+    const totalOf = (rows: readonly (readonly number[])[], at: number): number =>
+      total(rows.map((each) => each[at] ?? 0));
+    const here = mine.map((_, slot) => totalOf(arriving, slot));
+    const everywhere = hasCopies ? mine.map((expert) => totalOf(known, expert)) : here;
+    return exchanged(apply(local, here, everywhere), back, { ...there, scale: 1 / group.size });
   };
 }
 
-/** Sends row `rank` of the counts to each rank; returns the counts for this rank's experts by rank. */
+/** Returns, per expert, the ranks that have it in a slot. */
+function ownersOf(slots: readonly (readonly number[])[]): number[][] {
+  const owners: number[][] = [];
+  slots.forEach((experts, rank) => {
+    for (const expert of experts) owners[expert] = [...(owners[expert] ?? []), rank];
+  });
+  return owners;
+}
+
+/** Rows of an expert that one rank has, and the rank that computes a share of them. */
+interface Share {
+  readonly count: number;
+  readonly from: number;
+  readonly to: number;
+}
+
+/** Returns which of the rows one of the expert's owners computes. [Note: rows of copies] */
+function shareOf(owners: readonly number[], { count, from, to }: Share): RowRange {
+  const turn = (owners.indexOf(to) + from) % owners.length;
+  const begin = Math.floor((count * turn) / owners.length);
+  return { begin, length: Math.floor((count * (turn + 1)) / owners.length) - begin };
+}
+
+function lengthsOf(ranges: readonly RowRange[]): number[] {
+  return ranges.map(({ length }) => length);
+}
+
+/** Sends row `rank` of the counts to each rank; returns the rows that this rank received, by rank. */
 function exchangedCounts(
   byRank: readonly (readonly number[])[],
   group: ProcessGroup,
@@ -125,10 +169,4 @@ function byExpert(counts: readonly (readonly number[])[]): RowsByRank {
 
 function total(lengths: readonly number[]): number {
   return lengths.reduce((sum, length) => sum + length, 0);
-}
-
-function requireEngine(): Engine {
-  const engine = currentEngine();
-  if (engine !== null) return engine;
-  throw new ShardlabError('ENGINE', 'expert parallelism runs in a rank; launch a job and use a %%ranks cell');
 }

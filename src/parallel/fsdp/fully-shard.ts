@@ -3,6 +3,7 @@ import { ConfigError } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { Buffer } from '../../nn/buffer';
 import type { Module } from '../../nn/module';
+import { Experts } from '../../nn/moe/experts';
 import type { Parameter } from '../../nn/parameter';
 import { requireSelfContained } from '../../nn/self-contained';
 import { broadcastBuffers, roundBuffers } from '../buffers';
@@ -83,6 +84,7 @@ export function fullyShard<M extends Module>(
   const { mesh, rows = new RowsOfRanks() } = context;
   const isMesh = mesh !== undefined && mesh.axisNames.length > 1;
   const { strategy = isMesh ? 'HYBRID_SHARD' : 'FULL_SHARD' } = options;
+  requireNoCopies(module);
   const ranks = ranksOf(module, context, strategy);
   const placement = placementOf(strategy, options.reshardAfterForward, { ...ranks, rows });
   for (const ignored of options.ignoredModules ?? []) ignoreModule(ignored, context, options);
@@ -142,6 +144,17 @@ function makeUnit(
 /** Returns the parameters that are in no unit yet. */
 function freeParameters(module: Module): Parameter[] {
   return heldParameters(module.parameters()).filter(({ state }) => !(state instanceof UnitState));
+}
+
+/** Throws: CONFIG for a unit within experts with copies: their values are sent when all experts of the layer are gathered. */
+function requireNoCopies(module: Module): void {
+  const layers = module.root.modules().filter((each) => each instanceof Experts && each.copies !== null);
+  const layer = layers.find((each) => each !== module && each.modules().includes(module));
+  if (layer === undefined) return;
+  throw new ConfigError(
+    `fullyShard: "${module.path}" would be a unit within "${layer.path}", whose experts have copies on other ranks; make one unit of all experts ` +
+      "of the layer (parallel.wrap 'blocks'), or leave out redundantExperts",
+  );
 }
 
 /**

@@ -60,11 +60,22 @@ test("a step's loads of experts are the sums over ranks, also of layers that onl
   const { history } = historyFor(context);
   const first = { tokens: [3, 1], dropped: [0, 1] };
   const second = { tokens: [5, 0], dropped: [0, 0] };
-  const { experts } = history.keep(
+  const { experts, rankRows } = history.keep(
     stepOf(1).map(({ result, record }, rank) => {
-      return { record, result: { ...result, experts: rank === 0 ? { first } : { first, second } } };
+      const own = { first: [{ rank, rows: 4 + rank }] };
+      const other = { second: [{ rank, rows: 5 }] };
+      return rank === 0
+        ? { record, result: { ...result, experts: { first }, rankRows: own } }
+        : { record, result: { ...result, experts: { first, second }, rankRows: { ...own, ...other } } };
     }),
   );
+  assert.deepEqual(rankRows, {
+    first: [
+      { rank: 0, rows: 4 },
+      { rank: 1, rows: 5 },
+    ],
+    second: [{ rank: 1, rows: 5 }],
+  });
   assert.deepEqual(experts, {
     first: { tokens: [6, 2], dropped: [0, 2] },
     second,

@@ -33,6 +33,26 @@ const MOE = { kind: 'moe', layers: 2, dim: 12, heads: 3, experts: 6, vocab: 61, 
 const BF16 = { paramDtype: 'bf16', reduceDtype: 'fp32' } as const;
 const OFFLOADED = { optimizer: true, parameters: true, activations: true } as const;
 
+/** Experts that are not consecutive, with copies in the first layer. */
+const MOVED = {
+  'blocks.0.moe': {
+    experts: [
+      [5, 0, 2],
+      [1, 3, 4],
+    ],
+    copies: [
+      [1, 4],
+      [5, 0],
+    ],
+  },
+  'blocks.1.moe': {
+    experts: [
+      [1, 2, 4],
+      [0, 3, 5],
+    ],
+  },
+};
+
 type Parallel = NonNullable<TrainConfigInput['parallel']>;
 /** Heads and positions that 2 ranks divide. */
 const EVEN_MOE = { ...MOE, heads: 2, seq: 12 } as const;
@@ -95,6 +115,12 @@ export const COMBINATIONS = {
     2,
     MOE,
     { ep: 2, strategy: 'ZERO_2' },
+    { accumulation: 2 },
+  ),
+  '6 experts moved and copied over 2, ZERO_2, accumulation': combination(
+    2,
+    MOE,
+    { ep: 2, strategy: 'ZERO_2', expertPlacement: MOVED },
     { accumulation: 2 },
   ),
   '6 experts per layer, 5 layers on 2 stages, balanced by bias': combination(

@@ -1,6 +1,8 @@
 import { gradients } from '../../../src/autograd/unit';
 import { stepsLeftOutOf } from '../../../src/checkpoint/state/training-state';
+import type { LayerPlacement } from '../../../src/config/expert-placement';
 import type { RouterOptions } from '../../../src/config/router-options';
+import { withGradients } from '../../../src/core/custom-gradient';
 import type { CollectiveEvent } from '../../../src/core/events';
 import { seeded } from '../../../src/core/random';
 import * as tf from '../../../src/core/tf';
@@ -22,9 +24,21 @@ export interface ExpertCase extends RouterOptions {
   readonly strategy: 'NO_SHARD' | 'ZERO_2' | 'FULL_SHARD';
   readonly experts: number;
   readonly isRecomputed?: boolean;
-  /** Leaves out the average over ranks with the same experts. */
-  readonly isBroken?: boolean;
+  /** Where the experts of the first layer are; those of the second are consecutive. */
+  readonly placement?: LayerPlacement;
+  readonly fault?: Fault;
 }
+
+/** A mistake that a test must find. */
+export type Fault =
+  /** Ranks with the same experts do not average their gradients. */
+  | 'unaveraged'
+  /** Two experts of a rank compute each other's rows. */
+  | 'swapped'
+  /** One row does not reach its experts. */
+  | 'lost'
+  /** The gradients of copies do not return. */
+  | 'unsummed';
 
 /** What a training computed. Experts that a rank does not have are empty. */
 interface Trained {
@@ -96,14 +110,17 @@ export function peaksOf(rank: TestRank<unknown>, one: ExpertCase): Record<string
   return peaks;
 }
 
-function build({ ep, strategy, isRecomputed, isBroken, ...options }: ExpertCase): MoeGPT {
+function build({ ep, strategy, isRecomputed, placement, fault, ...options }: ExpertCase): MoeGPT {
   return moe({ ...SHAPE, ...options, seed: 4 });
 }
 
 function placed(rank: TestRank<unknown>, one: ExpertCase): MoeGPT {
   const parallel = initializeModelParallel(rank.group, { expertModelParallelSize: one.ep });
   const { ep, edp, tp } = parallel;
-  const model = applyExpertParallel(build(one), { ep, edp: one.isBroken === true ? tp : edp });
+  const placement = one.placement && { 'blocks.0.moe': one.placement };
+  const ranks = { ep, edp: one.fault === 'unaveraged' ? tp : edp };
+  const model = applyExpertParallel(build(one), ranks, { placement });
+  if (one.fault !== undefined) spoil(model, one.fault);
   if (one.isRecomputed === true) for (const block of model.blocks) checkpointed(rank, block);
   if (one.strategy === 'NO_SHARD') new DDP(model, rank);
   else {
@@ -115,6 +132,25 @@ function placed(rank: TestRank<unknown>, one: ExpertCase): MoeGPT {
     fullyShard(model, rank, { strategy });
   }
   return model;
+}
+
+function spoil(model: MoeGPT, fault: Fault): void {
+  const [mixture] = mixturesIn(model);
+  if (mixture === undefined) return;
+  const { exchange, experts } = mixture;
+  if (fault === 'swapped') experts.owned = [...(experts.owned ?? [])].reverse();
+  if (fault === 'lost') {
+    mixture.exchange = (rows, counts, apply, layer) => {
+      const kept = Array.from({ length: rows.shape[0] ?? 0 }, (_, row) => (row === 0 ? 0 : 1));
+      return tf.mul(exchange(rows, counts, apply, layer), tf.tensor2d(kept, [kept.length, 1]));
+    };
+  }
+  const { copies } = experts;
+  if (fault === 'unsummed' && copies !== null) {
+    const cut = (tensor: tf.Tensor): tf.Tensor =>
+      withGradients([tensor], () => ({ value: tf.clone(tensor), gradients: (dy) => [tf.zerosLike(dy)] }));
+    experts.copies = { ...copies, values: (layer) => copies.values(layer).map((each) => each.map(cut)) };
+  }
 }
 
 /** Trains on the batches of some ranks, one after another. */

@@ -29,16 +29,125 @@ const CASES: Readonly<Record<string, ExpertCase>> = {
   'expert choice, FULL_SHARD, ep 4': { ep: 4, strategy: 'FULL_SHARD', experts: 4, router: 'expert-choice' },
   'expert choice, DDP, ep 2': { ep: 2, strategy: 'NO_SHARD', experts: 4, router: 'expert-choice' },
 };
-const BROKEN: ExpertCase = { ep: 2, strategy: 'NO_SHARD', experts: 4, router: 'topk', isBroken: true };
+/** Experts that are not consecutive. */
+const MOVED = {
+  experts: [
+    [3, 0],
+    [1, 2],
+  ],
+  copies: [],
+};
+/** Copies of the same expert on all ranks, and of others. */
+const COPIED = {
+  experts: [
+    [5, 0],
+    [1, 4],
+    [2, 6],
+    [7, 3],
+  ],
+  copies: [
+    [6, 1],
+    [6, 0],
+    [0, 1],
+    [6, 0],
+  ],
+};
+const COPIED_BY_TWO = {
+  experts: MOVED.experts,
+  copies: [
+    [2, 1],
+    [3, 0],
+  ],
+};
+const PLACED: Readonly<Record<string, ExpertCase>> = {
+  'moved, topk, DDP, ep 2': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    auxLossWeight: 0.1,
+    placement: MOVED,
+  },
+  'moved, temperature, FULL_SHARD, ep 2, recomputed': {
+    ep: 2,
+    strategy: 'FULL_SHARD',
+    experts: 4,
+    isRecomputed: true,
+    placement: MOVED,
+  },
+  'copied, switch, ZERO_2, ep 4': {
+    ep: 4,
+    strategy: 'ZERO_2',
+    experts: 8,
+    router: 'switch',
+    placement: COPIED,
+  },
+  'copied, expert choice, DDP, ep 4': {
+    ep: 4,
+    strategy: 'NO_SHARD',
+    experts: 8,
+    router: 'expert-choice',
+    placement: COPIED,
+  },
+  'copied, topk, FULL_SHARD, ep 2, recomputed': {
+    ep: 2,
+    strategy: 'FULL_SHARD',
+    experts: 4,
+    router: 'topk',
+    capacityFactor: 0.75,
+    isRecomputed: true,
+    placement: COPIED_BY_TWO,
+  },
+  'copied, temperature, DDP, ep 2': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    placement: COPIED_BY_TWO,
+  },
+};
+const FAULTS: Readonly<Record<string, ExpertCase>> = {
+  'ranks with the same experts do not average their gradients': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    fault: 'unaveraged',
+  },
+  'two experts compute the rows of each other': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    placement: MOVED,
+    fault: 'swapped',
+  },
+  'a row is lost': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    placement: MOVED,
+    fault: 'lost',
+  },
+  'the gradients of copies are not added up': {
+    ep: 2,
+    strategy: 'NO_SHARD',
+    experts: 4,
+    router: 'topk',
+    placement: COPIED_BY_TWO,
+    fault: 'unsummed',
+  },
+};
 
 describe(`expert parallelism on ${WORLD} ranks`, () => {
   let byRank: ExpertResult[][] = [];
   before(async () => {
-    const args = { blas: 'none', cases: [...Object.values(CASES), BROKEN] };
+    const cases = [CASES, PLACED, FAULTS].flatMap((each) => Object.values(each));
+    const args = { blas: 'none', cases };
     byRank = await launchRanks({ script: join(__dirname, 'experts-rank.js'), world: WORLD, args });
   });
 
-  Object.entries(CASES).forEach(([name, one], i) => {
+  Object.entries({ ...CASES, ...PLACED }).forEach(([name, one], i) => {
     const results = (): ExpertResult[] => byRank.flatMap((rank) => rank[i] ?? []);
 
     test(`${name}: losses, norms, loads and parameters of ${STEPS} steps equal those of one process`, (t) => {
@@ -63,44 +172,50 @@ describe(`expert parallelism on ${WORLD} ranks`, () => {
       assert.ok(distanceOf(results()) < BOUND);
     });
 
-    test(`${name}: only rows for other ranks' experts travel, 4 times per layer and step`, () => {
-      const own = one.experts / one.ep;
-      results().forEach(({ exchanges }, rank) => {
-        const ofLayer = exchanges.filter(({ module }) => module === 'blocks.0.moe');
-        const perStep = ofLayer.slice(0, ofLayer.length / STEPS);
-        const rows = perStep.filter(({ cause }) => cause === 'activation');
-        const counts = perStep.filter(({ cause }) => cause === 'control');
-        const passes = one.isRecomputed === true ? 2 : 1;
-        assert.deepEqual([rows.length, counts.length], [2 * passes + 2, passes]);
-        const place = rank % one.ep;
-        const group = results().slice(rank - place, rank - place + one.ep);
-        const isOwn = (expert: number): boolean => Math.floor(expert / own) === place;
-        const ofExperts = (load: ExpertResult['load'], wanted: (expert: number) => boolean): number =>
-          sum(load.tokens.filter((_, expert) => wanted(expert)));
-        const arriving = sum(group.map(({ load }, peer) => (peer === place ? 0 : ofExperts(load, isOwn))));
-        const leaving = ofExperts(
-          group[place]?.load ?? { tokens: [], dropped: [] },
-          (expert) => !isOwn(expert),
-        );
-        const elements = sum(rows.map(({ wireBytes }) => wireBytes / 4));
-        assert.equal(elements, SHAPE.dim * (passes + 1) * (arriving + leaving));
+    if (one.placement === undefined)
+      test(`${name}: only rows for other ranks' experts travel, 4 times per layer and step`, () => {
+        const own = one.experts / one.ep;
+        results().forEach(({ exchanges }, rank) => {
+          const ofLayer = exchanges.filter(({ module }) => module === 'blocks.0.moe');
+          const perStep = ofLayer.slice(0, ofLayer.length / STEPS);
+          const rows = perStep.filter(({ cause }) => cause === 'activation');
+          const counts = perStep.filter(({ cause }) => cause === 'control');
+          const passes = one.isRecomputed === true ? 2 : 1;
+          assert.deepEqual([rows.length, counts.length], [2 * passes + 2, passes]);
+          const place = rank % one.ep;
+          const group = results().slice(rank - place, rank - place + one.ep);
+          const isOwn = (expert: number): boolean => Math.floor(expert / own) === place;
+          const ofExperts = (load: ExpertResult['load'], wanted: (expert: number) => boolean): number =>
+            sum(load.tokens.filter((_, expert) => wanted(expert)));
+          const arriving = sum(group.map(({ load }, peer) => (peer === place ? 0 : ofExperts(load, isOwn))));
+          const leaving = ofExperts(
+            group[place]?.load ?? { tokens: [], dropped: [] },
+            (expert) => !isOwn(expert),
+          );
+          const elements = sum(rows.map(({ wireBytes }) => wireBytes / 4));
+          assert.equal(elements, SHAPE.dim * (passes + 1) * (arriving + leaving));
+        });
       });
-    });
 
     // Only with expert choice, all experts take equally many rows, as a dry run assumes.
     if (one.router !== 'expert-choice') return;
+    const even = one.experts;
     test(`${name}: the memory of a step by cause equals the dry run's, to the byte`, () => {
       assert.deepEqual(
         results().map(({ peaks }) => peaks),
         dryPeaks(one),
       );
       const [load] = results().map((result) => result.load);
-      assert.deepEqual(load?.tokens, new Array(4).fill((ROWS * SHAPE.seq * 2) / 4));
+      assert.deepEqual(load?.tokens, new Array(even).fill((ROWS * SHAPE.seq * 2) / even));
     });
   });
 
-  test('parameters differ if ranks with the same experts do not average their gradients', () => {
-    assert.ok(distanceOf(byRank.flatMap((rank) => rank.at(-1) ?? [])) > 1e-2);
+  Object.keys(FAULTS).forEach((name, i) => {
+    test(`the comparison finds that ${name}`, () => {
+      const at = Object.keys({ ...CASES, ...PLACED }).length + i;
+      const distance = distanceOf(byRank.flatMap((rank) => rank[at] ?? []));
+      assert.ok(distance > 1e-2, String(distance));
+    });
   });
 });
 

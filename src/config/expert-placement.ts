@@ -1,0 +1,75 @@
+import { z } from 'zod';
+
+const ranksSchema = z.array(z.array(z.int().min(0)));
+
+/** Which rank of an `ep` group has which experts, by the name of the layer. */
+export const expertPlacementSchema = z.record(
+  z.string(),
+  z.strictObject({
+    /** Per rank, the experts whose values and optimizer states it has. */
+    experts: ranksSchema,
+    /** Per rank, the experts of other ranks of which it computes copies. */
+    copies: ranksSchema.default([]),
+  }),
+);
+
+/** The placement of all layers; a layer that is left out has equal consecutive parts. */
+export type ExpertPlacement = Readonly<Record<string, LayerPlacement>>;
+
+/** Which rank has which experts of a layer; one list per rank. */
+export interface LayerPlacement {
+  readonly experts: readonly (readonly number[])[];
+  /** Empty: there are no copies. */
+  readonly copies: readonly (readonly number[])[];
+}
+
+/** Gives each rank an equal, consecutive part of a layer's experts. */
+export function consecutivePlacement(numExperts: number, ranks: number): LayerPlacement {
+  const own = numExperts / ranks;
+  const experts = Array.from({ length: ranks }, (_, rank) =>
+    Array.from({ length: own }, (_, i) => rank * own + i),
+  );
+  return { experts, copies: [] };
+}
+
+/** Returns the number of copies of a layer that each rank computes. */
+export function copiesPerRank({ copies }: LayerPlacement): number {
+  return copies[0]?.length ?? 0;
+}
+
+/** Returns what is wrong with the placement of a layer; null: nothing. The ranks divide the layer's experts. */
+export function placementIssue(
+  layer: string,
+  { experts, copies }: LayerPlacement,
+  numExperts: number,
+  ranks: number,
+): string | null {
+  const own = numExperts / ranks;
+  const lists = copies.length === 0 ? [experts] : [experts, copies];
+  if (lists.some(({ length }) => length !== ranks))
+    return `'${layer}' has lists for ${experts.length} ranks, but ep is ${ranks}; give one list per rank of an ep group`;
+  const uneven = experts.findIndex(({ length }) => length !== own);
+  if (uneven >= 0)
+    return `'${layer}' gives rank ${uneven} ${experts[uneven]?.length} experts; each of ${ranks} ranks has ${own} of the layer's ${numExperts}`;
+  const missing = Array.from({ length: numExperts }, (_, i) => i).find((i) => !experts.flat().includes(i));
+  if (missing !== undefined)
+    return `'${layer}' gives expert ${missing} to no rank; each of the experts 0 to ${numExperts - 1} is on one rank`;
+  return copies.length === 0 ? null : copiesIssue(layer, { experts, copies }, numExperts);
+}
+
+function copiesIssue(layer: string, { experts, copies }: LayerPlacement, numExperts: number): string | null {
+  const [first = []] = copies;
+  const uneven = copies.findIndex(({ length }) => length !== first.length);
+  if (uneven >= 0)
+    return `'${layer}' gives rank 0 ${first.length} copies and rank ${uneven} ${copies[uneven]?.length}; give all ranks equally many`;
+  for (const [rank, own] of copies.entries()) {
+    const wrong = own.find((expert) => expert >= numExperts);
+    if (wrong !== undefined)
+      return `'${layer}' copies expert ${wrong}, but the layer has ${numExperts} experts`;
+    const all = [...(experts[rank] ?? []), ...own];
+    const twice = all.find((expert, i) => all.indexOf(expert) !== i);
+    if (twice !== undefined)
+      return `'${layer}' gives rank ${rank} expert ${twice} twice; a copy is for another rank than the expert's own`;
+  }
+  return null;
+}

@@ -1,0 +1,183 @@
+import type { ExpertPlacement, LayerPlacement } from '../../config/expert-placement';
+import { ConfigError } from '../../core/errors';
+import type { ModelParallel } from '../../dist/model-parallel';
+import { type ExpertLoads, sumCounts } from './balance-experts';
+
+/** How experts are placed. */
+export interface PlacementOptions {
+  /** The number of copies per layer, over all ranks of an `ep` group, which divide it. Default 0. */
+  readonly redundantExperts?: number | undefined;
+}
+
+/** The rows of each expert, by layer. */
+export type MeasuredLoads = Readonly<Record<string, readonly number[]>>;
+
+/**
+ * Places a model's experts by this and the other ranks' loads, so that the ranks of an `ep` group compute about equally many rows.
+ * Every rank calls it, with the loads that `balanceExperts` returned, and gets the same result. Throws: CONFIG for a number of copies
+ * that the ranks do not divide.
+ */
+export function placeExperts(
+  loads: ExpertLoads,
+  { ep, dpCp, pp }: Pick<ModelParallel, 'ep' | 'dpCp' | 'pp'>,
+  options: PlacementOptions = {},
+): ExpertPlacement {
+  const entries = Object.entries(loads);
+  const own = entries.flatMap(([, { tokens }]) => tokens);
+  // Ranks of other stages have other layers.
+  const all = own.length === 0 ? [] : [dpCp, pp].reduce<readonly number[]>(sumCounts, own);
+  let end = 0;
+  const summed = entries.map(([layer, { tokens }]) => {
+    end += tokens.length;
+    return [layer, all.slice(end - tokens.length, end)];
+  });
+  return placementByUse(Object.fromEntries(summed), ep.size, options);
+}
+
+/**
+ * Returns which of `ranks` ranks gets which experts, and copies of which, by measured loads. The expert with the most rows per copy gets the next
+ * copy; then experts and copies go, from the most to the least used, to the rank with the fewest rows among those with a free slot (Graham 1969,
+ * longest processing time first; both as in DeepSeek's EPLB). An expert's rows are divided equally over its ranks. Throws: CONFIG for a number
+ * of copies that the ranks do not divide or have no room for.
+ */
+export function placementByUse(
+  loads: MeasuredLoads,
+  ranks: number,
+  { redundantExperts = 0 }: PlacementOptions = {},
+): ExpertPlacement {
+  return Object.fromEntries(
+    Object.entries(loads).map(([layer, rows]) => {
+      requireCopies(redundantExperts, rows.length, ranks);
+      return [layer, placedLayer(rows, ranks, redundantExperts / ranks)];
+    }),
+  );
+}
+
+function requireCopies(redundantExperts: number, numExperts: number, ranks: number): void {
+  const most = numExperts * (ranks - 1);
+  const isWhole = Number.isInteger(redundantExperts) && redundantExperts >= 0;
+  if (isWhole && redundantExperts % ranks === 0 && redundantExperts <= most) return;
+  throw new ConfigError(
+    `redundantExperts is ${redundantExperts}, but must be a multiple of the ${ranks} ranks that share the experts, so that all have equally many ` +
+      `copies, and at most ${most}, because no rank has an expert twice`,
+    { redundantExperts, ranks, experts: numExperts },
+  );
+}
+
+function placedLayer(rows: readonly number[], ranks: number, numCopies: number): LayerPlacement {
+  const packed = pack(rows, ranks, copyCounts(rows, ranks, numCopies * ranks));
+  if (packed !== null && numCopies === 0) return { ...packed, copies: [] };
+  const filled = fill(rows, ranks, numCopies);
+  return packed !== null && unevenness(rows, packed) <= unevenness(rows, filled) ? packed : filled;
+}
+
+/** Returns the number of copies of each expert: the next one is of the expert with the most rows per rank. */
+function copyCounts(rows: readonly number[], ranks: number, numCopies: number): number[] {
+  const counts = rows.map(() => 0);
+  const experts = rows.map((_, expert) => expert);
+  for (let i = 0; i < numCopies; i++) {
+    const free = experts.filter((expert) => (counts[expert] ?? 0) < ranks - 1);
+    const next = smallest(free, (expert) => -(rows[expert] ?? 0) / ((counts[expert] ?? 0) + 1));
+    counts[next] = (counts[next] ?? 0) + 1;
+  }
+  return counts;
+}
+
+/** Packs experts and their copies; null if the last free slots are on ranks that have the expert already. */
+function pack(rows: readonly number[], ranks: number, counts: readonly number[]): LayerPlacement | null {
+  const numCopies = counts.reduce((all, count) => all + count, 0);
+  const [experts, copies] = [rows.length, numCopies].map((slots) =>
+    Array.from({ length: ranks }, () => ({ list: [] as number[], room: slots / ranks })),
+  ) as [Slots[], Slots[]]; // one of each
+  const loads = new Array<number>(ranks).fill(0);
+  const weightOf = (expert: number): number => (rows[expert] ?? 0) / ((counts[expert] ?? 0) + 1);
+  const order = rows.map((_, expert) => expert).sort((a, b) => weightOf(b) - weightOf(a) || a - b);
+  for (const expert of order) {
+    const has = (rank: number): boolean => [experts, copies].some((all) => all[rank]?.list.includes(expert));
+    const freeIn = (all: readonly Slots[]): number[] =>
+      all.flatMap(({ list, room }, rank) => (has(rank) || list.length >= room ? [] : rank));
+    for (let item = 0; item <= (counts[expert] ?? 0); item++) {
+      const home = experts.find(({ list }) => list.includes(expert));
+      const own = home === undefined ? undefined : copies[experts.indexOf(home)];
+      const direct = freeIn(home === undefined ? experts : copies);
+      // The expert may also move to a free slot, and its copy to its old rank.
+      const isMoved = direct.length === 0 && own !== undefined && own.list.length < own.room;
+      const free = isMoved ? freeIn(experts) : direct;
+      if (free.length === 0) return null;
+      const rank = smallest(free, (each) => loads[each] ?? 0);
+      if (isMoved) {
+        home?.list.splice(home.list.indexOf(expert), 1);
+        own.list.push(expert);
+      }
+      (home === undefined || isMoved ? experts : copies)[rank]?.list.push(expert);
+      loads[rank] = (loads[rank] ?? 0) + weightOf(expert);
+    }
+  }
+  const listsOf = (all: readonly Slots[]): number[][] => all.map(({ list }) => ascending(list));
+  return { experts: listsOf(experts), copies: listsOf(copies) };
+}
+
+/** The experts of a rank, and the number that it takes. */
+interface Slots {
+  readonly list: number[];
+  readonly room: number;
+}
+
+/** Packs experts, then fills the slots of copies one by one so that ranks stay as even as possible; some rank always lacks some expert. */
+function fill(rows: readonly number[], ranks: number, numCopies: number): LayerPlacement {
+  const experts =
+    pack(
+      rows,
+      ranks,
+      rows.map(() => 0),
+    )?.experts ?? [];
+  const copies: number[][] = experts.map(() => []);
+  for (let slot = 0; slot < numCopies * ranks; slot++) {
+    const next = bestCopy(rows, { experts, copies }, numCopies);
+    copies[next.rank]?.push(next.expert);
+  }
+  return { experts, copies: copies.map(ascending) };
+}
+
+interface Copy {
+  readonly expert: number;
+  readonly rank: number;
+}
+
+function bestCopy(rows: readonly number[], placement: LayerPlacement, numCopies: number): Copy {
+  const { experts, copies } = placement;
+  const candidates = experts.flatMap((_, rank) => {
+    const there = [...(experts[rank] ?? []), ...(copies[rank] ?? [])];
+    if ((copies[rank]?.length ?? 0) === numCopies) return [];
+    return rows.flatMap((__, expert) => (there.includes(expert) ? [] : { expert, rank }));
+  });
+  return smallest(candidates, ({ expert, rank }) => {
+    const more = copies.map((list, each) => (each === rank ? [...list, expert] : list));
+    return unevenness(rows, { experts, copies: more });
+  });
+}
+
+/** Returns the sum of squares of the ranks' rows, which is smallest if all are equal. */
+function unevenness(rows: readonly number[], placement: LayerPlacement): number {
+  return rankLoads(rows, placement).reduce((sum, load) => sum + load * load, 0);
+}
+
+/** Returns the rows of each rank, if an expert's rows are divided equally over the ranks that have it. */
+export function rankLoads(rows: readonly number[], { experts, copies }: LayerPlacement): number[] {
+  const lists = experts.map((own, rank) => [...own, ...(copies[rank] ?? [])]);
+  const numRanks = new Array<number>(rows.length).fill(0);
+  for (const expert of lists.flat()) numRanks[expert] = (numRanks[expert] ?? 0) + 1;
+  return lists.map((list) =>
+    list.reduce((sum, expert) => sum + (rows[expert] ?? 0) / (numRanks[expert] ?? 1), 0),
+  );
+}
+
+/** Returns the first item with the smallest key. */
+function smallest<T>(items: readonly T[], keyOf: (item: T) => number): T {
+  const keys = items.map(keyOf);
+  return items[keys.indexOf(Math.min(...keys))] as T; // callers give at least one item
+}
+
+function ascending(list: readonly number[]): number[] {
+  return [...list].sort((a, b) => a - b);
+}
