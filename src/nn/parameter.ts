@@ -101,11 +101,11 @@ export class Parameter implements Leaf {
   isSpare = false;
   /** Which part of a whole tensor this is, under tensor parallelism; null: it is the whole. */
   split: TensorSplit | null = null;
+  lent: tf.Tensor | null = null; // What forward reads in place of the parameter's values, as for a copy of another rank's expert.
   copiedBy: string | null = null; // Other ranks of the replica with a copy; their updates must be equal.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
-  #lent: tf.Tensor | null = null;
   #place = { name: '', module: '', seed: 0 };
   #first: FirstValues | null = null;
   #source: ValueSource | null = null;
@@ -169,8 +169,8 @@ export class Parameter implements Leaf {
 
   /** The whole tensor; the first read computes deferred values. Throws: SHAPE while this rank has only a shard. */
   get tensor(): tf.Tensor {
-    if (this.#lent !== null) return this.#lent;
-    const { source } = this;
+    const { source, lent } = this;
+    if (lent !== null) return lent;
     if (source !== null) {
       const values = new Float32Array(this.size);
       source.fill(0, values);
@@ -178,11 +178,6 @@ export class Parameter implements Leaf {
     }
     if (this.#tensor === null) throw noWholeTensor(this);
     return this.#tensor;
-  }
-
-  /** Sets a tensor that forward reads in place of the parameter's own values, which have no gradient then; null: its own. */
-  lend(tensor: tf.Tensor | null): void {
-    this.#lent = tensor;
   }
 
   /** Whether this tensor is the parameter's current whole tensor. */
@@ -291,8 +286,7 @@ class WholeParameter implements StateBuffer {
     this.#parameter.grad = null;
   }
 
-  /** Has no effect, because there are no copies. */
-  updated(): void {}
+  updated(): void {} // There are no copies.
 
   dispose(): void {
     this.zeroGrad();
@@ -302,6 +296,5 @@ class WholeParameter implements StateBuffer {
 
 /** Returns the distinct state buffers of trainable parameters, in order of first appearance. */
 export function stateBuffers(parameters: Iterable<Parameter>): StateBuffer[] {
-  const trained = [...parameters].filter(({ requiresGrad }) => requiresGrad);
-  return [...new Set(trained.map(({ state }) => state))];
+  return [...new Set([...parameters].flatMap(({ requiresGrad, state }) => (requiresGrad ? state : [])))];
 }

@@ -110,11 +110,11 @@ export class Experts extends ModuleList<FeedForward> {
 /** Applies an expert with other values than its own. */
 function appliedWith(expert: FeedForward, values: readonly tf.Tensor[], rows: tf.Tensor): tf.Tensor {
   const parameters = expert.parameters();
-  for (const [i, parameter] of parameters.entries()) parameter.lend(values[i] ?? null);
+  for (const [i, parameter] of parameters.entries()) parameter.lent = values[i] ?? null;
   try {
     return expert.apply(rows);
   } finally {
-    for (const parameter of parameters) parameter.lend(null);
+    for (const parameter of parameters) parameter.lent = null;
   }
 }
 
