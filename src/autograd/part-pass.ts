@@ -1,10 +1,9 @@
 import type { Engine } from '../backend/engine';
-import { FUSED } from '../backend/fused/fused-kernel';
-import { untracked } from '../backend/tfjs-state';
-import * as tf from '../core/tf';
-import type { Gradients, RecordedNode, Recording } from './recording';
+import type * as tf from '../core/tf';
+import { type Deferral, LaterGradients } from './later-gradients';
+import type { Gradients } from './recording';
 import { oneTensor, scalar } from './results';
-import { backward, type Deferral, differentiate } from './tape';
+import { backward } from './tape';
 import { handOut, recordPass, type TrainedParts, trainedParts } from './unit';
 
 /**
@@ -46,7 +45,7 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
     return isLoss ? scalar(output) : output;
   };
   const { tape, result: output, finish, drop } = recordPass(engine, input, root);
-  const later = new LaterGradients();
+  const later = new LaterGradients((recording, _node, input) => recording.loose.has(input.id));
   const run = (seed: tf.Tensor, deferral?: Deferral): tf.Tensor | null => {
     let gradient: tf.Tensor | null = null;
     finish(() => {
@@ -80,7 +79,9 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
       }
     },
     backwardWeight() {
-      handOut(engine, tape, later.compute(engine));
+      const found: Gradients = new Map();
+      later.compute(engine, found);
+      handOut(engine, tape, found);
       trained?.(trainedParts(tape));
     },
     dispose() {
@@ -88,61 +89,4 @@ export function recordPart(engine: Engine, { input, forward, isLoss, trained }: 
       later.dispose();
     },
   };
-}
-
-/**
- * Operations whose gradients of parameters are computed one by one, so that they can wait at no cost; these have nearly all of
- * the work.
- *
- * [Note: backward in two halves] The gradients of x and of W in y = x Wᵀ are two matmuls. `backwardInput` runs the first one,
- * and stores x and the gradient of y, from which `backwardWeight` computes the other one. Other operations, such as norms,
- * compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do units (DDP, fullyShard)
- * and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
- * Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
- */
-const SEPARATE: ReadonlySet<string> = new Set([FUSED.linear, FUSED.embedding, 'BatchMatMul']);
-
-interface Later {
-  readonly node: RecordedNode;
-  readonly names: readonly string[];
-  readonly dys: readonly (tf.Tensor | null)[];
-}
-
-/** The gradients that `backwardInput` leaves for `backwardWeight`. */
-class LaterGradients implements Deferral {
-  #later: Later[] = [];
-
-  take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string> {
-    if (!SEPARATE.has(node.kernelName) || dys.every((dy) => dy === null)) return new Set();
-    const { inputs } = node;
-    const names = Object.keys(inputs).filter(
-      (name) => inputs[name] != null && tape.loose.has(inputs[name].id),
-    );
-    if (names.length === 0) return new Set();
-    const held = dys.map((dy) => dy && untracked(() => tf.keep(tf.clone(dy))));
-    this.#later.push({ node: { ...node }, names, dys: held });
-    return new Set(names);
-  }
-
-  /** Computes the gradients, and frees what they need. */
-  compute(engine: Engine): Gradients {
-    const gradients: Gradients = new Map();
-    for (let next = this.#later.shift(); next !== undefined; next = this.#later.shift()) {
-      const { node, names, dys } = next;
-      try {
-        differentiate(engine, node, names, dys, gradients);
-      } finally {
-        free(next);
-      }
-    }
-    return gradients;
-  }
-
-  dispose(): void {
-    for (const later of this.#later.splice(0)) free(later);
-  }
-}
-
-function free({ node, dys }: Later): void {
-  for (const tensor of [...(node.saved ?? []), ...dys]) tensor?.dispose();
 }

@@ -2,6 +2,7 @@ import type { Engine } from '../backend/engine';
 import { type TapeNode, tfjsState } from '../backend/tfjs-state';
 import { ShardlabError } from '../core/errors';
 import type * as tf from '../core/tf';
+import { Exchanges } from './exchanges';
 import { type Leaf, leafOf } from './leaves';
 import type { ParameterSet } from './parameter-set';
 import { Sieve } from './sieve';
@@ -69,6 +70,8 @@ export class Recording extends Array<RecordedNode> {
   readonly loose = new Map<number, Leaf>();
   /** Tensors of enclosing recordings that operations here used, by id. */
   readonly captured = new Map<number, tf.Tensor>();
+  /** The operations whose backward is a collective. */
+  readonly exchanges = new Exchanges();
   /** The number of open tidy scopes when the recording began. */
   scopeDepth = 0;
   /** The gradients of a backward in progress; released if it is interrupted. */
@@ -189,6 +192,7 @@ export class Recording extends Array<RecordedNode> {
       return;
     }
     if (!isInner) this.#settle(node);
+    this.exchanges.follow(node);
     super.push(node);
   }
 

@@ -1,9 +1,11 @@
 import type { Engine } from '../backend/engine';
-import { isFusedKernel, markConsumable, readsFirstGradientOnly } from '../backend/fused/fused-kernel';
+import { isFusedKernel, markConsumable } from '../backend/fused/fused-kernel';
 import { tfjsState } from '../backend/tfjs-state';
-import { ShardlabError } from '../core/errors';
 import { mapTensors } from '../core/tensor-tree';
 import * as tf from '../core/tf';
+import { BesideExchanges } from './beside-exchanges';
+import { differentiate } from './differentiate';
+import type { Deferral } from './later-gradients';
 import type { Gradients, RecordedNode, Recording } from './recording';
 
 /** Runs `work` with `tape` as tfjs's tape; disposes tensors unless `work` returns them or an operation saved them. */
@@ -37,38 +39,31 @@ export function ownResults<T>(tape: Recording, results: T): T {
   );
 }
 
-/** Chooses gradients that backward leaves for later. */
-export interface Deferral {
-  /**
-   * Returns the names of an operation's inputs whose gradients are left out. If there are any, the operation's saved tensors
-   * belong to the deferral from then on.
-   */
-  take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string>;
-}
-
-const NONE: ReadonlySet<string> = new Set();
-
 /**
  * Runs backward on a tape from the gradients `seeds`, and takes ownership of them. Each operation's saved tensors, and the
  * gradients of its outputs, are freed as soon as its own backward has run. Returns the gradients of the tape's leaves and
- * captures, except those that `deferral` leaves for later. Throws: ENGINE if an operation has no gradient.
+ * captures, except those that `deferral` leaves for later; by default gradients of parameters wait only for the next
+ * collective, beside which they are computed. Throws: ENGINE if an operation has no gradient.
  */
 export function backward(engine: Engine, tape: Recording, seeds: Gradients, deferral?: Deferral): Gradients {
   const gradients = seeds;
   tape.inFlight = gradients;
+  const beside = new BesideExchanges(engine, tape, gradients);
+  tape.unfinished.add(beside);
   try {
     // An operation is on the tape until its backward has run, so an interrupted operation is released with the tape.
     for (let node = tape.at(-1); node !== undefined; node = tape.at(-1)) {
       const dys = node.outputs.map((output) => gradients.get(output.id) ?? null);
-      const later = deferral?.take(tape, node, dys) ?? NONE;
+      const later = (deferral ?? beside).take(tape, node, dys);
       try {
         if (later.size === 0 && isFusedKernel(node.kernelName)) offer(dys, node.saved);
         if (dys.some((dy) => dy !== null)) {
-          if (node.resume === undefined) {
+          if (node.resume !== undefined) node.resume(dys, gradients);
+          else if (!beside.exchanged(node, dys)) {
             const names = namesOf(tape, node).filter((name) => !later.has(name));
             // A unit has gradients of parameters even if no input needs one.
             if (later.size === 0 || names.length > 0) differentiate(engine, node, names, dys, gradients);
-          } else node.resume(dys, gradients);
+          }
         }
       } finally {
         if (later.size === 0) for (const tensor of node.saved ?? []) tensor.dispose();
@@ -82,6 +77,7 @@ export function backward(engine: Engine, tape: Recording, seeds: Gradients, defe
     tape.release();
     throw error;
   }
+  tape.unfinished.delete(beside);
   tape.inFlight = null;
   return gradients;
 }
@@ -94,72 +90,4 @@ function offer(dys: readonly (tf.Tensor | null)[], saved: readonly tf.Tensor[] =
 /** Returns the names of an operation's inputs that need a gradient. */
 function namesOf(tape: Recording, { inputs }: RecordedNode): string[] {
   return Object.keys(inputs).filter((name) => inputs[name] != null && tape.flows(inputs[name]));
-}
-
-/** Adds the gradients of an operation's inputs `names` to `gradients`. Throws: ENGINE if the operation has no gradient. */
-export function differentiate(
-  engine: Engine,
-  node: RecordedNode,
-  names: readonly string[],
-  dys: readonly (tf.Tensor | null)[],
-  gradients: Gradients,
-): void {
-  const { gradient, inputs } = node;
-  if (gradient === undefined) {
-    throw new ShardlabError(
-      'ENGINE',
-      `The operation ${node.kernelName} has no gradient in tfjs; use other operations, or tf.customGrad.`,
-    );
-  }
-  const results = tf.tidy(() => {
-    // tfjs replaces null by zeros; its types do not say so. If the gradient function does not read these gradients, the
-    // outputs are passed in their place, so that no zeros are made.
-    const isUnread = readsFirstGradientOnly(node.kernelName);
-    const thunks = gradient(dys.map((dy, i) => dy ?? (isUnread ? node.outputs[i] : null)) as tf.Tensor[]);
-    const taken = new Set<tf.Tensor>();
-    // A unit has no gradients for inputs on which its output does not depend.
-    const present = names.filter((name) => thunks[name] !== undefined || node.release === undefined);
-    return present.map((name) => {
-      const result = tf.tidy(() => resultOf(node, name, thunks[name]));
-      // A result that was not made in this scope, or was returned twice, belongs to other code, so it is cloned.
-      const isNew = result.scopeId === tfjsState().activeScope.id && !taken.has(result);
-      taken.add(result);
-      return { id: inputs[name]?.id ?? 0, result: isNew ? result : tf.clone(result) };
-    });
-  });
-  for (const { id, result } of results) accumulate(engine, gradients, id, result);
-}
-
-function resultOf(node: RecordedNode, name: string, thunk: (() => tf.Tensor) | undefined): tf.Tensor {
-  const input = node.inputs[name];
-  const result = thunk?.();
-  if (input === undefined || result === undefined || !tf.util.arraysEqual(result.shape, input.shape)) {
-    throw new ShardlabError(
-      'ENGINE',
-      `The gradient of ${node.kernelName} for its input '${name}' [${input?.shape}] ` +
-        (result === undefined
-          ? 'is missing.'
-          : `has the shape [${result.shape}]; it must have the input's shape.`),
-    );
-  }
-  return result;
-}
-
-function accumulate(engine: Engine, gradients: Gradients, id: number, gradient: tf.Tensor): void {
-  const sum = gradients.get(id);
-  if (sum === undefined) {
-    gradients.set(id, gradient);
-  } else if (isSoleOwner(sum)) {
-    engine.addInto(sum, gradient);
-    gradient.dispose();
-  } else {
-    gradients.set(id, tf.add(sum, gradient));
-    sum.dispose();
-    gradient.dispose();
-  }
-}
-
-/** Whether no other tensor is a view of the same buffer. */
-export function isSoleOwner(tensor: tf.Tensor): boolean {
-  return tf.backend().refCount(tensor.dataId) === 1;
 }

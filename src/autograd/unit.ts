@@ -4,12 +4,13 @@ import { untracked } from '../backend/tfjs-state';
 import type { HalfDType } from '../core/dtypes';
 import { tensorsIn } from '../core/tensor-tree';
 import * as tf from '../core/tf';
+import { isSoleOwner } from './differentiate';
 import { accumulateGrad, type Leaf } from './leaves';
 import { ParameterSet } from './parameter-set';
 import { currentRecording, type Gradients, type RecordedNode, Recording, seedsOf } from './recording';
 import type { Forward } from './region-call';
 import { dependsOnNothing, oneTensor, ranBefore, requireFunction, requireTensors, scalar } from './results';
-import { backward, isSoleOwner, ownResults, record, tidy } from './tape';
+import { backward, ownResults, record, tidy } from './tape';
 
 /** 'forward': the first forward; 'recompute': the second forward of a checkpointed region, directly before its backward. */
 export type ForwardPhase = 'forward' | 'recompute';

@@ -1,5 +1,5 @@
+import { isSoleOwner } from '../autograd/differentiate';
 import { isReplaying } from '../autograd/recording';
-import { isSoleOwner } from '../autograd/tape';
 import { currentEngine } from '../backend/current-engine';
 import { untracked } from '../backend/tfjs-state';
 import type { DType, HalfDType } from '../core/dtypes';

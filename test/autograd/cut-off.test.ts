@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { before, describe, test } from 'node:test';
 import { runInNewContext } from 'node:vm';
+import { noteExchange } from '../../src/autograd/exchanges';
 import { runOffloaded } from '../../src/autograd/offloaded';
 import { runRegion } from '../../src/autograd/region';
 import { gradients, runUnit, type Unit } from '../../src/autograd/unit';
@@ -8,6 +9,7 @@ import type { Engine } from '../../src/backend/engine';
 import { FUSED } from '../../src/backend/fused/fused-kernel';
 import { gelu, linear } from '../../src/backend/ops';
 import { interceptKernels } from '../../src/backend/tfjs-state';
+import { withGradients } from '../../src/core/custom-gradient';
 import * as tf from '../../src/core/tf';
 import { normals, valuesOf } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
@@ -34,7 +36,15 @@ const PARTS: Readonly<Record<string, Part>> = {
     ),
   offloaded: (engine, module, forward, x) =>
     runOffloaded(engine, module, (y) => forward(y as tf.Tensor), [x]),
+  'beside an exchange': (_engine, _name, forward, x) => forward(exchanged(x)),
 };
+
+/** Returns x; its gradient passes through an exchange that has no other rank. */
+function exchanged(x: tf.Tensor): tf.Tensor {
+  const y = withGradients([x], () => ({ value: tf.clone(x), gradients: (dy) => [tf.clone(dy)] }));
+  noteExchange(y, (dy) => ({ result: tf.add(dy, 0), wait: () => void tf.dispose(tf.relu(dy)) }));
+  return y;
+}
 
 describe('recovery from a pass that is cut off at any kernel, as in an interrupted cell', () => {
   let engine: Engine;

@@ -1,4 +1,6 @@
-import { isSoleOwner } from '../../autograd/tape';
+import { isSoleOwner } from '../../autograd/differentiate';
+import { noteExchange, type StartedExchange } from '../../autograd/exchanges';
+import { tidy } from '../../autograd/tape';
 import { currentEngine } from '../../backend/current-engine';
 import type { Engine } from '../../backend/engine';
 import { withGradients } from '../../core/custom-gradient';
@@ -21,13 +23,16 @@ import { exchangeOptions } from '../exchange-options';
 /** The dim of the sequence in activations [B, T, d]. */
 const SEQUENCE = 1;
 
-/** f: returns x; backward all-reduces its gradient. `module` is the name in ledgers. */
+/**
+ * f: returns x; backward all-reduces its gradient, beside the gradients of the parameters that use it ([Note: gradients beside an
+ * exchange]). `module` is the name in ledgers.
+ */
 export function copyToTensorParallelRegion(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
-  return mapped(
+  return exchanging(
     x,
     group,
     () => tf.clone(x),
-    (dy) => allReduced(dy, group, module),
+    (dy, isAsync) => reduceGradient(dy, group, { module, isAsync }),
   );
 }
 
@@ -40,7 +45,7 @@ export function reduceFromTensorParallelRegion(
   return mapped(
     x,
     group,
-    () => allReduced(x, group, module, 'forward'),
+    () => allReduced(x, group, module),
     (dy) => tf.clone(dy),
   );
 }
@@ -66,17 +71,17 @@ export function gatherFromTensorParallelRegion(
   );
 }
 
-/** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient. */
+/** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, as f all-reduces it. */
 export function gatherFromSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
   module?: string,
 ): tf.Tensor {
-  return mapped(
+  return exchanging(
     x,
     group,
     () => gathered(x, group, SEQUENCE, module),
-    (dy) => reduceScattered(dy, group, module),
+    (dy, isAsync) => startReduceScatter(dy, group, { module, isAsync }),
   );
 }
 
@@ -105,7 +110,7 @@ export function reduceScatterToSequenceParallelRegion(
   return mapped(
     x,
     group,
-    () => reduceScattered(x, group, module),
+    () => finished(startReduceScatter(x, group, { module, isAsync: false })),
     (dy) => gathered(dy, group, SEQUENCE, module),
   );
 }
@@ -139,19 +144,47 @@ function mapped(
   return withGradients([x], () => ({ value: forward(), gradients: (dy) => [backward(dy)] }));
 }
 
-/** Returns the sum in a new buffer; a gradient that no other tensor shares is reduced in its own buffer. */
-function allReduced(
+/** Makes an operation whose backward is the collective that `start` starts: on the comm thread, if it is asynchronous. */
+function exchanging(
   x: tf.Tensor,
   group: ProcessGroup,
-  module: string | undefined,
-  pass: 'forward' | 'backward' = 'backward',
+  forward: () => tf.Tensor,
+  start: (dy: tf.Tensor, isAsync: boolean) => StartedExchange,
 ): tf.Tensor {
-  const engine = requireEngine();
-  const isOwn = pass === 'backward' && isSoleOwner(x);
-  const sum = isOwn ? x : like(engine, x.shape);
-  if (!isOwn) engine.copyInto(sum, 0, x);
+  const y = mapped(x, group, forward, (dy) => finished(start(dy, false)));
+  if (y !== x) noteExchange(y, (dy) => tidy(() => start(dy, true)));
+  return y;
+}
+
+function finished({ result, wait }: StartedExchange): tf.Tensor {
+  wait();
+  return result;
+}
+
+/** Returns the sum in a new buffer. */
+function allReduced(x: tf.Tensor, group: ProcessGroup, module: string | undefined): tf.Tensor {
+  const sum = copied(x);
   group.allReduce(sum, 'sum', exchangeOptions(module)).wait();
   return sum;
+}
+
+interface Start {
+  readonly module: string | undefined;
+  readonly isAsync: boolean;
+}
+
+/** Starts to sum a gradient over ranks; in its own buffer, if no other tensor shares it. */
+function reduceGradient(dy: tf.Tensor, group: ProcessGroup, { module, isAsync }: Start): StartedExchange {
+  const result = isSoleOwner(dy) ? tf.clone(dy) : copied(dy);
+  const work = group.allReduce(result, 'sum', { ...exchangeOptions(module), async: isAsync });
+  return { result, wait: () => void work.wait() };
+}
+
+function copied(x: tf.Tensor): tf.Tensor {
+  const engine = requireEngine();
+  const copy = like(engine, x.shape);
+  engine.copyInto(copy, 0, x);
+  return copy;
 }
 
 function gathered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: string): tf.Tensor {
@@ -163,13 +196,13 @@ function gathered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: strin
   return whole;
 }
 
-function reduceScattered(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
-  const engine = requireEngine();
+function startReduceScatter(x: tf.Tensor, group: ProcessGroup, { module, isAsync }: Start): StartedExchange {
   const own = partOf(x, group, SEQUENCE);
-  const sum = like(engine, x.shape.with(SEQUENCE, own));
+  const result = like(requireEngine(), x.shape.with(SEQUENCE, own));
   const parts = group.ranks.map((_, rank) => blockOf(x, SEQUENCE, rank * own, own));
-  group.reduceScatterPieces(parts, blockOf(sum, SEQUENCE, 0, own), 'sum', exchangeOptions(module)).wait();
-  return sum;
+  const options = { ...exchangeOptions(module), async: isAsync };
+  const work = group.reduceScatterPieces(parts, blockOf(result, SEQUENCE, 0, own), 'sum', options);
+  return { result, wait: () => work.wait() };
 }
 
 function ownPart(x: tf.Tensor, group: ProcessGroup, dim: number): tf.Tensor {

@@ -59,7 +59,9 @@ void runAsRank<PlannedArgs>(({ engine, group, tally, args }) =>
 
 /** Collectives as text, sorted, because an asynchronous one is reported when it is done. */
 function sentIn(events: readonly CollectiveEvent[]): string[] {
-  return events.map(({ op, cause, module, wireBytes }) => `${op} ${cause} ${module} ${wireBytes}`).sort();
+  const text = ({ op, cause, module, wireBytes, async: isAsync }: CollectiveEvent): string =>
+    `${isAsync ? 'asynchronous ' : ''}${op} ${cause} ${module} ${wireBytes}`;
+  return events.map(text).sort();
 }
 
 /** Allocations and frees as text. */

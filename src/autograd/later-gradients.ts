@@ -1,0 +1,85 @@
+import type { Engine } from '../backend/engine';
+import { FUSED } from '../backend/fused/fused-kernel';
+import { untracked } from '../backend/tfjs-state';
+import * as tf from '../core/tf';
+import { differentiate } from './differentiate';
+import type { Gradients, RecordedNode, Recording } from './recording';
+
+/** Chooses gradients that backward leaves for later. */
+export interface Deferral {
+  /**
+   * Returns the names of an operation's inputs whose gradients are left out. If there are any, the operation's saved tensors
+   * belong to the deferral from then on.
+   */
+  take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string>;
+}
+
+/**
+ * Operations whose gradients of parameters are computed one by one, so that they can wait at no cost; these have nearly all of
+ * the work.
+ *
+ * [Note: backward in two halves] The gradients of x and of W in y = x Wᵀ are two matmuls. `PartPass.backwardInput` runs the first
+ * one, and stores x and the gradient of y, from which `backwardWeight` computes the other one. Other operations, such as norms,
+ * compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do units (DDP, fullyShard)
+ * and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
+ * Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
+ */
+const SEPARATE: ReadonlySet<string> = new Set([FUSED.linear, FUSED.embedding, 'BatchMatMul']);
+
+interface Later {
+  readonly node: RecordedNode;
+  readonly names: readonly string[];
+  readonly dys: readonly (tf.Tensor | null)[];
+}
+
+const NONE: ReadonlySet<string> = new Set();
+
+/** Gradients of parameters that wait, with what they are computed from. `chooses` says whether that of an input waits. */
+export class LaterGradients implements Deferral {
+  readonly #chooses: (tape: Recording, node: RecordedNode, input: tf.Tensor) => boolean;
+  #later: Later[] = [];
+
+  constructor(chooses: (tape: Recording, node: RecordedNode, input: tf.Tensor) => boolean) {
+    this.#chooses = chooses;
+  }
+
+  get isEmpty(): boolean {
+    return this.#later.length === 0;
+  }
+
+  take(tape: Recording, node: RecordedNode, dys: readonly (tf.Tensor | null)[]): ReadonlySet<string> {
+    if (!SEPARATE.has(node.kernelName) || dys.every((dy) => dy === null)) return NONE;
+    const { inputs } = node;
+    const names = Object.keys(inputs).filter(
+      (name) => inputs[name] != null && this.#chooses(tape, node, inputs[name]),
+    );
+    if (names.length === 0) return NONE;
+    const held = dys.map((dy) => dy && untracked(() => tf.keep(tf.clone(dy))));
+    this.#later.push({ node: { ...node }, names, dys: held });
+    return new Set(names);
+  }
+
+  /** Whether a gradient of one of the operation's inputs waits. */
+  includes({ inputs }: RecordedNode): boolean {
+    const used = new Set<number | undefined>(Object.values(inputs).map((input) => input?.id));
+    return this.#later.some(({ node, names }) => names.some((name) => used.has(node.inputs[name]?.id)));
+  }
+
+  /** Computes the gradients, adds them to `gradients`, and frees what they need. */
+  compute(engine: Engine, gradients: Gradients): void {
+    // If this is interrupted, `dispose` frees what is left.
+    for (let next = this.#later.at(0); next !== undefined; next = this.#later.at(0)) {
+      differentiate(engine, next.node, next.names, next.dys, gradients);
+      this.#later.shift();
+      free(next);
+    }
+  }
+
+  dispose(): void {
+    for (const later of this.#later.splice(0)) free(later);
+  }
+}
+
+function free({ node, dys }: Later): void {
+  for (const tensor of [...(node.saved ?? []), ...dys]) tensor?.dispose();
+}
