@@ -1,0 +1,160 @@
+"""What one call of a c10d operation moves: its operation, group, payload and received bytes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Sequence
+
+import torch
+import torch.distributed as dist
+
+from .op_mode import plain_tensors
+
+_OPS = {
+    'allreduce_': 'allReduce',
+    'allreduce_coalesced_': 'allReduce',
+    'all_reduce': 'allReduce',
+    'all_reduce_': 'allReduce',
+    'all_reduce_coalesced': 'allReduce',
+    'all_reduce_coalesced_': 'allReduce',
+    'reduce_': 'allReduce',
+    'reduce_scatter_': 'reduceScatter',
+    '_reduce_scatter_base_': 'reduceScatter',
+    'reduce_scatter_tensor_coalesced_': 'reduceScatter',
+    'reduce_scatter_tensor': 'reduceScatter',
+    'reduce_scatter_tensor_out': 'reduceScatter',
+    'reduce_scatter_tensor_coalesced': 'reduceScatter',
+    'allgather_': 'allGather',
+    '_allgather_base_': 'allGather',
+    'allgather_coalesced_': 'allGather',
+    'allgather_into_tensor_coalesced_': 'allGather',
+    'all_gather_into_tensor': 'allGather',
+    'all_gather_into_tensor_out': 'allGather',
+    'all_gather_into_tensor_coalesced': 'allGather',
+    'gather_': 'allGather',
+    'broadcast_': 'broadcast',
+    'broadcast': 'broadcast',
+    'scatter_': 'broadcast',
+    'alltoall_': 'allToAll',
+    'alltoall_base_': 'allToAll',
+    'all_to_all_single': 'allToAll',
+    'send': 'send',
+    'isend': 'send',
+    'recv_': 'recv',
+    'irecv': 'recv',
+    'barrier': 'barrier',
+    'monitored_barrier_': 'barrier',
+}
+"""Our names of the operations of c10d and of functional collectives. Rooted ones have the name of the nearest operation."""
+
+_ROOTED = ('gather_', 'scatter_', 'reduce_')
+_INPUTS = ('input_tensors', 'input_tensor', 'input_list', 'inputs', 'input', 'tensors', 'tensor')
+_DTYPES = {torch.bfloat16: ('float32', 'bfloat16'), torch.float16: ('float32', 'float16'), torch.bool: ('bool', 'int32')}
+
+
+@dataclass(frozen=True)
+class CollectiveCall:
+    """The facts of one call. `bytes` are of the tensors' own dtype; dtypes have the nearest names that records know."""
+
+    op: str
+    group: dist.ProcessGroup
+    ranks: list[int]
+    peer: int | None
+    dtype: str
+    wire_dtype: str
+    count: int
+    bytes: int
+    wire_bytes: int
+    is_async: bool
+    is_functional: bool
+
+
+def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> CollectiveCall | None:
+    """Returns the facts of an operation, or None if it is no collective."""
+    name = func._schema.name.partition('::')[2]
+    op = _OPS.get(name)
+    if op is None:
+        return None
+    named = dict(zip((argument.name for argument in func._schema.arguments), args)) | kwargs
+    group = _group_of(named)
+    ranks = dist.get_process_group_ranks(group)
+    inputs = next((list(plain_tensors(named[key])) for key in _INPUTS if key in named), [])
+    outputs = list(plain_tensors(named.get('output_tensors', named.get('output', named.get('output_lists', [])))))
+    is_barrier = op == 'barrier'
+    count = 0 if is_barrier else sum(tensor.numel() for tensor in inputs)
+    item_bytes = inputs[0].element_size() if inputs else 0
+    root = named.get('root_rank', named.get('src', named.get('dst')))
+    root_index = ranks.index(root) if func.namespace != 'c10d' and root is not None else root
+    own = group.rank()
+    if name in _ROOTED:
+        received = _rooted_elements(name, own, root_index, len(ranks), count, outputs)
+    else:
+        received = _received_elements(op, own, root_index, len(ranks), count, inputs, outputs)
+    dtype, wire_dtype = _dtypes_of(inputs)
+    is_pair = op in ('send', 'recv')
+    return CollectiveCall(
+        op=op,
+        group=group,
+        ranks=list(ranks),
+        peer=ranks[root_index] if is_pair and root_index is not None else None,
+        dtype=dtype,
+        wire_dtype=wire_dtype,
+        count=count,
+        bytes=count * item_bytes,
+        wire_bytes=received * item_bytes,
+        is_async=bool(named.get('async_op', named.get('asyncOp', True))),
+        is_functional=func.namespace == '_c10d_functional',
+    )
+
+
+def _group_of(named: dict[str, Any]) -> dist.ProcessGroup:
+    if 'process_group' in named:
+        return dist.ProcessGroup.unbox(named['process_group'])
+    group = named['group_name']
+    return dist.distributed_c10d._resolve_process_group(group) if isinstance(group, str) else group
+
+
+def _dtypes_of(inputs: list[torch.Tensor]) -> tuple[str, str]:
+    if not inputs:
+        return 'float32', 'float32'
+    dtype = inputs[0].dtype
+    plain = 'float32' if dtype.is_floating_point or dtype.is_complex else 'int32'
+    return _DTYPES.get(dtype, (plain, plain))
+
+
+def _received_elements(
+    op: str,
+    own: int,
+    root: int | None,
+    size: int,
+    count: int,
+    inputs: list[torch.Tensor],
+    outputs: list[torch.Tensor],
+) -> int:
+    """Returns the elements that a rank receives by the ring algorithm, as `wireElements` of src/dist/call-runner.ts."""
+    others = size - 1
+    if op == 'allReduce':
+        part = (own + 1) * count // size - own * count // size
+        return others * part + (count - part)
+    if op == 'reduceScatter':
+        return others * (count // size)
+    if op == 'allGather':
+        return others * count
+    if op == 'allToAll':
+        if len(outputs) == size:
+            return sum(tensor.numel() for index, tensor in enumerate(outputs) if index != own)
+        # A single tensor: the rank's own part does not travel. Parts are equal unless split sizes say otherwise.
+        total = sum(tensor.numel() for tensor in outputs) or count
+        return total - total // size
+    if op == 'broadcast':
+        return 0 if root == own else count
+    return count if op == 'recv' else 0
+
+
+def _rooted_elements(name: str, own: int, root: int | None, size: int, count: int, outputs: list[torch.Tensor]) -> int:
+    if name == 'gather_':
+        return (size - 1) * count if own == root else 0
+    if name == 'scatter_':
+        return 0 if own == root else sum(tensor.numel() for tensor in outputs)
+    part = (own + 1) * count // size - own * count // size
+    return (size - 1) * part + (count - part if own == root else 0)

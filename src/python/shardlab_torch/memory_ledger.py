@@ -1,0 +1,212 @@
+"""The memory of one tracked step: bytes by cause and module at its start, its peak and its end, and over time."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any, Iterator, Sequence
+
+import torch
+from torch import nn
+
+from .model_states import ModelStates, State
+from .op_mode import has_storage, plain_tensors
+from .scene import Scene
+from .storages import ELSEWHERE, Holding, Storages
+
+
+@dataclass(frozen=True)
+class Owner:
+    """A cause, a module and a space, as `Owner` of src/ledger/record.ts."""
+
+    cause: str
+    module: str
+    space: str
+
+    def as_json(self) -> dict[str, str]:
+        return {'cause': self.cause, 'module': self.module, 'space': self.space}
+
+
+@dataclass(frozen=True)
+class TrackedMemory:
+    """What a tracked step found. Times are of the machine's monotonic clock."""
+
+    start: float
+    end: float
+    at_start: dict[Owner, int]
+    changes: list[tuple[float, Owner, int]]
+    elsewhere_bytes: int
+    num_buffers: int
+
+
+class MemoryLedger:
+    """Follows all storages within one step. An observer of `OpMode`."""
+
+    def __init__(self, scene: Scene, states: ModelStates, device: torch.device) -> None:
+        self._scene = scene
+        self._states = states
+        self._storages = Storages(device)
+        self._was_in_backward = False
+        self._num_recomputes = 0
+        self._was_in_recompute = False
+        self._start = 0.0
+        self._before: list[tuple[Holding, int]] = []
+
+    def begin(self) -> None:
+        """Finds all storages that exist before the step. Call it before this ledger observes operations."""
+        self._claim_buckets()
+        self.claim_states()
+        self._storages.scan()
+
+    @contextmanager
+    def track(self) -> Iterator[None]:
+        """Follows the storages while the context is open; `tracked` then returns what was found."""
+        storages = self._storages
+        self._before = [(holding, holding.num_bytes) for holding in storages]
+        self._start = monotonic()
+        storages.is_open = True
+        with ExitStack() as stack:
+            stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._save, lambda tensor: tensor))
+            stack.enter_context(_resizes_reported(storages))
+            hook = getattr(self._states.optimizer, 'register_step_pre_hook', None)
+            if hook is not None:
+                stack.callback(hook(lambda *_: self.claim_states()).remove)
+            yield
+        self.claim_states()
+        self._leave_forward()
+        storages.is_open = False
+
+    def tracked(self) -> TrackedMemory:
+        """Returns the step's memory; owners are decided now, so allocations and frees have the same owner."""
+        storages = self._storages
+        owners: dict[Holding, Owner | None] = {}
+
+        def owner_of(holding: Holding) -> Owner | None:
+            if holding not in owners:
+                cause = holding.cause or ('activation' if holding.is_saved else 'temp')
+                owner = None if cause == ELSEWHERE else Owner(cause, holding.module, holding.space)
+                owners[holding] = owner
+            return owners[holding]
+
+        at_start: dict[Owner, int] = {}
+        for holding, num_bytes in self._before:
+            owner = owner_of(holding)
+            if owner is not None:
+                at_start[owner] = at_start.get(owner, 0) + num_bytes
+        changes = [
+            (change.seconds, owner, change.delta_bytes)
+            for change in storages.changes
+            if (owner := owner_of(change.holding)) is not None
+        ]
+        live = [holding for holding in storages if holding.num_bytes > 0 and holding.space == 'device']
+        elsewhere = sum(holding.num_bytes for holding in live if holding.cause == ELSEWHERE)
+        num_buffers = sum(holding.cause != ELSEWHERE for holding in live)
+        return TrackedMemory(self._start, monotonic(), at_start, changes, elsewhere, num_buffers)
+
+    def claim_states(self) -> None:
+        """Gives the storages of the model's states their causes."""
+        self.claim(self._states)
+
+    def claim(self, states: Iterator[State] | ModelStates) -> None:
+        """Gives the storages of these states their causes; a storage of several states is the first one's."""
+        seen: set[int] = set()
+        for state in states:
+            for tensor in plain_tensors(state.tensor):
+                if not has_storage(tensor):
+                    continue
+                self._storages.see(tensor)
+                holding = self._storages.find(tensor)
+                if holding is None or id(holding) in seen:
+                    continue
+                seen.add(id(holding))
+                holding.cause, holding.module = state.cause, state.module
+
+    def claim_inputs(self, inputs: Any) -> None:
+        """Gives inputs of the model that were made before the step, or in no span, the cause of a batch."""
+        for tensor in plain_tensors(inputs):
+            holding = self._storages.find(tensor) if has_storage(tensor) else None
+            if holding is not None and (holding.cause == ELSEWHERE or (holding.cause is None and not holding.in_forward)):
+                holding.cause = 'batch'
+
+    def before_op(self, begun: float) -> None:
+        scene = self._scene
+        if scene.in_backward and not self._was_in_backward:
+            self._leave_forward()
+        self._was_in_backward = scene.in_backward
+        in_recompute = scene.in_recompute
+        if in_recompute and not self._was_in_recompute:
+            self._num_recomputes += 1
+        elif self._was_in_recompute and not in_recompute:
+            self._leave_recompute()
+        self._was_in_recompute = in_recompute
+
+    def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None:
+        for tensor in plain_tensors([*args, *kwargs.values()]):
+            self._born(self._storages.see_input(tensor))
+        for tensor in plain_tensors(result):
+            self._born(self._storages.see(tensor))
+
+    def _born(self, holding: Holding | None) -> None:
+        if holding is None:
+            return
+        scene = self._scene
+        holding.module = scene.module
+        holding.cause = scene.memory or ('batch' if scene.within('data') else None)
+        if scene.in_recompute:
+            holding.recompute = self._num_recomputes
+        elif not scene.in_backward and torch.is_grad_enabled() and not scene.within('optimizer'):
+            holding.in_forward = True
+
+    def _save(self, tensor: torch.Tensor) -> torch.Tensor:
+        for part in plain_tensors(tensor):
+            holding = self._storages.find(part) if has_storage(part) else None
+            if holding is not None:
+                holding.is_saved = True
+        return tensor
+
+    def _leave_forward(self) -> None:
+        """What a forward made and did not free is what its backward needs (inputs of checkpointed modules too)."""
+        for holding in self._storages:
+            if holding.in_forward:
+                holding.in_forward = False
+                holding.is_saved = True
+
+    def _leave_recompute(self) -> None:
+        for holding in self._storages:
+            if holding.recompute == self._num_recomputes:
+                holding.is_saved = True
+
+    def _claim_buckets(self) -> None:
+        """Adds the buckets of DDP's reducer, which only C++ code holds."""
+        model = self._states.model
+        if not isinstance(model, nn.parallel.DistributedDataParallel):
+            return
+        model.reducer._rebuild_buckets()  # as the next forward does first, if it is the second one
+        are_grads = model.gradient_as_bucket_view
+        for bucket in model.reducer._get_zeros_like_grad_buckets():
+            first = bucket.parameters()[0]
+            num_bytes = bucket.buffer().untyped_storage().nbytes()
+            if not are_grads:
+                self._storages.add_hidden(num_bytes, 'comm', '')
+            elif first.grad is None or first.grad.untyped_storage().nbytes() != num_bytes:
+                self._storages.add_hidden(num_bytes, 'grad.full', '')
+
+
+@contextmanager
+def _resizes_reported(storages: Storages) -> Iterator[None]:
+    """FSDP frees and allocates whole parameters by `resize_` of a storage, which is no operation."""
+    kind = torch.UntypedStorage
+    original = kind.resize_
+
+    def resize(self: Any, size: int) -> Any:
+        result = original(self, size)
+        storages.resized(self)
+        return result
+
+    kind.resize_ = resize  # type: ignore[method-assign]
+    try:
+        yield
+    finally:
+        del kind.resize_
+

@@ -1,0 +1,56 @@
+"""A dispatch mode that shows every operation of a step to observers, and the storages of tensors."""
+
+from __future__ import annotations
+
+from time import monotonic
+from typing import Any, Iterator, Protocol, Sequence
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
+
+
+class OpObserver(Protocol):
+    """Is called around every operation."""
+
+    def before_op(self, begun: float) -> None: ...
+
+    def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None: ...
+
+
+class OpMode(TorchDispatchMode):
+    """Passes every operation on plain tensors to the observers, also those that C++ code calls (DDP's reducer)."""
+
+    def __init__(self, observers: Sequence[OpObserver]) -> None:
+        super().__init__()
+        self._observers = observers
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        # A subclass such as DTensor first turns its operation into operations and collectives on plain tensors.
+        if any(hasattr(kind, '__tensor_flatten__') for kind in types):
+            return NotImplemented
+        kwargs = kwargs or {}
+        begun = monotonic()
+        for observer in self._observers:
+            observer.before_op(begun)
+        result = func(*args, **kwargs)
+        for observer in self._observers:
+            observer.after_op(func, args, kwargs, result, begun)
+        return result
+
+
+def plain_tensors(value: Any) -> Iterator[torch.Tensor]:
+    """Yields the plain tensors in a value: its own, those in lists, and the parts of subclasses such as DTensor."""
+    if isinstance(value, torch.Tensor):
+        if is_traceable_wrapper_subclass(value):
+            for name in value.__tensor_flatten__()[0]:
+                yield from plain_tensors(getattr(value, name))
+        else:
+            yield value
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from plain_tensors(item)
+
+
+def has_storage(tensor: torch.Tensor) -> bool:
+    """Whether a tensor has bytes of its own: sparse and meta tensors have none that can be counted."""
+    return tensor.layout == torch.strided and tensor.device.type != 'meta'
