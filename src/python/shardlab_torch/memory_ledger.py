@@ -38,6 +38,8 @@ class TrackedMemory:
     changes: list[tuple[float, Owner, int]]
     elsewhere_bytes: int
     num_buffers: int
+    unseen_bytes: int
+    """Bytes of storages at the end that no operation of the step showed, such as those of other threads."""
 
 
 class MemoryLedger:
@@ -51,6 +53,7 @@ class MemoryLedger:
         self._num_recomputes = 0
         self._was_in_recompute = False
         self._start = 0.0
+        self._unseen_bytes = 0
         self._before: list[tuple[Holding, int]] = []
 
     def begin(self) -> None:
@@ -76,6 +79,7 @@ class MemoryLedger:
         self.claim_states()
         self._leave_forward()
         storages.is_open = False
+        self._unseen_bytes = storages.scan()
 
     def tracked(self) -> TrackedMemory:
         """Returns the step's memory; owners are decided now, so allocations and frees have the same owner."""
@@ -102,7 +106,7 @@ class MemoryLedger:
         live = [holding for holding in storages if holding.num_bytes > 0 and holding.space == 'device']
         elsewhere = sum(holding.num_bytes for holding in live if holding.cause == ELSEWHERE)
         num_buffers = sum(holding.cause != ELSEWHERE for holding in live)
-        return TrackedMemory(self._start, monotonic(), at_start, changes, elsewhere, num_buffers)
+        return TrackedMemory(self._start, monotonic(), at_start, changes, elsewhere, num_buffers, self._unseen_bytes)
 
     def claim_states(self) -> None:
         """Gives the storages of the model's states their causes."""

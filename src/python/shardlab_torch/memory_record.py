@@ -44,7 +44,7 @@ def memory_record(
         'restBytes': on_device,
         'elsewhereBytes': tracked.elsewhere_bytes,
         'numBuffersAtRest': tracked.num_buffers,
-        'residualBytes': None,
+        'residualBytes': 0 if tracked.unseen_bytes == 0 else None,
         'curve': {
             'seconds': seconds,
             'owner': [index[owner] for _, owner, _ in tracked.changes],

@@ -73,7 +73,7 @@ class Storages:
         return None
 
     def see_input(self, tensor: torch.Tensor) -> Holding | None:
-        """As `see`, for an operation's input: it may be a storage that C++ code allocated before the step."""
+        """As `see`, for a tensor that no operation has just made: it may be a storage that C++ code allocated before the step."""
         if self._hidden and has_storage(tensor) and self.find(tensor) is None:
             storage = tensor.untyped_storage()
             for holding in self._hidden:
@@ -93,15 +93,18 @@ class Storages:
         if known is not None:
             self._resize(known, storage.nbytes())
 
-    def scan(self) -> None:
-        """Adds the storages of all tensors of the process that are not known yet; they belong to no run."""
+    def scan(self) -> int:
+        """Adds the storages of all tensors of the process that are not known yet; they belong to no run. Returns their bytes."""
+        found = 0
         for item in gc.get_objects():
             if not issubclass(type(item), torch.Tensor):
                 continue
             for tensor in plain_tensors(item):
-                holding = self.see(tensor) if has_storage(tensor) and self._is_near(tensor.device) else None
+                holding = self.see_input(tensor) if has_storage(tensor) and self._is_near(tensor.device) else None
                 if holding is not None:
                     holding.cause = ELSEWHERE
+                    found += holding.num_bytes
+        return found
 
     def _is_near(self, device: torch.device) -> bool:
         return device.type == self._device.type
