@@ -17,31 +17,40 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 from torch import nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
+from torch.distributed.fsdp.wrap import ModuleWrapPolicy
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B
+from torch.distributed.tensor.parallel import ColwiseParallel, RowwiseParallel, parallelize_module
 
 sys.path.insert(0, str(Path(__file__).parents[2] / 'src' / 'python'))
 
 WORLD = 2
 VOCAB, DIM, HIDDEN = 11, 6, 7
 """Odd sizes, so that shards are padded."""
+EVEN = 8
+"""Hidden size under tensor parallelism, which divides it equally."""
 STEPS = 4
 UNITS = ['', 'blocks.0', 'blocks.1']
 
 
 class Block(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, hidden: int = HIDDEN) -> None:
         super().__init__()
-        self.fc1 = nn.Linear(DIM, HIDDEN)
-        self.fc2 = nn.Linear(HIDDEN, DIM)
+        self.fc1 = nn.Linear(DIM, hidden)
+        self.fc2 = nn.Linear(hidden, DIM)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x + self.fc2(torch.tanh(self.fc1(x)))
 
 
 class Net(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, hidden: int = HIDDEN) -> None:
         super().__init__()
         self.wte = nn.Embedding(VOCAB, DIM)
-        self.blocks = nn.ModuleList(Block() for _ in range(2))
+        self.blocks = nn.ModuleList(Block(hidden) for _ in range(2))
         self.head = nn.Linear(DIM, VOCAB)
 
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
@@ -52,14 +61,18 @@ class Net(nn.Module):
 
 
 def wrap(model: nn.Module, kind: str) -> nn.Module:
-    from torch.distributed.fsdp import FullyShardedDataParallel, fully_shard
-    from torch.distributed.fsdp.wrap import ModuleWrapPolicy
-
-    if kind in ('ddp', 'ddp-views'):
+    if kind == 'tp':
+        mesh = init_device_mesh('cpu', (WORLD,))
+        for block in model.blocks:
+            parallelize_module(block, mesh, {'fc1': ColwiseParallel(), 'fc2': RowwiseParallel()})
+        return model
+    if kind in ('ddp', 'ddp-views', 'zero-1'):
         return nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=kind == 'ddp-views')
     if kind == 'fsdp1':
         policy = ModuleWrapPolicy({Block})
         return FullyShardedDataParallel(model, auto_wrap_policy=policy, use_orig_params=False, device_id=torch.device('cpu'))
+    if kind == 'checkpoint':
+        model.blocks = nn.ModuleList(checkpoint_wrapper(block) for block in model.blocks)
     options = {'reshard_after_forward': False} if kind == 'grad-op' else {}
     for block in model.blocks:
         fully_shard(block, **options)
@@ -87,12 +100,35 @@ def train(rank: int, kind: str, port: int, folder: str) -> None:
     torch.set_num_threads(1)
     dist.init_process_group('gloo', rank=rank, world_size=WORLD)
     torch.manual_seed(0)
-    model = wrap(Net(), kind)
-    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
+    model = Block() if kind == 'pp' else wrap(Net(EVEN if kind == 'tp' else HIDDEN), kind)
+    attached: Any = model
+    if kind == 'pp':
+        attached = PipelineStage(model, rank, WORLD, torch.device('cpu'))
+        schedule = Schedule1F1B(attached, n_microbatches=2, loss_fn=nn.functional.mse_loss)
+    if kind == 'zero-1':
+        optimizer: Any = ZeroRedundancyOptimizer(model.parameters(), torch.optim.AdamW, lr=1e-3)
+    else:
+        optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     ledger = Ledger(rank, WORLD, torch.device('cpu'), lambda group: 'world')
-    ledger.attach(model, optimizer, kind, UNITS)
+    ledger.attach(attached, optimizer, kind, UNITS)
+
+    def pipeline_step() -> float:
+        with ledger.span('step'):
+            optimizer.zero_grad(set_to_none=True)
+            with ledger.span('data'):
+                x = torch.randn(4, DIM)
+            losses: list[torch.Tensor] = []
+            if rank == 0:
+                schedule.step(x)
+            else:
+                schedule.step(target=x, losses=losses)
+            with ledger.span('optimizer'):
+                optimizer.step()
+        return 0.0
 
     def step() -> float:
+        if kind == 'pp':
+            return pipeline_step()
         with ledger.span('step'):
             optimizer.zero_grad(set_to_none=True)
             with ledger.span('data'):

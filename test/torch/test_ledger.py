@@ -222,3 +222,78 @@ def test_the_clock_is_that_of_node() -> None:
         ['node', '-p', 'Number(process.hrtime.bigint()) / 1e9'], capture_output=True, text=True, check=True
     ).stdout
     assert before < float(text) < time.monotonic()
+
+
+def test_a_checkpointed_unit_has_a_span_for_its_second_forward_and_frees_what_it_can_compute_again() -> None:
+    for record, plain in zip(records('checkpoint', STEPS), records('fsdp2', STEPS)):
+        check_collectives('fsdp2', record)
+        check_states('fsdp2', record)
+        again = [span['module'] for span in record['spans'] if span['name'] == 'recompute']
+        assert again == ['blocks.1', 'blocks.0']
+        assert forward_end(record) < forward_end(plain)
+
+
+def forward_end(record: dict[str, Any]) -> int:
+    """Returns the bytes of activations that are live when backward begins."""
+    memory = record['memory']
+    begin = next(span['start'] for span in record['spans'] if span['name'] == 'backward' and span['module'] == '')
+    return sum(
+        delta
+        for seconds, index, delta in zip(*(memory['curve'][column] for column in ('seconds', 'owner', 'deltaBytes')))
+        if memory['owners'][index]['cause'] == 'activation' and seconds <= begin - record['start']
+    )
+
+
+def test_zero_1_holds_a_part_of_the_optimizer_and_broadcasts_parameters() -> None:
+    both = records('zero-1', STEPS)
+    for record in both:
+        rest = by_cause(record['memory'], 'atRest')
+        assert rest['param.full'] == rest['grad.full'] == TOTAL * ITEM
+        broadcasts = [call for call in record['collectives'] if call['op'] == 'broadcast']
+        assert {call['cause'] for call in broadcasts} == {'param'}
+        assert sum(call['bytes'] for call in broadcasts) == TOTAL * ITEM
+    # Each parameter's moments and step counter are on one rank, and a rank receives what it does not update.
+    held = [by_cause(record['memory'], 'atRest')['optimizer'] for record in both]
+    assert sum(held) == (2 * TOTAL + len(ALL)) * ITEM
+    received = [sum(call['wireBytes'] for call in record['collectives'] if call['cause'] == 'param') for record in both]
+    assert sum(received) == TOTAL * ITEM
+
+
+def test_tensor_parallelism_reduces_activations() -> None:
+    for record in records('tp', STEPS):
+        calls = [(call['op'], call['cause'], call['module']) for call in record['collectives']]
+        # Per block: the sum of partial outputs in forward, and the sum of the input's gradients in backward.
+        assert calls.count(('allReduce', 'activation', 'blocks.0')) == 2
+        assert calls.count(('allReduce', 'activation', 'blocks.1')) == 2
+        activations = [call for call in record['collectives'] if call['cause'] == 'activation']
+        assert {call['bytes'] for call in activations} == {2 * 4 * DIM * ITEM}
+
+
+def test_a_pipeline_sends_activations_and_has_a_span_per_microbatch() -> None:
+    first, last = records('pp', STEPS)
+    for record, sent in ((first, 'send'), (last, 'recv')):
+        works = [(span['name'], span['pipeline']['microbatch']) for span in record['spans'] if 'pipeline' in span]
+        assert sorted(works) == sorted((name, i) for name in ('forward', 'backward') for i in range(2))
+        pairs = [call for call in record['collectives'] if call['op'] in ('send', 'recv')]
+        assert {call['cause'] for call in pairs} == {'activation'}
+        assert {call['peer'] for call in pairs} == {1 - record['rank']}
+        assert sum(call['op'] == sent for call in pairs) == sum(call['op'] != sent for call in pairs) == 2
+    assert [record['memory']['residualBytes'] for record in (first, last)] == [0, 0]
+
+
+def test_a_watcher_says_when_works_end() -> None:
+    from shardlab_torch.work_watcher import WorkWatcher
+
+    class Late:
+        def __init__(self) -> None:
+            self.end = time.monotonic() + 0.05
+
+        def is_completed(self) -> bool:
+            return time.monotonic() >= self.end
+
+    watcher, works, ends = WorkWatcher(), [Late(), Late()], []
+    for work in works:
+        watcher.watch(work, ends.append)
+    watcher.finish()
+    assert len(ends) == 2
+    assert all(end >= work.end for end, work in zip(ends, works))

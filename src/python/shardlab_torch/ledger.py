@@ -60,6 +60,7 @@ class Ledger:
         self._unit_names: Sequence[str] = ()
         self._spans: list[Span] = []
         self._observers: list[OpObserver] = []
+        self._marks: UnitMarks | None = None
         self._memory: MemoryLedger | None = None
         self._comm: CommLedger | None = None
         self._tracked: tuple[TrackedMemory, list[Span]] | None = None
@@ -154,9 +155,9 @@ class Ledger:
         self._spans = []
         stack.enter_context(strategy_frames(self._scene, states, self._claim))
         stack.enter_context(pipeline_spans(self._span))
-        marks = UnitMarks(self._scene, self._report, self._claim_inputs)
-        marks.place(inner_model(states.model), self._unit_names)
-        stack.callback(marks.remove)
+        self._marks = UnitMarks(self._scene, self._report, self._claim_inputs)
+        self._marks.place(inner_model(states.model), self._unit_names)
+        stack.callback(self._marks.remove)
         stack.enter_context(OpMode(self._observers))
 
     def _claim(self, states: Iterator[State]) -> None:
@@ -176,6 +177,8 @@ class Ledger:
             try:
                 yield
             finally:
+                if name == 'backward' and self._marks is not None:
+                    self._marks.end_backward()  # the first unit's inputs have no gradients that would end it
                 ended = monotonic()
                 self._spans.append(Span(name, module, begun, ended, pipeline))
                 if self._comm is not None:

@@ -23,7 +23,7 @@ class UnitMarks:
         self._report = report
         self._claim_inputs = claim_inputs
         self._handles: list[RemovableHandle] = []
-        self._forwards: list[tuple[str, str, float]] = []
+        self._forwards: list[tuple[str, float]] = []
         self._backward: tuple[str, float] | None = None
 
     def place(self, model: nn.Module, names: Sequence[str]) -> None:
@@ -33,31 +33,35 @@ class UnitMarks:
         self._hook(model, '')
         for name, module in model.named_modules():
             unit = clean_name(name)
-            if unit in units and unit not in found:
+            if unit in units:
+                # A checkpoint's wrapper runs the module that it wraps once more in backward, and not itself.
+                self._hook(module, unit, only_recompute=unit in found)
                 found.add(unit)
-                self._hook(module, unit)
 
     def remove(self) -> None:
         """Removes the hooks and ends an open span."""
-        self._end_backward()
+        self.end_backward()
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
-    def _hook(self, module: nn.Module, unit: str) -> None:
+    def _hook(self, module: nn.Module, unit: str, only_recompute: bool = False) -> None:
         def enter(_: nn.Module, args: Any, kwargs: Any) -> None:
+            if only_recompute and not self._scene.in_backward:
+                return
             if unit == '':
                 self._claim_inputs([*args, *kwargs.values()])
             self._watch([*args, *kwargs.values()], lambda: self._leave_backward(unit))
-            self._forwards.append((unit, self._scene.unit, monotonic()))
+            self._forwards.append((self._scene.unit, monotonic()))
             self._scene.unit = unit
 
         def leave(_: nn.Module, args: Any, output: Any) -> None:
-            begun_unit, before, begun = self._forwards.pop()
+            if only_recompute and not self._scene.in_backward:
+                return
+            before, begun = self._forwards.pop()
             self._scene.unit = before
-            name = 'recompute' if self._scene.in_backward else 'forward'
-            if begun_unit != '':
-                self._report(name, begun_unit, begun, monotonic())
+            if unit != '':
+                self._report('recompute' if self._scene.in_backward else 'forward', unit, begun, monotonic())
                 self._watch(output, lambda: self._enter_backward(unit))
 
         self._handles.append(module.register_forward_pre_hook(enter, prepend=True, with_kwargs=True))
@@ -74,15 +78,16 @@ class UnitMarks:
     def _enter_backward(self, unit: str) -> None:
         if self._backward is not None and self._backward[0] == unit:
             return
-        self._end_backward()
+        self.end_backward()
         self._backward = (unit, monotonic())
         self._scene.unit = unit
 
     def _leave_backward(self, unit: str) -> None:
         if self._backward is not None and self._backward[0] == unit:
-            self._end_backward()
+            self.end_backward()
 
-    def _end_backward(self) -> None:
+    def end_backward(self) -> None:
+        """Ends the span of the unit whose backward is open, if there is one."""
         if self._backward is not None:
             unit, begun = self._backward
             self._report('backward', unit, begun, monotonic())
