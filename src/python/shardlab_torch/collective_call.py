@@ -110,8 +110,9 @@ def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Collec
 def _group_of(named: dict[str, Any]) -> dist.ProcessGroup:
     if 'process_group' in named:
         return dist.ProcessGroup.unbox(named['process_group'])
-    group = named['group_name']
-    return dist.distributed_c10d._resolve_process_group(group) if isinstance(group, str) else group
+    group: Any = named['group_name']
+    resolve: Any = getattr(dist.distributed_c10d, '_resolve_process_group')
+    return resolve(group) if isinstance(group, str) else group  # type: ignore[no-any-return]
 
 
 def _dtypes_of(inputs: list[torch.Tensor]) -> tuple[str, str]:

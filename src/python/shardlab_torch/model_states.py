@@ -70,8 +70,9 @@ class ModelStates:
     def fsdp2_groups(self) -> Iterator[Any]:
         """Yields the parameter groups of `fully_shard`."""
         for module in self._inner.modules():
-            if hasattr(module, '_get_fsdp_state'):
-                state = module._get_fsdp_state()
+            get_state: Any = getattr(module, '_get_fsdp_state', None)
+            if get_state is not None:
+                state = get_state()
                 groups = getattr(state, '_fsdp_param_groups', None)
                 if groups is None:
                     groups = [] if state._fsdp_param_group is None else [state._fsdp_param_group]
@@ -79,7 +80,7 @@ class ModelStates:
 
     def group_name(self, group: Any) -> str:
         """Returns the unit of a parameter group of `fully_shard`."""
-        modules = getattr(group, 'modules', ())
+        modules: Any = getattr(group, 'modules', ())
         return self.name_of(modules[0] if len(modules) > 0 else None)
 
     def group_grads(self, group: Any) -> Iterator[State]:
@@ -113,7 +114,7 @@ class ModelStates:
 
     def _fsdp1_states(self, owners: dict[int, str]) -> Iterator[State]:
         for wrapper in self._inner.modules():
-            handle = getattr(wrapper, '_handle', None)
+            handle: Any = getattr(wrapper, '_handle', None)
             flat = getattr(handle, 'flat_param', None)
             if flat is None:
                 continue

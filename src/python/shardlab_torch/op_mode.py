@@ -17,11 +17,11 @@ class OpObserver(Protocol):
     def after_op(self, func: Any, args: Sequence[Any], kwargs: dict[str, Any], result: Any, begun: float) -> None: ...
 
 
-class OpMode(TorchDispatchMode):
+class OpMode(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Passes every operation on plain tensors to the observers, also those that C++ code calls (DDP's reducer)."""
 
     def __init__(self, observers: Sequence[OpObserver]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._observers = observers
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

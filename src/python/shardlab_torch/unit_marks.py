@@ -73,7 +73,7 @@ class UnitMarks:
         tensors = values.values() if isinstance(values, dict) else values
         for tensor in _outer_tensors(tensors):
             if tensor.requires_grad:
-                tensor.register_hook(lambda _: call())
+                tensor.register_hook(lambda _: call())  # type: ignore[no-untyped-call]
 
     def _enter_backward(self, unit: str) -> None:
         if self._backward is not None and self._backward[0] == unit:
