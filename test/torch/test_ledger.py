@@ -99,6 +99,24 @@ def check_peak(kind: str, record: dict[str, Any]) -> None:
         assert max_of(memory, 'grad.full') >= sum(map(size, SHAPES['blocks.0'])) * ITEM
 
 
+def check_buffers(record: dict[str, Any]) -> None:
+    """When a unit's gradients are reduced, the reduce-scatter's input is a buffer beside them; a gather's result is one, too."""
+    for call in record['collectives']:
+        if call['op'] in ('reduceScatter', 'allGather'):
+            whole = call['bytes'] * (WORLD if call['op'] == 'allGather' else 1)
+            assert held_at(record, 'comm', call['posted']) >= whole
+
+
+def held_at(record: dict[str, Any], cause: str, moment: float) -> int:
+    """Returns the bytes of a cause at a moment of a step that was tracked and profiled."""
+    memory = record['memory']
+    held = by_cause(memory, 'atStart').get(cause, 0)
+    for seconds, index, delta in zip(*(memory['curve'][column] for column in ('seconds', 'owner', 'deltaBytes'))):
+        if memory['owners'][index]['cause'] == cause and seconds <= moment - record['start']:
+            held += delta
+    return held
+
+
 def max_of(memory: dict[str, Any], cause: str) -> int:
     held = by_cause(memory, 'atStart').get(cause, 0)
     most = held
@@ -143,6 +161,12 @@ def test_states_at_rest_follow_the_formula(kind: str) -> None:
 def test_the_peak_follows_the_formula(kind: str) -> None:
     for record in records(kind, 2):
         check_peak(kind, record)
+
+
+@pytest.mark.parametrize('kind', ['fsdp2', 'grad-op'])
+def test_buffers_of_collectives_are_separate_from_gradients_and_parameters(kind: str) -> None:
+    for record in records(kind, 2):
+        check_buffers(record)
 
 
 @pytest.mark.parametrize('kind', KINDS)
@@ -235,13 +259,8 @@ def test_a_checkpointed_unit_has_a_span_for_its_second_forward_and_frees_what_it
 
 def forward_end(record: dict[str, Any]) -> int:
     """Returns the bytes of activations that are live when backward begins."""
-    memory = record['memory']
     begin = next(span['start'] for span in record['spans'] if span['name'] == 'backward' and span['module'] == '')
-    return sum(
-        delta
-        for seconds, index, delta in zip(*(memory['curve'][column] for column in ('seconds', 'owner', 'deltaBytes')))
-        if memory['owners'][index]['cause'] == 'activation' and seconds <= begin - record['start']
-    )
+    return held_at(record, 'activation', begin)
 
 
 def test_zero_1_holds_a_part_of_the_optimizer_and_broadcasts_parameters() -> None:
