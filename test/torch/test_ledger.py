@@ -100,11 +100,15 @@ def check_peak(kind: str, record: dict[str, Any]) -> None:
 
 
 def check_buffers(record: dict[str, Any]) -> None:
-    """When a unit's gradients are reduced, the reduce-scatter's input is a buffer beside them; a gather's result is one, too."""
-    for call in record['collectives']:
-        if call['op'] in ('reduceScatter', 'allGather'):
-            whole = call['bytes'] * (WORLD if call['op'] == 'allGather' else 1)
-            assert held_at(record, 'comm', call['posted']) >= whole
+    """
+    A gather's result and a reduce-scatter's input are buffers of their own, each as large as the padded unit. On CPU, torch
+    concatenates the gradients into one more buffer of this size before it copies them into the reduce-scatter's input.
+    """
+    memory = record['memory']
+    changes = zip(memory['curve']['owner'], memory['curve']['deltaBytes'])
+    made = sum(delta for index, delta in changes if delta > 0 and memory['owners'][index]['cause'] == 'comm')
+    sizes = {'allGather': WORLD, 'reduceScatter': 2}
+    assert made == sum(call['bytes'] * sizes.get(call['op'], 0) for call in record['collectives'])
 
 
 def held_at(record: dict[str, Any], cause: str, moment: float) -> int:
