@@ -1,0 +1,185 @@
+"""The courier thread: it reads the control link, whatever the main thread does."""
+
+from __future__ import annotations
+
+import os
+import queue
+import signal
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from .errors import Json, ShardlabError
+from .link import Link, LinkError
+
+# The main thread gets this much time to end after an interrupt, then its collectives are aborted.
+ABORT_SECONDS = 0.2
+# After this much time, the main thread is interrupted again.
+AGAIN_SECONDS = 0.5
+# After the order to shut down, a main thread that is busy gets this much time.
+SHUTDOWN_SECONDS = 1.0
+
+Work = tuple[int, Json, bytes]
+
+
+class Courier(threading.Thread):
+    """Forwards work to the main thread, answers status requests, and interrupts the main thread."""
+
+    def __init__(self, link: Link) -> None:
+        super().__init__(name="courier", daemon=True)
+        self.link = link
+        # Set by the worker once torch is there.
+        self.situation: Callable[[], Json] = lambda: {"state": "running", "hasBackground": False, "lastCalled": {}}
+        self.abort_groups: Callable[[], None] = lambda: None
+        self._main = threading.main_thread()
+        self._work: queue.SimpleQueue[Work | None] = queue.SimpleQueue()
+        self._changed = threading.Condition()
+        self._granted: Json = {"granted": 0, "isFinal": True}
+        self._replies: dict[int, tuple[Json, bytes]] = {}
+        self._next_request = 0
+        self._running: int | None = None
+        self._reason: Json | None = None
+        self.since = time.monotonic()
+        signal.signal(signal.SIGINT, self._on_signal)
+
+    # The main thread's side.
+
+    def next_work(self) -> Work | None:
+        """Waits for work; None: the rank must end."""
+        work = self._work.get()
+        with self._changed:
+            self._running = None if work is None else work[0]
+            self.since = time.monotonic()
+            if work is not None and "grant" in work[1]:
+                self._granted = work[1]["grant"]
+        return work
+
+    def ended(self) -> ShardlabError | None:
+        """The main thread has ended its work. Returns the error that says why it was stopped; None: it was not stopped."""
+        with self._changed:
+            self._running = None
+            self.since = time.monotonic()
+            reason, self._reason = self._reason, None
+        return None if reason is None else ShardlabError(str(reason["code"]), str(reason["text"]))
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether the main thread runs work."""
+        return self._running is not None
+
+    def may_step(self, index: int) -> bool:
+        """Whether the running call may run step `index`; waits until the launcher has decided."""
+        with self._changed:
+            while index >= self._granted["granted"] and not self._granted["isFinal"]:
+                self._changed.wait()
+            return bool(index < self._granted["granted"])
+
+    def is_last(self, index: int) -> bool:
+        """Whether step `index` is known to be the last of the running call."""
+        with self._changed:
+            return bool(self._granted["isFinal"] and index + 1 >= self._granted["granted"])
+
+    def request(self, message: Json) -> int:
+        """Asks the launcher for batches; returns the number of the request."""
+        self._next_request += 1
+        self.link.send({"type": "need", "id": self._next_request, **message})
+        return self._next_request
+
+    def reply(self, request: int) -> tuple[Json, bytes]:
+        """Waits for the reply to a request."""
+        with self._changed:
+            while request not in self._replies:
+                self._changed.wait()
+            return self._replies.pop(request)
+
+    # The courier's side.
+
+    def run(self) -> None:
+        try:
+            while (message := self.link.receive()) is not None:
+                self._handle(*message)
+        except (OSError, LinkError, ValueError, KeyError):
+            pass  # without its launcher, the rank ends
+        finally:
+            end_process(1)
+
+    def _handle(self, message: Json, blob: bytes) -> None:
+        match message["type"]:
+            case "work":
+                self._work.put((int(message["id"]), message["work"], blob))
+            case "status":
+                self.link.send({"type": "status", "id": message["id"], "status": self.situation()})
+            case "interrupt":
+                self._later(float(message["delayMs"]) / 1e3, {"code": "INTERRUPTED", "text": "the work was interrupted"})
+            case "abort":
+                self._later(0, message["reason"])
+            case "reset":
+                with self._changed:
+                    if self._running is None:
+                        self._reason = None
+            case "grant":
+                with self._changed:
+                    self._granted = message["grant"]
+                    self._changed.notify_all()
+            case "batches" | "noBatches":
+                with self._changed:
+                    self._replies[int(message["id"])] = (message, blob)
+                    self._changed.notify_all()
+            case "shutdown":
+                self._work.put(None)
+                threading.Thread(target=self._end_busy, daemon=True).start()
+            case other:
+                raise LinkError(f"a message of unknown type {other}")
+
+    def _later(self, seconds: float, reason: Json) -> None:
+        number = self._running
+        if number is not None:
+            threading.Thread(target=self._stop, args=(number, seconds, reason), daemon=True).start()
+
+    def _stop(self, number: int, seconds: float, reason: Json) -> None:
+        """Interrupts work unless it ends by itself in time. A main thread in a collective is freed by aborting its groups."""
+        if self._ends_within(number, seconds):
+            return
+        with self._changed:
+            if self._running != number:
+                return
+            self._reason = self._reason or reason
+        is_waiting = self.situation()["state"] == "waiting"
+        for attempt in range(20):
+            if attempt > 0 or is_waiting:
+                self.abort_groups()
+            self._signal(number)
+            if self._ends_within(number, ABORT_SECONDS if attempt == 0 else AGAIN_SECONDS):
+                return
+
+    def _ends_within(self, number: int, seconds: float) -> bool:
+        end = time.monotonic() + seconds
+        while self._running == number:
+            if time.monotonic() >= end:
+                return False
+            time.sleep(min(0.01, seconds))
+        return True
+
+    def _signal(self, number: int) -> None:
+        ident = self._main.ident
+        if self._running == number and ident is not None:
+            signal.pthread_kill(ident, signal.SIGINT)
+
+    def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
+        """Runs on the main thread, so its work cannot end meanwhile."""
+        if self._running is not None and self._reason is not None:
+            raise KeyboardInterrupt
+
+    def _end_busy(self) -> None:
+        time.sleep(SHUTDOWN_SECONDS)
+        end_process(0)
+
+
+def end_process(status: int) -> Any:
+    """Ends this process at once, and the processes that it has started."""
+    if os.name == "posix" and os.getpgid(0) == os.getpid():
+        if status != 0:
+            os.killpg(0, signal.SIGKILL)
+    os._exit(status)

@@ -1,0 +1,42 @@
+"""Errors that the package raises on purpose, and errors as messages."""
+
+from __future__ import annotations
+
+import traceback
+from typing import Any
+
+Json = dict[str, Any]
+
+
+class ShardlabError(Exception):
+    """An error with a code of shardlab. Its message says what happened and what to do."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def refusal(setting: str, instead: str) -> ShardlabError:
+    """Returns the error for a setting that this engine does not have; `instead` says what to do."""
+    return ShardlabError("CONFIG", f"engine 'torch': {setting} is not done here; {instead}")
+
+
+def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
+    """Returns an error as a message; of a cell's error, only the lines from the cell on, and its line."""
+    code = thrown.code if isinstance(thrown, ShardlabError) else "RANK_FAILED"
+    ename = f"ShardlabError[{code}]" if isinstance(thrown, ShardlabError) else type(thrown).__name__
+    error: Json = {"code": code, "ename": ename, "evalue": str(thrown)}
+    frames = thrown.__traceback__
+    if cell is not None:
+        place = frames
+        while place is not None and place.tb_frame.f_code.co_filename != cell:
+            place = place.tb_next
+        frames = place
+        inner = [frame for frame in traceback.extract_tb(frames) if frame.filename == cell]
+        line = inner[-1].lineno if inner else getattr(thrown, "lineno", None)
+        if isinstance(line, int):
+            error["line"] = line
+    lines = [] if isinstance(thrown, ShardlabError) and cell is None else traceback.format_tb(frames)
+    head = traceback.format_exception_only(type(thrown), thrown)
+    error["traceback"] = "".join([*lines, *head]).rstrip("\n").split("\n")
+    return error

@@ -1,0 +1,44 @@
+"""What a rank prints, as messages to the launcher."""
+
+from __future__ import annotations
+
+import io
+import threading
+from collections.abc import Callable
+
+GATHER_SECONDS = 0.008
+
+
+class Output(io.TextIOBase):
+    """A stream whose texts become messages; texts that follow each other within 8 ms are one message."""
+
+    def __init__(self, name: str, send: Callable[[str, str], None]) -> None:
+        self._name = name
+        self._send = send
+        self._texts: list[str] = []
+        self._lock = threading.RLock()
+        self._timer: threading.Timer | None = None
+
+    @property
+    def encoding(self) -> str:  # type: ignore[override]
+        return "utf-8"
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, text: str) -> int:
+        with self._lock:
+            self._texts.append(text)
+            if self._timer is None:
+                self._timer = threading.Timer(GATHER_SECONDS, self.flush)
+                self._timer.daemon = True
+                self._timer.start()
+        return len(text)
+
+    def flush(self) -> None:
+        with self._lock:
+            text = "".join(self._texts)
+            self._texts.clear()
+            self._timer = None
+            if text:
+                self._send(self._name, text)

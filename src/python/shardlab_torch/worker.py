@@ -1,0 +1,114 @@
+"""The main thread of a rank: it performs the launcher's work, one after another."""
+
+from __future__ import annotations
+
+import os
+import resource
+import sys
+import time
+import traceback
+from typing import Any
+
+import torch
+
+from .courier import Courier, end_process
+from .errors import Json, rank_error
+from .output import Output
+from .runs import Runs
+from .situation import Watcher
+from .variables import Variables
+from .world import World
+
+
+class Worker:
+    """Performs work and reports how it ended."""
+
+    def __init__(self, courier: Courier, setup: Json) -> None:
+        self._courier = courier
+        self._id = 0
+        self._cell: int | None = None
+        self._outputs = [Output(name, self._print) for name in ("stdout", "stderr")]
+        sys.stdout, sys.stderr = self._outputs
+        self._world = World()
+        self._runs = Runs(self._world, courier)
+        world = self._world
+        self._variables = Variables(
+            rank=world.rank, world_size=world.size, device=world.device, mesh=None, runs=self._runs.shown
+        )
+        watcher = Watcher(world.describe)
+        courier.situation = lambda: watcher.look(courier.since, courier.is_busy, self._cell, "")
+        courier.abort_groups = self._abort
+        courier.link.send({"type": "ready", "report": self._report(setup)})
+
+    def run(self) -> None:
+        """Performs work until the launcher ends the rank."""
+        while (work := self._courier.next_work()) is not None:
+            number, order, _ = work
+            self._id = number
+            outcome = self._outcome(order)
+            for output in self._outputs:
+                output.flush()
+            self._courier.link.send({"type": "ended", "id": number, "outcome": outcome})
+        end_process(0)
+
+    def _outcome(self, order: Json) -> Json:
+        self._cell = order.get("cell")
+        file = None if order["kind"] != "python" else f"In[{self._cell}]" if self._cell is not None else "cell"
+        try:
+            outcome: Json = {"ok": True, "value": self._perform(order, file)}
+        except BaseException as error:
+            outcome = {"ok": False, "error": rank_error(error, file)}
+            traceback.clear_frames(error.__traceback__)
+        try:
+            stopped = self._courier.ended()
+        except KeyboardInterrupt:
+            stopped = self._courier.ended()
+        self._cell = None
+        self._runs.ended(outcome["ok"])
+        return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
+
+    def _perform(self, order: Json, file: str | None) -> Any:
+        match order["kind"]:
+            case "python":
+                self._variables.put(order.get("values") or {})
+                text = self._variables.run(order["source"], file or "cell")
+                if text is not None:
+                    self._show({"kind": "result", "bundle": {"text/plain": text}})
+                return None
+            case "put":
+                return self._variables.put(order["values"])
+            case "get":
+                return self._variables.get(order["name"], self._world.rank)
+            case "group":
+                return self._world.declare(order["group"])
+            case "recover":
+                return self._runs.recover()
+            case _:
+                return self._runs.perform(self._id, order)
+
+    def _abort(self) -> None:
+        groups = self._runs.active_groups()
+        self._world.abort(self._world.groups_of_cells() if groups is None else groups)
+
+    def _print(self, name: str, text: str) -> None:
+        self._show({"kind": "stream", "name": name, "text": text})
+
+    def _show(self, output: Json) -> None:
+        for stream in self._outputs if output["kind"] != "stream" else ():
+            stream.flush()
+        self._courier.link.send({"type": "output", "id": self._id, "output": output})
+
+    def _report(self, setup: Json) -> Json:
+        device = self._world.device
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+        return {
+            "pid": os.getpid(),
+            "rssBytes": rss,
+            "engine": f"torch {torch.__version__.split('+')[0]}",
+            "blas": "mkl" if torch.backends.mkl.is_available() else "openblas",
+            "transport": self._world.backend,
+            "device": "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device),
+            "readyMs": 1e3 * (time.monotonic() - float(setup["startedSeconds"])),
+        }
+
+

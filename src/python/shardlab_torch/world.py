@@ -1,0 +1,158 @@
+"""The process groups of a rank: the job's group, groups of its first ranks, and those of runs."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+from collections.abc import Sequence
+
+import torch
+import torch.distributed as dist
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
+
+from .errors import Json, ShardlabError
+
+
+class World:
+    """All process groups of this rank. A failure aborts some of them; `recover` makes new ones."""
+
+    def __init__(self) -> None:
+        self.rank = int(os.environ["RANK"])
+        self.size = int(os.environ["WORLD_SIZE"])
+        self.device = _device()
+        self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+        self._epoch = 0
+        self._names: dict[str, tuple[str, list[int]]] = {}
+        self._sockets: dict[str, set[int]] = {}
+        self._made: dict[str, ProcessGroup] = {}
+        self._ranks: dict[int, list[int]] = {}
+        self._begin()
+
+    def _begin(self) -> None:
+        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+        is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+        store = dist.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
+        prefixed = dist.PrefixStore(f"shardlab {self._epoch}", store)
+        before = _open_sockets()
+        device_id = self.device if self.device.type == "cuda" else None
+        dist.init_process_group(
+            self.backend, store=prefixed, rank=self.rank, world_size=self.size, device_id=device_id
+        )
+        self._know(self.default, "world", list(range(self.size)), before)
+        self._ranks[0] = list(range(self.size))
+
+    @property
+    def default(self) -> ProcessGroup:
+        """The group of all ranks, which cells use."""
+        group = dist.group.WORLD
+        if group is None:
+            raise ShardlabError("INTERNAL", "this rank has no process group")
+        return group
+
+    def declare(self, reference: Json) -> None:
+        """Declares a group of the job's first ranks under the launcher's number; runs make their own groups of its ranks."""
+        self._ranks[int(reference["id"])] = list(range(int(reference["size"])))
+
+    def ranks_of(self, reference: Json) -> list[int]:
+        """Returns the ranks of a declared group."""
+        return self._ranks[int(reference["id"])]
+
+    def make(self, ranks: Sequence[int], axis: str) -> ProcessGroup:
+        """Returns the group of some ranks along an axis; only these ranks call it. Runs share groups."""
+        name = f"{axis} {','.join(map(str, ranks))}"
+        if name in self._made:
+            return self._made[name]
+        before = _open_sockets()
+        group = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
+        self._know(group, "world" if len(ranks) == self.size else name, list(ranks), before)
+        self._made[name] = group
+        return group
+
+    def mesh(self, shape: dict[str, int], ranks: Sequence[int]) -> tuple[DeviceMesh, list[ProcessGroup]]:
+        """Makes a mesh of ranks, with this rank's group of each axis. Only the mesh's ranks call it."""
+        places = torch.tensor(list(ranks)).view(*shape.values())
+        here = [int(index) for index in (places == self.rank).nonzero()[0]]
+        groups = []
+        for axis, name in enumerate(shape):
+            index: list[int | slice] = list(here)
+            index[axis] = slice(None)
+            members = [int(rank) for rank in places[tuple(index)]]
+            groups.append(self.make(members, name))
+        given = groups if len(groups) > 1 else groups[0]
+        names = tuple(shape)
+        return DeviceMesh.from_group(given, self.device.type, mesh=places, mesh_dim_names=names), groups
+
+    def name_of(self, group_name: str) -> tuple[str, list[int]]:
+        """Returns our name of one of torch's groups, and its global ranks."""
+        return self._names.get(group_name, (group_name, []))
+
+    def describe(self, group: object) -> tuple[str, list[int], int]:
+        """Returns a group's name, its global ranks and the number of its newest collective; None: the default group."""
+        if isinstance(group, DeviceMesh):
+            group = group.get_group(0)
+        if isinstance(group, str):
+            group = dist.distributed_c10d._resolve_process_group(group)
+        found = group if isinstance(group, ProcessGroup) else self.default
+        name, ranks = self.name_of(found.group_name)
+        if not ranks:
+            ranks = dist.get_process_group_ranks(found)
+        return name, ranks, int(found._get_sequence_number_for_group())
+
+    def groups_of_cells(self) -> list[ProcessGroup]:
+        """Returns the groups that belong to no run: the job's, and those that cells made."""
+        return [self.default] + [
+            group for group in dist.distributed_c10d._world.pg_map if group.group_name not in self._names
+        ]
+
+    def abort(self, groups: Sequence[ProcessGroup]) -> None:
+        """Ends all collectives of some groups by an error, on this rank and on its peers."""
+        for group in groups:
+            if self.device.type == "cuda":
+                group._get_backend(self.device).abort()  # type: ignore[attr-defined]
+            # Gloo has no abort: its collectives fail when their connections end.
+            for descriptor in self._sockets.get(group.group_name, ()):
+                _disconnect(descriptor)
+
+    def recover(self) -> None:
+        """Makes a new group of all ranks; all older groups end. Every rank calls it."""
+        dist.destroy_process_group()
+        self._names.clear()
+        self._sockets.clear()
+        self._made.clear()
+        self._epoch += 1
+        self._begin()
+
+    def _know(self, group: ProcessGroup, name: str, ranks: list[int], before: set[int]) -> None:
+        self._names[group.group_name] = (name, ranks)
+        self._sockets[group.group_name] = _open_sockets() - before
+
+
+def _device() -> torch.device:
+    if not torch.cuda.is_available():
+        return torch.device("cpu")
+    device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) % torch.cuda.device_count())
+    torch.cuda.set_device(device)
+    return device
+
+
+def _open_sockets() -> set[int]:
+    """Returns the descriptors of this process's sockets."""
+    found = set()
+    for name in os.listdir("/dev/fd"):
+        try:
+            if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
+                found.add(int(name))
+        except OSError:
+            pass  # it was closed meanwhile
+    return found
+
+
+def _disconnect(descriptor: int) -> None:
+    try:
+        with socket.socket(fileno=os.dup(descriptor)) as sock:
+            sock.getpeername()
+            sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it listens, or was closed before
