@@ -1,0 +1,75 @@
+"""FSDP2: `fully_shard` of every unit."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from typing import Any
+
+from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+
+from .errors import Json
+from .layout import Layout
+from .stages import Stages
+from .strategy import Strategy, wrapped_modules
+
+
+class FullyShard(Strategy):
+    """Parameters, gradients and optimizer states are sharded; a unit's parameters are gathered while it runs."""
+
+    def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
+        super().__init__(stages, layout, config)
+        parallel = config["parallel"]
+        options: Json = {"mesh": layout.shard_mesh, "mp_policy": self._policy(), "offload_policy": self._offload()}
+        reshard = parallel["reshardAfterForward"]
+        if reshard is None and self.name in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2"):
+            reshard = False
+        if reshard is not None:
+            options["reshard_after_forward"] = reshard
+        for part in self.parts:
+            for module in [*wrapped_modules(part, parallel["wrap"]), part]:
+                fully_shard(module, **options)
+
+    def _policy(self) -> MixedPrecisionPolicy:
+        precision = self.precision
+        return MixedPrecisionPolicy(precision.param, precision.reduce, None, precision.cast_inputs)
+
+    def _offload(self) -> OffloadPolicy:
+        return CPUOffloadPolicy() if self.config["offload"]["parameters"] else OffloadPolicy()
+
+    def compute(self) -> contextlib.AbstractContextManager[Any]:
+        return contextlib.nullcontext()
+
+    @contextlib.contextmanager
+    def pass_context(self, is_last: bool) -> Any:
+        for root in self._roots():
+            root.set_requires_gradient_sync(is_last or not self.is_local(False))
+            root.set_is_last_backward(is_last)
+        yield
+
+    def rest(self) -> None:
+        for part in self.parts:
+            for module in part.modules():
+                if isinstance(module, FSDPModule):
+                    module.reshard()
+
+    def units(self) -> list[Json]:
+        facts = []
+        shards = self.layout.dp // self.layout.replicate
+        for part in self.parts:
+            for name, module in part.named_modules():
+                if not isinstance(module, FSDPModule):
+                    continue
+                group = module._get_fsdp_state()._fsdp_param_group
+                own = [] if group is None else group.fsdp_params
+                sizes = [math.prod(each._orig_size) for each in own]
+                padded = [shards * each.padded_sharded_param_size.numel() for each in own]
+                facts.append(
+                    {"module": name, "strategy": self.name, "numParams": sum(sizes), "padding": sum(padded) - sum(sizes), "numShards": shards}
+                )
+        return facts
+
+    def _roots(self) -> list[Any]:
+        return list(self.parts)
+
+

@@ -1,0 +1,71 @@
+"""The norm of all gradients of a model whose ranks have different parts of it, and clipping."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed import ProcessGroup
+from torch.distributed.tensor import DTensor
+
+from .layout import Layout
+
+# Source: torch.nn.utils.clip_grad_norm_, which divides by norm + 1e-6.
+EPS = 1e-6
+
+
+def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, shared: str | None) -> float:
+    """
+    Scales gradients whose norm is above `most`; returns the norm before. `shared` is the parameter that the first and the last
+    stage of a pipeline have; it counts on the first. Every rank of the run calls it.
+    """
+    groups: dict[str, ProcessGroup] = {}
+    sums: dict[tuple[str, ...], Tensor] = {}
+    grads = []
+    for name, parameter in parameters.items():
+        grad = parameter.grad
+        if grad is None:
+            continue
+        grads.append(local_of(grad))
+        if name == shared and layout.pp_rank > 0:
+            continue
+        over = _sharding_groups(grad)
+        groups.update({group.group_name: group for group in over})
+        key = tuple(group.group_name for group in over)
+        square = grads[-1].float().pow(2).sum()
+        sums[key] = sums[key] + square if key in sums else square
+    total = torch.zeros((), device=layout.world.device)
+    for key, value in sums.items():
+        own = value.to(layout.world.device)
+        for group_name in key:
+            dist.all_reduce(own, group=groups[group_name])
+        total += own
+    if layout.pp > 1:
+        dist.all_reduce(total, group=layout.pp_group)
+    norm = float(total.sqrt())
+    if most is not None and norm + EPS > most:
+        for grad in grads:
+            grad.mul_(most / (norm + EPS))
+    return norm
+
+
+def _sharding_groups(grad: Tensor) -> list[ProcessGroup]:
+    """Returns the groups over which a gradient is sharded."""
+    if not isinstance(grad, DTensor):
+        return []
+    mesh = grad.device_mesh
+    return [mesh.get_group(axis) for axis, each in enumerate(grad.placements) if each.is_shard() and mesh.size(axis) > 1]
+
+
+def share_tied_gradient(parameters: dict[str, nn.Parameter], layout: Layout, shared: str | None) -> None:
+    """Adds the gradients of the parameter that the first and the last stage of a pipeline have."""
+    if shared is None or layout.tied_group is None or shared not in parameters:
+        return
+    grad = parameters[shared].grad
+    if grad is not None:
+        dist.all_reduce(local_of(grad), group=layout.tied_group)
+
+
+def local_of(tensor: Tensor) -> Tensor:
+    """Returns this rank's part of a tensor."""
+    return tensor.to_local() if isinstance(tensor, DTensor) else tensor

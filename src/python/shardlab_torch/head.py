@@ -1,0 +1,42 @@
+"""The output head of language models, and their loss."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Replicate
+
+from .errors import Json
+
+
+def needs(shape: Json, key: str, default: Any) -> Any:
+    """Returns a size that a model may leave out."""
+    value = shape.get(key)
+    return default if value is None else value
+
+
+def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
+    """
+    Returns the logits; the head is a layer or the token embedding. Shapes: x [B, T, d] → [B, T, vocab]. If the embedding is split
+    over ranks (tensor parallelism), so are the logits.
+    """
+    if isinstance(head, nn.Module):
+        logits: Tensor = head(x)
+        return logits
+    if isinstance(head, DTensor) and not isinstance(x, DTensor):
+        x = DTensor.from_local(x, head.device_mesh, [Replicate()])
+    return F.linear(x, head.to(x.dtype))
+
+
+def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
+    """Returns the mean cross-entropy over all tokens, in float32. Shapes: logits [B, T, vocab], targets [B, T] → scalar."""
+    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+
+
+def whole_logits(logits: Tensor) -> Tensor:
+    """Returns the logits of the whole vocabulary."""
+    whole = logits.full_tensor() if isinstance(logits, DTensor) else logits
+    return whole.to(torch.float32)

@@ -1,0 +1,77 @@
+"""How the ranks of a run divide its model: axes pp, dp and tp, in Megatron-LM's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.distributed import ProcessGroup
+from torch.distributed.device_mesh import DeviceMesh
+
+from .errors import Json, ShardlabError
+from .world import World
+
+
+class Layout:
+    """This rank's place and groups in a run. All ranks of the run make it."""
+
+    def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
+        self.world = world
+        self.ranks = list(ranks)
+        self.tp, self.pp = int(parallel["tp"]), int(parallel["pp"])
+        size = len(self.ranks)
+        if size % (self.tp * self.pp) != 0:
+            raise ShardlabError(
+                "MESH",
+                f"tp({self.tp}) x pp({self.pp}) does not divide the run's {size} ranks; launch a multiple of {self.tp * self.pp} ranks "
+                "or change a size",
+            )
+        self.dp = size // (self.tp * self.pp)
+        self.mesh, groups = world.mesh({"pp": self.pp, "dp": self.dp, "tp": self.tp}, ranks)
+        self.pp_group, self.dp_group, self.tp_group = groups
+        self.group = world.make(self.ranks, "ranks")
+        self.groups: list[ProcessGroup] = [*groups, self.group]
+        index = self.ranks.index(world.rank)
+        self.tp_rank = index % self.tp
+        self.dp_rank = index // self.tp % self.dp
+        self.pp_rank = index // (self.tp * self.dp)
+        self.replicate = 1
+        if "HYBRID" in parallel["strategy"]:
+            mesh: dict[str, Any] = parallel["mesh"] or {"dpReplicate": 1, "dpShard": self.dp}
+            self.replicate = self._replicas(int(mesh["dpReplicate"]), int(mesh["dpShard"]))
+        self.shard_mesh = self._shard_mesh()
+        self.tied_group = self._tied_group()
+
+    def _replicas(self, replicate: int, shard: int) -> int:
+        if replicate * shard == self.dp:
+            return replicate
+        raise ShardlabError(
+            "MESH",
+            f"parallel.mesh dpReplicate({replicate}) x dpShard({shard}) = {replicate * shard}, but {self.dp} ranks shard; "
+            f"give numbers whose product is {self.dp}",
+        )
+
+    def _shard_mesh(self) -> DeviceMesh:
+        """Returns the mesh over which parameters are sharded; a hybrid strategy's mesh also has the axis of replicas."""
+        if self.replicate == 1:
+            return self.mesh["dp"]
+        shape = {"pp": self.pp, "replicate": self.replicate, "shard": self.dp // self.replicate, "tp": self.tp}
+        mesh, groups = self.world.mesh(shape, self.ranks)
+        self.groups += groups
+        return mesh["replicate", "shard"]
+
+    def _tied_group(self) -> ProcessGroup | None:
+        """Returns the group of the first and the last stage's ranks at this rank's place; None on other stages."""
+        if self.pp == 1 or 0 < self.pp_rank < self.pp - 1:
+            return None
+        stride = self.tp * self.dp
+        place = self.ranks.index(self.world.rank) % stride
+        members = [self.ranks[place], self.ranks[place + stride * (self.pp - 1)]]
+        group = self.world.make(members, "tied")
+        self.groups.append(group)
+        return group
+
+    def rank_of_stage(self, pp_rank: int) -> int:
+        """Returns the global rank of a stage at this rank's place."""
+        stride = self.tp * self.dp
+        return self.ranks[pp_rank * stride + self.ranks.index(self.world.rank) % stride]

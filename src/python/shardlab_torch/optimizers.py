@@ -1,0 +1,39 @@
+"""The optimizer of a config."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from .errors import Json
+from .layout import Layout
+from .stages import Stages
+from .strategy import Strategy
+
+_KINDS: dict[str, type[torch.optim.Optimizer]] = {"adamW": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+
+def state_names(config: Json) -> list[str]:
+    """Returns the names of the states that the optimizer has per parameter."""
+    if config["kind"] == "sgd":
+        return ["momentum_buffer"] if config["momentum"] > 0 else []
+    return ["exp_avg", "exp_avg_sq", *(["max_exp_avg_sq"] if config["amsgrad"] else [])]
+
+
+def options_of(config: Json, layout: Layout) -> Json:
+    """Returns the arguments of the optimizer's class."""
+    options: Json = {"lr": config["lr"], "weight_decay": config["weightDecay"], "maximize": config["maximize"]}
+    if config["kind"] == "sgd":
+        options.update(momentum=config["momentum"], nesterov=config["nesterov"])
+    else:
+        options.update(betas=tuple(config["betas"]), eps=config["eps"], amsgrad=config["amsgrad"])
+    if layout.tp > 1:
+        # Kernels over lists of tensors refuse tensors of different meshes.
+        options["foreach"] = False
+    return options
+
+
+def make_optimizer(strategy: Strategy, parameters: dict[str, nn.Parameter], stages: Stages, config: Json) -> torch.optim.Optimizer:
+    """Makes the optimizer of a config."""
+    trained = {name: parameter for name, parameter in parameters.items() if name not in stages.frozen}
+    return strategy.make_optimizer(_KINDS[config["kind"]], list(trained.values()), options_of(config, strategy.layout))

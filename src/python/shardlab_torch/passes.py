@@ -1,0 +1,124 @@
+"""Forward and backward of microbatches: of a model that is whole, or of a pipeline's stages."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
+from torch.distributed.tensor.parallel import loss_parallel
+
+from .errors import Json
+from .gradients import local_of
+from .head import loss_of, whole_logits
+from .layout import Layout
+from .stages import Stages
+from .strategy import Strategy
+
+Span = Callable[[str], contextlib.AbstractContextManager[None]]
+
+
+class Passes:
+    """Passes of a model that each rank calls as a whole."""
+
+    def __init__(self, strategy: Strategy, stages: Stages, layout: Layout, shape: Json) -> None:
+        self.strategy = strategy
+        self.stages = stages
+        self.layout = layout
+        self.shape = shape
+
+    def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
+        """Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without it."""
+        with self.strategy.pass_context(is_last), self._split_loss():
+            with span("forward"), self.strategy.compute():
+                loss = loss_of(self.strategy.modules[0](tokens[:, :-1]), tokens[:, 1:])
+                value = float(local_of(loss.detach()))
+            with span("backward"):
+                self.strategy.backward(loss * scale if scale != 1 else loss)
+        return value
+
+    def loss(self, tokens: Tensor) -> float:
+        """Returns the mean loss of a batch on every rank, without gradients."""
+        with torch.no_grad(), self.strategy.compute(), self._split_loss():
+            output = self._chain(tokens[:, :-1])
+            value = float(local_of(loss_of(output, tokens[:, 1:]))) if output is not None else float("nan")
+        return self.shared(value)
+
+    def logits(self, ids: Tensor) -> Tensor | None:
+        """Returns the logits of the last position; None on ranks without them. Shapes: ids [1, T] → [vocab]."""
+        with torch.no_grad(), self.strategy.compute():
+            output = self._chain(ids)
+        return None if output is None else whole_logits(output)[0, -1]
+
+    def shared(self, value: float) -> float:
+        """Returns, on every rank, the value of the last stage."""
+        if self.layout.pp == 1:
+            return value
+        tensor = torch.tensor([value], dtype=torch.float64, device=self.layout.world.device)
+        dist.broadcast(tensor, self.layout.rank_of_stage(self.layout.pp - 1), group=self.layout.pp_group)
+        return float(tensor)
+
+    def _chain(self, x: Tensor) -> Tensor | None:
+        return self.strategy.parts[0](x)  # type: ignore[no-any-return]
+
+    def _split_loss(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context in which a loss reads logits that are split over the vocabulary."""
+        return loss_parallel() if self.layout.tp > 1 else contextlib.nullcontext()
+
+
+class PipelinePasses(Passes):
+    """Passes of a pipeline: a batch is divided into microbatches, which its schedule sends through the stages."""
+
+    def __init__(self, strategy: Strategy, stages: Stages, layout: Layout, shape: Json) -> None:
+        super().__init__(strategy, stages, layout, shape)
+        config = strategy.config
+        parallel = config["parallel"]
+        self._count = int(parallel["microbatches"] or config["batch"])
+        self._scale = 1.0
+        device = layout.world.device
+        made = [
+            PipelineStage(module, index, stages.count, device, group=layout.pp_group)
+            for module, index in zip(strategy.modules, stages.indices, strict=True)
+        ]
+        options: Json = {"n_microbatches": self._count, "loss_fn": self._loss, "scale_grads": False}
+        self._schedule: Any
+        if len(made) > 1:
+            self._schedule = ScheduleInterleaved1F1B(list(made), **options)  # type: ignore[arg-type]
+        else:
+            self._schedule = (ScheduleGPipe if parallel["schedule"] == "gpipe" else Schedule1F1B)(made[0], **options)
+        self._has_first = 0 in stages.indices
+        self._has_last = stages.count - 1 in stages.indices
+
+    def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
+        self._scale = scale / self._count
+        losses: list[Tensor] = []
+        inputs = (tokens[:, :-1],) if self._has_first else ()
+        ends: Json = {"target": tokens[:, 1:], "losses": losses} if self._has_last else {}
+        # The schedule mixes forwards and backwards of microbatches.
+        with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
+            self._schedule.step(*inputs, **ends, return_outputs=False)
+        return sum(float(local_of(loss)) for loss in losses) / scale if self._has_last else float("nan")
+
+    def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        return loss_of(logits, targets) * self._scale
+
+    def _chain(self, x: Tensor) -> Tensor | None:
+        """Runs the stages one after another on the whole batch; only the last stage's rank returns the output."""
+        layout, stages = self.layout, self.stages
+        shape = (*x.shape, self.shape["dim"])
+        dtype = self.strategy.precision.param or torch.float32
+        for index in range(stages.count):
+            place = index % layout.pp
+            if place != layout.pp_rank:
+                continue
+            if index > 0:
+                x = torch.empty(shape, dtype=dtype, device=layout.world.device)
+                dist.recv(x, layout.rank_of_stage((index - 1) % layout.pp), group=layout.pp_group)
+            x = self.strategy.parts[stages.indices.index(index)](x)
+            if index < stages.count - 1:
+                dist.send(x.to(dtype).contiguous(), layout.rank_of_stage((index + 1) % layout.pp), group=layout.pp_group)
+        return x if self._has_last else None

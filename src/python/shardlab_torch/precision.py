@@ -1,0 +1,25 @@
+"""The types in which a run computes and reduces."""
+
+from __future__ import annotations
+
+import torch
+
+from .errors import Json
+
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+
+class Precision:
+    """The types of a config; None: float32."""
+
+    def __init__(self, config: Json) -> None:
+        mixed = config["mixedPrecision"] or {}
+        self.param = DTYPES.get(mixed.get("paramDtype"))
+        wire = mixed.get("reduceDtype") or config["parallel"]["communicationDataType"]
+        self.reduce = DTYPES[wire] if wire else self.param
+        self.cast_inputs = bool(mixed.get("castForwardInputs", True))
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether any type is not float32."""
+        return any(dtype not in (None, torch.float32) for dtype in (self.param, self.reduce))

@@ -1,0 +1,122 @@
+"""The modules of a run's model on this rank: the whole model, or stages of a pipeline."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+
+from . import gpt, llama
+from .errors import Json, ShardlabError
+
+_KINDS: dict[str, Any] = {"gpt": (gpt.GPT, gpt.tied_name), "llama": (llama.Llama, llama.tied_name)}
+
+# Source: torchtitan's list of operations whose results selective checkpointing stores.
+_STORED_OPS = [
+    torch.ops.aten.mm.default,
+    torch.ops.aten.addmm.default,
+    torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default,
+    torch.ops.aten._scaled_dot_product_flash_attention.default,
+    torch.ops.aten._scaled_dot_product_efficient_attention.default,
+]
+
+
+class Stages:
+    """The parts of the model on one rank, by the pipeline's degree; each part is a module with the whole model's names."""
+
+    def __init__(self, shape: Json, config: Json, pp: int, pp_rank: int, device: torch.device) -> None:
+        parallel = config["parallel"]
+        per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
+        self.count = pp * per_rank
+        self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
+        model, tied_name = _KINDS[shape["kind"]]
+        self.tied = tied_name(shape) if pp > 1 else None
+        ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
+        with torch.device("meta"):
+            whole = model(shape, range(shape["layers"]), True, True)
+        # The order and the shapes of all parameters.
+        self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
+        self.owners: dict[str, int] = {}
+        self.modules: list[nn.Module] = []
+        for index, layers in enumerate(ranges):
+            with torch.device("meta"):
+                module = model(shape, layers, index == 0, index == self.count - 1)
+            for name, _ in module.named_parameters():
+                self.owners.setdefault(name, index % pp)
+            if index in self.indices:
+                self.modules.append(module.to_empty(device=device))
+        self.frozen = frozen_names(whole, config["frozen"])
+        for module in self.modules:
+            for name, parameter in module.named_parameters():
+                parameter.requires_grad_(name not in self.frozen)
+        self.whole = whole
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of parameters of the whole model."""
+        return sum(shape.numel() for shape in self.shapes.values())
+
+    @property
+    def layers(self) -> list[tuple[int, nn.Module]]:
+        """The blocks on this rank, with their indices in the whole model."""
+        blocks: list[Any] = [module.blocks if hasattr(module, "blocks") else module.model.layers for module in self.modules]
+        return [(int(index), block) for part in blocks for index, block in part.items()]
+
+
+def _split(layers: int, stages: int, split: Any) -> list[range]:
+    """Returns the layers of each stage; if they do not divide evenly, the second stage and the next ones get one more."""
+    if isinstance(split, list) and stages > 1:
+        counts = split
+    else:
+        least, extra = divmod(layers, stages)
+        counts = [least + (1 if 1 <= stage <= extra else 0) for stage in range(stages)]
+    if len(counts) != stages or sum(counts) != layers or min(counts) < 1:
+        raise ShardlabError("CONFIG", f"parallel.stageSplit {counts} does not divide {layers} layers into {stages} stages")
+    starts = [sum(counts[:stage]) for stage in range(stages)]
+    return [range(start, start + count) for start, count in zip(starts, counts, strict=True)]
+
+
+def fits(name: str, pattern: str) -> bool:
+    """Whether a name matches a pattern in which '*' stands for one part, such as 'blocks.*.fc1'."""
+    parts, wanted = name.split("."), pattern.split(".")
+    return len(parts) == len(wanted) and all(want in ("*", part) for part, want in zip(parts, wanted, strict=True))
+
+
+def fits_end(name: str, pattern: str) -> bool:
+    """Whether the end of a name matches a pattern: 'fc1' matches 'blocks.0.fc1'."""
+    return name != "" and fits(".".join(name.split(".")[-len(pattern.split(".")) :]), pattern)
+
+
+def frozen_names(model: nn.Module, patterns: Iterable[str]) -> set[str]:
+    """Returns the parameters that patterns name, directly or by their module. Raises ShardlabError for one without a match."""
+    frozen: set[str] = set()
+    names = [name for name, _ in model.named_parameters()]
+    for pattern in patterns:
+        found = {name for name in names if fits(name, pattern)}
+        if not found:
+            modules = [name for name, _ in model.named_modules() if fits(name, pattern)]
+            found = {name for name in names for module in modules if module == "" or name.startswith(f"{module}.")}
+        if not found:
+            raise ShardlabError("CONFIG", f'frozen: no module of the model is named "{pattern}"')
+        frozen |= found
+    if patterns and len(frozen) == len(names):
+        raise ShardlabError("CONFIG", f"frozen: {', '.join(patterns)} leave nothing to train; freeze fewer modules")
+    return frozen
+
+
+def checkpoint_activations(stages: Stages, config: Any) -> None:
+    """Makes blocks run forward again in backward, as activationCheckpointing says."""
+    if config is None:
+        return
+    every = config["everyNth"] if isinstance(config, dict) else 1
+    options: Json = {"use_reentrant": False}
+    if config == "selective":
+        options["context_fn"] = functools.partial(create_selective_checkpoint_contexts, _STORED_OPS)
+    for index, block in stages.layers:
+        if index % every == 0:
+            original: Callable[..., Any] = block.forward
+            block.forward = functools.partial(checkpoint, original, **options)  # type: ignore[method-assign]

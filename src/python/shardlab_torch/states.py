@@ -1,0 +1,153 @@
+"""Whole parameters and optimizer states by name, whatever the strategy: for checkpoints and resharding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
+
+from .layout import Layout
+from .stages import Stages
+
+VALUES = "values"
+# Reorders a whole tensor between the model's order and this run's.
+Reorder = Callable[[Tensor], Tensor]
+
+
+class States:
+    """Access to the tensors of a run on this rank. Names are those of the whole model's parameters."""
+
+    def __init__(
+        self, stages: Stages, layout: Layout, parameters: dict[str, nn.Parameter], optimizer: Any, state_names: list[str]
+    ) -> None:
+        self.stages = stages
+        self.layout = layout
+        self.parameters = parameters
+        self.optimizer = optimizer
+        self.state_names = state_names
+        # By name: the order of a whole tensor here, and back.
+        self.orders: dict[str, tuple[Reorder, Reorder]] = {}
+
+    def keys(self, with_optimizer: bool) -> list[tuple[str, str]]:
+        """Returns the name and the state of each tensor, in the model's order; values come first."""
+        found = [(name, VALUES) for name in self.stages.shapes]
+        if with_optimizer:
+            trained = [name for name in self.stages.shapes if name not in self.stages.frozen]
+            found += [(name, state) for name in trained for state in self.state_names]
+        return found
+
+    def whole(self, name: str, state: str) -> Tensor:
+        """Returns a whole tensor on every rank. Every rank of the run calls it."""
+        layout = self.layout
+        owner = self.stages.owners[name]
+        if owner == layout.pp_rank:
+            value = self._gather(name, state).contiguous()
+        else:
+            value = torch.empty(self.stages.shapes[name], device=layout.world.device)
+        if layout.pp > 1:
+            dist.broadcast(value, layout.rank_of_stage(owner), group=layout.pp_group)
+        return self.orders[name][1](value) if name in self.orders else value
+
+    def put(self, name: str, state: str, value: Tensor) -> None:
+        """Takes this rank's part of a whole tensor."""
+        if name not in self.parameters:
+            return
+        if name in self.orders:
+            value = self.orders[name][0](value)
+        with torch.no_grad():
+            self._place(name, state, value)
+
+    def _gather(self, name: str, state: str) -> Tensor:
+        tensor = self._tensor(name, state)
+        return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor.detach()
+
+    def _place(self, name: str, state: str, value: Tensor) -> None:
+        tensor = self._tensor(name, state)
+        if isinstance(tensor, DTensor):
+            tensor.to_local().copy_(local_part(value, tensor))
+        else:
+            tensor.copy_(value)
+
+    def _tensor(self, name: str, state: str) -> Tensor:
+        parameter = self.parameters[name]
+        return parameter if state == VALUES else self._states_of(parameter)[state]
+
+    def _states_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        """Returns the optimizer's states of a parameter; before its first step, they are made here, as zeros."""
+        found: dict[str, Tensor] = self.optimizer.state[parameter]
+        for state in self.state_names:
+            if found.get(state) is None:
+                found[state] = torch.zeros_like(parameter, memory_format=torch.preserve_format).detach()
+        if "exp_avg" in self.state_names:
+            found.setdefault("step", torch.tensor(0.0))
+        return found
+
+    def local_pairs(self, old: "States", name: str) -> list[tuple[Tensor, Tensor]]:
+        """Returns this rank's optimizer states of a parameter, each with that of a run with the same layout."""
+        own, others = self._states_of(self.parameters[name]), old._states_of(old.parameters[name])
+        return [(own[state], others[state]) for state in self.state_names]
+
+    def set_steps(self, steps: int) -> None:
+        """Sets the number of the optimizer's steps."""
+        for name in self.parameters:
+            if name not in self.stages.frozen:
+                self._set_step(self.parameters[name], steps)
+
+    def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
+        if "exp_avg" in self.state_names:
+            self._states_of(parameter)["step"] = torch.tensor(float(steps))
+
+
+class ZeroStates(States):
+    """States of a ZeroRedundancyOptimizer: one rank has all states of a parameter."""
+
+    def _gather(self, name: str, state: str) -> Tensor:
+        if state == VALUES:
+            return super()._gather(name, state)
+        owner = self._owner(name)
+        is_own = owner == self.layout.dp_rank
+        value = self._tensor(name, state) if is_own else torch.empty_like(self.parameters[name]).detach()
+        source = dist.get_global_rank(self.layout.dp_group, owner)
+        dist.broadcast(value, source, group=self.layout.dp_group)
+        return value
+
+    def _place(self, name: str, state: str, value: Tensor) -> None:
+        if state == VALUES or self._owner(name) == self.layout.dp_rank:
+            super()._place(name, state, value)
+
+    def _states_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
+        outer, self.optimizer = self.optimizer, self.optimizer.optim
+        try:
+            return super()._states_of(parameter)
+        finally:
+            self.optimizer = outer
+
+    def local_pairs(self, old: States, name: str) -> list[tuple[Tensor, Tensor]]:
+        return super().local_pairs(old, name) if self._owner(name) == self.layout.dp_rank else []
+
+    def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
+        if self.optimizer._param_to_rank[parameter] == self.layout.dp_rank:
+            super()._set_step(parameter, steps)
+
+    def _owner(self, name: str) -> int:
+        return int(self.optimizer._param_to_rank[self.parameters[name]])
+
+
+def local_part(value: Tensor, like: DTensor) -> Tensor:
+    """Returns this rank's part of a whole tensor, without communication."""
+    mesh = like.device_mesh
+    coordinate = mesh.get_coordinate() or [0] * mesh.ndim
+    # A strided shard is a part of what a later axis of the mesh has left.
+    order = sorted(enumerate(like.placements), key=lambda item: isinstance(item[1], _StridedShard))
+    for axis, placement in order:
+        if not isinstance(placement, (Shard, _StridedShard)):
+            continue
+        parts = value.chunk(mesh.size(axis), dim=placement.dim)
+        empty = value.narrow(placement.dim, 0, 0)
+        value = parts[coordinate[axis]] if coordinate[axis] < len(parts) else empty
+    return value

@@ -1,0 +1,145 @@
+"""What the strategies of data parallelism have in common, and replication: DistributedDataParallel."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
+from torch.distributed.optim import ZeroRedundancyOptimizer
+from torch.nn.parallel import DistributedDataParallel
+
+from .errors import Json
+from .gradients import clip_gradients
+from .layout import Layout
+from .precision import Precision
+from .stages import Stages, fits_end
+from .states import States, ZeroStates
+
+
+class Strategy:
+    """A model's parts under a strategy. `modules` are called; `parts` have the model's own parameters' names."""
+
+    def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
+        self.layout = layout
+        self.config = config
+        self.name: str = config["parallel"]["strategy"]
+        self.parts: list[nn.Module] = stages.modules
+        self.modules: list[nn.Module] = list(stages.modules)
+        self.precision = Precision(config)
+
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """Returns this rank's parameters by the names of the whole model."""
+        return {name: parameter for part in self.parts for name, parameter in part.named_parameters()}
+
+    def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context of a microbatch: gradients of all but the last one stay local, as noSync says."""
+        return contextlib.nullcontext()
+
+    def compute(self) -> contextlib.AbstractContextManager[Any]:
+        """Returns the context of forwards."""
+        dtype = self.precision.param
+        if dtype is None or dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.layout.world.device.type, dtype)
+
+    def is_local(self, by_default: bool) -> bool:
+        """Whether gradients of microbatches that are not the last of their step stay on this rank."""
+        chosen = self.config["parallel"]["noSync"]
+        return by_default if chosen is None else bool(chosen)
+
+    def rest(self) -> None:
+        """Frees whole parameters that forwards have left."""
+
+    def units(self) -> list[Json]:
+        """Returns the facts of each unit; nothing without units."""
+        return []
+
+    def make_optimizer(
+        self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
+    ) -> torch.optim.Optimizer:
+        """Makes the optimizer of this rank's parameters."""
+        return make(parameters, **options)
+
+    def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
+        """Returns access to whole tensors; `names` are those of the optimizer's states."""
+        return States(stages, self.layout, self.parameters(), optimizer, names)
+
+    def backward(self, loss: Tensor) -> None:
+        """Runs backward."""
+        loss.backward()  # type: ignore[no-untyped-call]
+
+    def clip(self, most: float | None, shared: str | None) -> float:
+        """Scales gradients whose norm is above `most`; returns the norm before."""
+        return clip_gradients(self.parameters(), self.layout, most, shared)
+
+    def update(self, optimizer: torch.optim.Optimizer) -> None:
+        """Updates parameters."""
+        optimizer.step()
+
+
+class Replicated(Strategy):
+    """Whole parameters on every rank; gradients are averaged."""
+
+    def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
+        super().__init__(stages, layout, config)
+        self.replicas: list[DistributedDataParallel] = []
+        if layout.dp == 1:
+            return
+        for i, part in enumerate(self.parts):
+            replica = DistributedDataParallel(
+                part, process_group=layout.dp_group, bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20, init_sync=False
+            )
+            if self.precision.reduce == torch.bfloat16:
+                replica.register_comm_hook(layout.dp_group, bf16_compress_hook)
+            self.replicas.append(replica)
+            self.modules[i] = replica
+
+    def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
+        stack = contextlib.ExitStack()
+        if not is_last and self.is_local(True):
+            for replica in self.replicas:
+                stack.enter_context(replica.no_sync())
+        return stack
+
+
+class Zero1(Replicated):
+    """Whole parameters and gradients; each rank has the optimizer states of some parameters, and updates them."""
+
+    def make_optimizer(
+        self, make: type[torch.optim.Optimizer], parameters: list[nn.Parameter], options: Json
+    ) -> torch.optim.Optimizer:
+        if self.layout.dp == 1:
+            return make(parameters, **options)
+        group = self.layout.dp_group
+        return ZeroRedundancyOptimizer(parameters, optimizer_class=make, process_group=group, **options)
+
+    def states(self, stages: Stages, optimizer: torch.optim.Optimizer, names: list[str]) -> States:
+        kind = ZeroStates if isinstance(optimizer, ZeroRedundancyOptimizer) else States
+        return kind(stages, self.layout, self.parameters(), optimizer, names)
+
+
+def wrapped_modules(model: nn.Module, wrap: Any) -> list[nn.Module]:
+    """Returns the modules that `parallel.wrap` makes units, the inner ones first, without the model itself."""
+    blocks = getattr(model, "layers")
+    named = [(name, module) for name, module in model.named_modules() if name != ""]
+    if wrap in ("blocks", "moe"):
+        chosen = list(blocks)
+    elif wrap == "root":
+        chosen = []
+    elif wrap == "linear":
+        chosen = [module for _, module in named if isinstance(module, nn.Linear)]
+    elif "layerCls" in wrap:
+        chosen = [module for _, module in named if type(module).__name__ in wrap["layerCls"]]
+    else:
+        # The root reads embeddings itself (positions, a tied head), so they stay in its unit.
+        chosen = [
+            module
+            for name, module in named
+            if any(fits_end(name, pattern) and name.count(".") == pattern.count(".") for pattern in wrap["modules"])
+            and not isinstance(module, (nn.Embedding, nn.ModuleDict))
+        ]
+    order = {id(module): depth for depth, module in enumerate(model.modules())}
+    return sorted(chosen, key=lambda module: -order[id(module)])

@@ -1,0 +1,191 @@
+"""A run on one rank: its model, strategy, optimizer and steps."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import sys
+import time
+from collections.abc import Iterator
+
+import torch
+import torch.distributed as dist
+
+from .batches import Batches
+from .courier import Courier
+from .errors import Json
+from .fsdp1 import FullyShardedDataParallel
+from .fsdp2 import FullyShard
+from .gradients import local_of, share_tied_gradient
+from .layout import Layout
+from .ledger import Ledger
+from .optimizers import make_optimizer, state_names
+from .passes import Passes, PipelinePasses
+from .settings import SHARDED, require_supported
+from .stages import Stages, checkpoint_activations
+from .strategy import Replicated, Strategy, Zero1
+from .tensor_parallel import orders, split_matrices
+from .variables import number
+from .world import World
+
+# The memory of so many steps is tracked after a run was built; later steps do the same work.
+TRACKED_STEPS = 2
+SPANS = ("data", "forward", "backward", "loss", "optimizer")
+
+
+class Trainer:
+    """Trains a config's model on one rank; all ranks of the run step together."""
+
+    def __init__(self, world: World, courier: Courier, run: int, work: Json, ranks: list[int]) -> None:
+        self.run = run
+        self.work = work
+        self.config: Json = work["config"]
+        self.shape: Json = work["torch"]["shape"]
+        framework: str = work["torch"]["framework"]
+        require_supported(self.config, self.shape, framework, len(ranks))
+        self.layout = layout = Layout(world, ranks, self.config["parallel"])
+        self.stages = Stages(self.shape, self.config, layout.pp, layout.pp_rank, world.device)
+        reorders = {}
+        for module in self.stages.modules:
+            reorders.update(orders(module, layout, self.shape))
+            split_matrices(module, layout, self.shape)
+        checkpoint_activations(self.stages, self.config["activationCheckpointing"])
+        self.strategy = self._strategy(framework)
+        parameters = self.strategy.parameters()
+        self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"])
+        names = state_names(self.config["optimizer"])
+        self.states = self.strategy.states(self.stages, self.optimizer, names)
+        self.states.orders = reorders
+        passes = PipelinePasses if layout.pp > 1 else Passes
+        self.passes = passes(self.strategy, self.stages, layout, self.shape)
+        self.batches = Batches(courier, run, layout.dp_rank, world.device)
+        self.steps = 0
+        self.micro_batches = 0
+        self.optimizer_steps = 0
+        self.lr = float(self.config["optimizer"]["lr"])
+        self._set_lr: float | None = None
+        self._phase_steps = 0
+        self._warned = False
+        self._spans: dict[str, float] = {}
+        self.ledger = Ledger(world.rank, len(ranks), world.device, lambda group: world.describe(group)[0])
+        modules = self.strategy.modules
+        model = modules[0] if len(modules) == 1 else torch.nn.ModuleList(modules)
+        self.ledger.attach(model, self.optimizer, self.strategy.name, [unit["module"] for unit in self.strategy.units()])
+
+    def _strategy(self, framework: str) -> Strategy:
+        name = self.config["parallel"]["strategy"]
+        if framework == "deepspeed":
+            from .deepspeed import DeepSpeed
+
+            return DeepSpeed(self.stages, self.layout, self.config)
+        if name not in SHARDED:
+            return (Zero1 if name == "ZERO_1" else Replicated)(self.stages, self.layout, self.config)
+        return (FullyShardedDataParallel if framework == "fsdp1" else FullyShard)(self.stages, self.layout, self.config)
+
+    def set_rate(self, lr: float) -> None:
+        """Sets the learning rate of the next step; the launcher gives those of the later steps anew."""
+        self._set_lr = lr
+        self.lr = lr
+        self.batches.forget()
+
+    def step(self, may_diverge: bool, is_last: bool) -> tuple[Json, Json | None]:
+        """Runs one step; returns its result, and its record if it is the last of its call."""
+        self._spans = dict.fromkeys(SPANS, 0.0)
+        start = time.monotonic()
+        with contextlib.ExitStack() as stack:
+            if self._phase_steps < TRACKED_STEPS:
+                stack.enter_context(self.ledger.track())
+            if is_last:
+                stack.enter_context(self.ledger.profile())
+            with self.ledger.span("step", ""):
+                loss, norm, tokens, lr = self._whole_step()
+        end = time.monotonic()
+        self._phase_steps += 1
+        self.steps += 1
+        self.micro_batches += self.config["accumulation"]
+        if not math.isfinite(loss) and not self._warned and not may_diverge:
+            self._warned = True
+            print(
+                f"warning: the loss of step {self.steps} is {number(loss)}; lower optimizer.lr or set clipNorm. This warning appears once",
+                file=sys.stderr,
+            )
+        result: Json = {"step": self.steps, "loss": number(loss), "gradNorm": number(norm), "lr": lr, "skipped": False}
+        result.update(tokens=tokens, seconds=end - start, spans=self._spans)
+        record = self.ledger.record(self.steps, start, end, loss, tokens // len(self.layout.ranks))
+        return result, record
+
+    def _whole_step(self) -> tuple[float, float, int, float]:
+        accumulation: int = self.config["accumulation"]
+        self.optimizer.zero_grad()
+        with self._span("data"):
+            tokens, rates = self.batches.step(self.micro_batches, accumulation)
+            if self._set_lr is not None:
+                rates, self._set_lr = [self._set_lr], None
+            self.lr = rates[0]
+            for i, group in enumerate(self.optimizer.param_groups):
+                group["lr"] = rates[min(i, len(rates) - 1)]
+        loss = 0.0
+        for i, batch in enumerate(tokens):
+            loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
+        with self._span("optimizer"):
+            with self.ledger.purpose("grad"):
+                share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
+            with self.ledger.purpose("norm"):
+                norm = self.strategy.clip(self.config["clipNorm"], self.stages.tied)
+            self.strategy.update(self.optimizer)
+            self.optimizer_steps += 1
+        with self._span("loss"):
+            mean = self.mean(self.passes.shared(loss))
+        rows = sum(batch.shape[0] * (batch.shape[1] - 1) for batch in tokens)
+        return mean, norm, rows * self.layout.dp, self.lr
+
+    def mean(self, value: float) -> float:
+        """Returns the mean over data-parallel ranks, in float32. Every rank calls it."""
+        tensor = torch.tensor([value], device=self.layout.world.device)
+        if self.layout.dp > 1:
+            dist.all_reduce(tensor, group=self.layout.dp_group)
+        return float(tensor) / self.layout.dp
+
+    @contextlib.contextmanager
+    def _span(self, name: str) -> Iterator[None]:
+        start = time.monotonic()
+        try:
+            with self.ledger.span(name, ""):
+                yield
+        finally:
+            self._spans[name] += time.monotonic() - start
+
+    def rest(self) -> None:
+        """Frees gradients and whole parameters."""
+        self.optimizer.zero_grad()
+        self.strategy.rest()
+
+    def trainer_state(self, given: Json) -> Json:
+        """Returns the state that a checkpoint has besides tensors; `given` has the launcher's part: data and schedule."""
+        counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
+        return {**counts, "lr": self.lr, "scaler": None, **given}
+
+    def restore(self, state: Json) -> None:
+        """Continues from a checkpoint's state; tensors were written before."""
+        self.batches.forget()
+        self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
+        self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
+        self._set_lr = None
+        self.states.set_steps(self.optimizer_steps)
+
+    def take_from(self, old: "Trainer") -> None:
+        """Takes the tensors and the counts of a trainer of the same work and ranks, without communication."""
+        old.rest()
+        has_states = old.optimizer_steps > 0
+        for name, parameter in self.states.parameters.items():
+            pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(parameter, old.states.parameters[name])]
+            if has_states and name not in self.stages.frozen:
+                pairs += self.states.local_pairs(old.states, name)
+            with torch.no_grad():
+                for own, other in pairs:
+                    local_of(own).copy_(local_of(other))
+        self.restore(old.trainer_state({}))
+
+    def dispose(self) -> None:
+        """Drops what was asked ahead; the tensors are freed with this object."""
+        self.batches.forget()
