@@ -1,0 +1,208 @@
+"""Checkpoints in shardlab's format: safetensors with an index, and trainer_state.json, which is written last."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from .errors import Json, ShardlabError
+
+STATE_FILE = "trainer_state.json"
+FORMAT = "shardlab checkpoint"
+# Source: huggingface_hub, MAX_SHARD_SIZE.
+MAX_FILE_BYTES = 5e9
+DTYPES = {"F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+
+
+class Reader:
+    """The tensors of one kind ('model' or 'optimizer') in a folder, whole or in slices."""
+
+    def __init__(self, folder: str, kind: str) -> None:
+        self._folder = Path(folder)
+        self._files: dict[str, Any] = {}
+        self.bytes_read = 0
+        index = self._folder / f"{kind}.safetensors.index.json"
+        self._slices: dict[str, Json] = {}
+        self._whole: dict[str, str] = {}
+        if index.exists():
+            parsed = json.loads(index.read_text())
+            self._slices = parsed.get("slices", {})
+            self._whole = parsed.get("weight_map", {})
+        else:
+            name = f"{kind}.safetensors"
+            if not (self._folder / name).exists():
+                raise ShardlabError("IO", f"{folder} is not a checkpoint: it has neither {index.name} nor {name}")
+            self._whole = dict.fromkeys(self._open(name).keys(), name)
+
+    def require(self, shapes: dict[str, torch.Size]) -> None:
+        """Raises ShardlabError unless the folder has exactly these tensors."""
+        found = {name: self._shape(name) for name in (*self._slices, *self._whole)}
+        wrong = [f"{name} is unknown" for name in found if name not in shapes]
+        for name, shape in shapes.items():
+            if name not in found:
+                wrong.append(f"{name} is missing")
+            elif found[name] != list(shape):
+                wrong.append(f"{name} has shape {found[name]}, the model's is {list(shape)}")
+        if wrong:
+            more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
+            raise ShardlabError(
+                "SHAPE", f"{self._folder} does not fit the model: {'; '.join(wrong[:8])}{more}. Build the model with the settings of the save"
+            )
+
+    def tensor(self, name: str) -> Tensor:
+        """Returns a whole tensor, in float32."""
+        entry = self._slices.get(name)
+        if entry is None:
+            value: Tensor = self._open(self._whole[name]).get_tensor(name)
+        else:
+            value = torch.empty(entry["shape"]).flatten()
+            for part in entry["slices"]:
+                stored = self._open(part["file"]).get_tensor(part["tensor"]).flatten()
+                value[part["start"] : part["start"] + part["length"]] = stored
+            value = value.view(entry["shape"])
+        self.bytes_read += 4 * value.numel()
+        return value.float()
+
+    def _shape(self, name: str) -> list[int]:
+        if name in self._slices:
+            return list(self._slices[name]["shape"])
+        file = self._open(self._whole[name])
+        return list(file.get_slice(name).get_shape()) if name in file.keys() else []
+
+    def _open(self, name: str) -> Any:
+        if os.path.basename(name) != name or name in ("", ".", ".."):
+            raise ShardlabError("IO", f"an index of {self._folder} names {name}; it may name only files of its own folder")
+        if name not in self._files:
+            try:
+                self._files[name] = safe_open(str(self._folder / name), framework="pt")
+            except Exception as error:
+                raise ShardlabError("IO", f"cannot read {self._folder / name}: {error}; copy it again") from error
+        return self._files[name]
+
+
+def folder_to_read(folder: str) -> str:
+    """Returns the folder, or a complete checkpoint that a killed save left beside it. Raises ShardlabError if there is none."""
+    path = Path(folder)
+    beside = sorted(path.parent.glob(f"{path.name}.saving-*")) + sorted(path.parent.glob(f"{path.name}.previous-*"))
+    for place in (path, *(each for each in beside if mark_of(each) is not None)):
+        if place.exists():
+            return str(place)
+    raise ShardlabError("IO", f"there is no folder {folder}")
+
+
+def mark_of(folder: Path) -> Json | None:
+    """Returns the description of the checkpoint in a folder; None: it has no complete checkpoint."""
+    try:
+        state = json.loads((folder / STATE_FILE).read_text())
+    except (OSError, ValueError):
+        return None
+    return state if isinstance(state, dict) and state.get("format") == FORMAT else None
+
+
+class Writer:
+    """Writes a checkpoint beside its folder, and then in its place. One rank makes it."""
+
+    def __init__(self, folder: str, options: Json) -> None:
+        self._folder = Path(folder)
+        self._limit = float(options.get("maxShardBytes") or MAX_FILE_BYTES)
+        self._dtype = DTYPES[options.get("dtype") or "F32"]
+        self.id = f"{os.getpid()}-{_start_of_process()}-{time.time_ns()}"
+        self._temporary = Path(f"{folder}.saving-{self.id}")
+        self._files: list[str] = []
+        if self._folder.exists() and any(self._folder.iterdir()) and mark_of(self._folder) is None:
+            raise ShardlabError(
+                "IO", f"{folder} has files and no checkpoint of shardlab, but a save replaces the whole folder; choose another folder"
+            )
+        self._temporary.mkdir(parents=True)
+
+    def write(self, kind: str, tensors: Iterable[tuple[str, Tensor]]) -> int:
+        """Writes whole tensors into files of a limited size, with an index if there are several; returns their bytes."""
+        groups: list[dict[str, Tensor]] = [{}]
+        total, room = 0, self._limit
+        names: list[str] = []
+        for name, value in tensors:
+            stored = value.to("cpu", self._dtype if kind == "model" else torch.float32).contiguous()
+            size = stored.numel() * stored.element_size()
+            if size > room and groups[-1]:
+                names.append(self._flush(kind, len(names), groups[-1]))
+                groups.append({})
+                room = self._limit
+            groups[-1][name] = stored
+            room -= size
+            total += size
+        names.append(self._flush(kind, len(names), groups[-1]))
+        count = len(names)
+        final = [f"{kind}.safetensors" if count == 1 else f"{kind}-{i + 1:05}-of-{count:05}.safetensors" for i in range(count)]
+        for old, new in zip(names, final, strict=True):
+            (self._temporary / old).rename(self._temporary / new)
+        self._files += final
+        if count > 1:
+            found = {name: file for group, file in zip(self._keys, final, strict=True) for name in group}
+            index = {"metadata": {"total_size": total}, "weight_map": found}
+            name = f"{kind}.safetensors.index.json"
+            (self._temporary / name).write_text(f"{json.dumps(index, indent=2, sort_keys=True)}\n")
+            self._files.append(name)
+        return total
+
+    def _flush(self, kind: str, number: int, tensors: dict[str, Tensor]) -> str:
+        if number == 0:
+            self._keys: list[list[str]] = []
+        self._keys.append(list(tensors))
+        name = f"{kind}.part-{number}"
+        save_file(tensors, self._temporary / name, metadata={"format": "pt"})
+        tensors.clear()
+        _sync(self._temporary / name)
+        return name
+
+    def commit(self, world: int, optimizer: Json | None, trainer: Json) -> None:
+        """Writes the description, and puts the checkpoint in its place."""
+        state = {
+            "format": FORMAT,
+            "version": 1,
+            "id": self.id,
+            "state_dict_type": "FULL_STATE_DICT",
+            "world": world,
+            "optimizer": optimizer,
+            "trainer": trainer,
+            "files": self._files,
+        }
+        (self._temporary / STATE_FILE).write_text(json.dumps(state, allow_nan=False))
+        _sync(self._temporary / STATE_FILE)
+        previous = Path(f"{self._folder}.previous-{self.id}")
+        old = mark_of(self._folder) or {"files": []}
+        if self._folder.exists():
+            self._folder.rename(previous)
+        self._temporary.rename(self._folder)
+        if not previous.exists():
+            return
+        for other in previous.iterdir():
+            if other.name != STATE_FILE and other.name not in old["files"] and not (self._folder / other.name).exists():
+                other.rename(self._folder / other.name)
+        shutil.rmtree(previous)
+
+    def abandon(self) -> None:
+        """Deletes what was written."""
+        shutil.rmtree(self._temporary, ignore_errors=True)
+
+
+def _sync(file: Path) -> None:
+    with open(file, "rb") as stream:
+        os.fsync(stream.fileno())
+
+
+def _start_of_process() -> int:
+    """Returns this process's start time in ticks; 0 if the system does not report it."""
+    try:
+        return int(Path("/proc/self/stat").read_text().rsplit(") ", 1)[1].split()[19])
+    except (OSError, IndexError):
+        return 0

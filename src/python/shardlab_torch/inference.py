@@ -1,0 +1,90 @@
+"""Evaluating a run, and sampling from it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import torch
+import torch.distributed as dist
+
+from .errors import Json, ShardlabError
+from .trainer import Trainer
+
+# Validation batches are asked for so many at a time.
+CHUNK = 4
+Progress = Callable[[int, int], None]
+
+
+@contextmanager
+def inferring(trainer: Trainer) -> Iterator[None]:
+    """Puts the model into eval mode; afterwards frees whole parameters that forwards have left."""
+    modules = trainer.strategy.modules
+    for module in modules:
+        module.eval()
+    try:
+        yield
+    finally:
+        for module in modules:
+            module.train()
+        trainer.strategy.rest()
+
+
+def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
+    """Returns the mean loss over all validation rows of all ranks. Every rank calls it."""
+    if work.get("metrics"):
+        raise ShardlabError(
+            "CONFIG", "engine 'torch': run.evaluate({ metrics }) is not done here, because metrics are JavaScript; evaluate without them"
+        )
+    total, rows, first = 0.0, 0, 0
+    is_last = False
+    with inferring(trainer):
+        while not is_last:
+            batches, is_last = trainer.batches.validation(first, CHUNK)
+            for tokens, counted in batches:
+                # A rank without a row left still runs a batch, because other ranks need its collectives.
+                loss = trainer.passes.loss(tokens[: max(1, counted)])
+                if counted > 0:
+                    total += loss * counted
+                    rows += counted
+            first += len(batches)
+            progress(first, 0)
+    layout = trainer.layout
+    sums = torch.tensor([total, float(rows)], dtype=torch.float64, device=layout.world.device)
+    if layout.dp > 1:
+        dist.all_reduce(sums, group=layout.dp_group)
+    loss, count = sums.tolist()
+    return {"loss": loss / count if count else float("nan"), "rows": int(count), "metrics": {}, "countedRows": False}
+
+
+def sample(trainer: Trainer, work: Json, progress: Progress) -> list[int]:
+    """Adds tokens to ids; all ranks return the same. Every rank calls it."""
+    shape, layout = trainer.shape, trainer.layout
+    ids: list[int] = list(work["ids"])
+    wrong = [one for one in ids if not 0 <= one < shape["vocab"]]
+    if wrong:
+        raise ShardlabError("CONFIG", f"sample: the model has the tokens 0 to {shape['vocab'] - 1}, but an id is {wrong[0]}")
+    random = torch.Generator().manual_seed(int(work["seed"]))
+    with inferring(trainer):
+        for done in range(int(work["tokens"])):
+            seen = torch.tensor([ids[-shape["seq"] :]], device=layout.world.device)
+            logits = trainer.passes.logits(seen)
+            token = -1.0 if logits is None else float(_chosen(logits.cpu(), work, random))
+            # The first rank decides, so that ranks never differ by a rounding.
+            agreed = torch.tensor([trainer.passes.shared(token)], dtype=torch.float64, device=layout.world.device)
+            dist.broadcast(agreed, layout.ranks[0], group=layout.group)
+            ids.append(int(agreed))
+            progress(done + 1, int(work["tokens"]))
+    return ids
+
+
+def _chosen(logits: torch.Tensor, work: Json, random: torch.Generator) -> int:
+    """Chooses a token. Source: Hugging Face's TemperatureLogitsWarper and TopKLogitsWarper."""
+    if work["temperature"] == 0:
+        return int(logits.argmax())
+    top = work["topK"]
+    if top is not None and top < len(logits):
+        least = logits.topk(top).values[-1]
+        logits = logits.masked_fill(logits < least, float("-inf"))
+    weights = torch.softmax(logits / work["temperature"], dim=0)
+    return int(torch.multinomial(weights, 1, generator=random))

@@ -1,0 +1,141 @@
+"""The runs of a rank, by their number in the job, and the work on them."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from torch.distributed import ProcessGroup
+
+from . import inference, saves
+from .courier import Courier
+from .errors import Json, ShardlabError
+from .trainer import Trainer
+from .variables import number
+from .world import World
+
+
+class Runs:
+    """Builds, steps, saves and frees runs."""
+
+    def __init__(self, world: World, courier: Courier) -> None:
+        self._world = world
+        self._courier = courier
+        self._trainers: dict[int, Trainer] = {}
+        self._active: Trainer | None = None
+        self._broken: Trainer | None = None
+        self._is_run_work = False
+        # What cells see: the model and the optimizer of each run.
+        self.shown: dict[int, SimpleNamespace] = {}
+
+    def perform(self, work_id: int, order: Json) -> Any:
+        """Performs work of a run."""
+        kind, run = order["kind"], int(order["run"])
+        self._is_run_work = True
+        if kind == "train":
+            return self._train(run, order)
+        if kind == "reshard":
+            return self._reshard(run, order, self._progress(work_id))
+        if kind == "disposeRun":
+            return self._dispose(run)
+        trainer = self._trainer(run)
+        self._active = trainer
+        match kind:
+            case "steps":
+                return self._steps(work_id, trainer, order)
+            case "rate":
+                return trainer.set_rate(float(order["lr"]))
+            case "units":
+                return trainer.strategy.units()
+            case "evaluate":
+                result = inference.evaluate(trainer, order, self._progress(work_id))
+                return {**result, "loss": number(result["loss"])}
+            case "sample":
+                return inference.sample(trainer, order, self._progress(work_id))
+            case "save":
+                total = saves.save(trainer, order)
+                self._courier.link.send({"type": "save", "save": order["save"], "news": {"error": None}})
+                return total
+            case "load":
+                return saves.load(trainer, order, self._progress(work_id))
+            case _:
+                raise ShardlabError("CONFIG", f"engine 'torch': {kind} is not done here; use engine 'wasm'")
+
+    def ended(self, is_ok: bool) -> None:
+        """The work has ended; a run whose work failed within a collective may be unequal on ranks, so it is not continued."""
+        self._broken = None if is_ok else self._active
+        self._active = None
+        self._is_run_work = False
+
+    def active_groups(self) -> list[ProcessGroup] | None:
+        """Returns the groups of the run that the running work belongs to; None: the work belongs to no run."""
+        active = self._active
+        if active is not None:
+            return active.layout.groups
+        return [] if self._is_run_work else None
+
+    def recover(self) -> None:
+        """Makes new groups, and builds the runs anew that were not within failed work. Every rank calls it."""
+        kept = {run: trainer for run, trainer in self._trainers.items() if trainer is not self._broken}
+        self._broken = None
+        self._world.recover()
+        self._trainers.clear()
+        self.shown.clear()
+        for run, old in sorted(kept.items()):
+            trainer = self._build(run, old.work, old.layout.ranks)
+            trainer.take_from(old)
+            self._use(run, trainer)
+
+    def _train(self, run: int, order: Json) -> int:
+        trainer = self._build(run, order, self._world.ranks_of(order["group"]))
+        if order.get("init") is not None:
+            saves.load_values(trainer, order["init"])
+        self._use(run, trainer)
+        return trainer.stages.num_parameters
+
+    def _steps(self, work_id: int, trainer: Trainer, order: Json) -> None:
+        index = 0
+        while self._courier.may_step(index):
+            is_last = self._courier.is_last(index)
+            result, record = trainer.step(bool(order["mayDiverge"]), is_last)
+            self._courier.link.send({"type": "step", "id": work_id, "step": {"result": result, "record": record}})
+            index += 1
+
+    def _reshard(self, run: int, order: Json, progress: saves.Progress) -> Json:
+        before, after = (self._world.ranks_of(order[key]) for key in ("before", "after"))
+        union = before if len(before) > len(after) else after
+        old = self._trainers.get(run)
+        new = self._build(run, order, after) if self._world.rank in after else None
+        moved = saves.reshard(old, new, self._world.make(union, "ranks"), union, progress)
+        self._dispose(run)
+        if new is not None:
+            self._use(run, new)
+        return moved
+
+    def _build(self, run: int, order: Json, ranks: list[int]) -> Trainer:
+        return Trainer(self._world, self._courier, run, order, ranks)
+
+    def _use(self, run: int, trainer: Trainer) -> None:
+        self._trainers[run] = trainer
+        modules = trainer.strategy.modules
+        model = modules[0] if len(modules) == 1 else modules
+        self.shown[run] = SimpleNamespace(model=model, optimizer=trainer.optimizer)
+
+    def _dispose(self, run: int) -> None:
+        self.shown.pop(run, None)
+        trainer = self._trainers.pop(run, None)
+        if trainer is not None:
+            trainer.dispose()
+
+    def _trainer(self, run: int) -> Trainer:
+        if run in self._trainers:
+            return self._trainers[run]
+        raise ShardlabError("INTERNAL", f"rank {self._world.rank} has no run {run}")
+
+    def _progress(self, work_id: int) -> saves.Progress:
+        def tell(done: int, total: int) -> None:
+            self._courier.link.send({"type": "progress", "id": work_id, "progress": {"done": done, "total": total}})
+
+        return tell
+
+

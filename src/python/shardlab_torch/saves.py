@@ -1,0 +1,156 @@
+"""Saving, loading and resharding a run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from .checkpoint import Reader, Writer, folder_to_read, mark_of
+from .errors import Json, ShardlabError
+from .states import VALUES
+from .trainer import Trainer
+
+Progress = Callable[[int, int], None]
+
+
+def stored_name(name: str, state: str) -> str:
+    """Returns the name of a tensor in a checkpoint."""
+    return name if state == VALUES else f"{name}.{state}"
+
+
+def save(trainer: Trainer, work: Json) -> int:
+    """Saves a run as whole tensors; returns the bytes. Every rank calls it; the run's first rank writes."""
+    trainer.rest()
+    with_optimizer = not work["parametersOnly"]
+    is_writer = trainer.layout.world.rank == trainer.layout.ranks[0]
+    writer = _on_first(trainer, lambda: Writer(work["folder"], work["options"])) if is_writer else _on_first(trainer, None)
+    total = 0
+    failure: BaseException | None = None
+    kinds = ("model", "optimizer") if with_optimizer and trainer.states.state_names else ("model",)
+    for kind in kinds:
+        tensors = _tensors(trainer, kind)
+        try:
+            if writer is not None and failure is None:
+                total += writer.write(kind, tensors)
+        except OSError as error:
+            failure = error
+        for _ in tensors:
+            pass  # the ranks gather the other tensors together
+    state = trainer.trainer_state(work.get("torchState") or {})
+    optimizer = {"steps": trainer.optimizer_steps, "lr": trainer.lr, "states": trainer.states.state_names}
+    kept = {"state": state, "config": trainer.config, "evaluations": work["evaluations"]}
+
+    def commit() -> None:
+        if failure is not None:
+            raise failure
+        if writer is not None:
+            writer.commit(len(trainer.layout.ranks), optimizer if with_optimizer else None, kept)
+
+    try:
+        _on_first(trainer, commit)
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
+    return total
+
+
+def _on_first(trainer: Trainer, work: Callable[[], Any] | None) -> Any:
+    """Runs work of the first rank; if it fails, every rank raises its error."""
+    layout = trainer.layout
+    is_first = layout.world.rank == layout.ranks[0]
+    value, message = None, [""]
+    if is_first and work is not None:
+        try:
+            value = work()
+        except (OSError, ShardlabError, ValueError) as error:
+            message = [str(error) or type(error).__name__]
+    dist.broadcast_object_list(message, src=layout.ranks[0], group=layout.group)
+    if message[0]:
+        raise ShardlabError("IO", message[0])
+    return value
+
+
+def _tensors(trainer: Trainer, kind: str) -> Iterator[tuple[str, Tensor]]:
+    for name, state in trainer.states.keys(True):
+        if (state == VALUES) == (kind == "model"):
+            yield stored_name(name, state), trainer.states.whole(name, state)
+
+
+def load_values(trainer: Trainer, folder: str) -> int:
+    """Reads only parameters; each rank takes its parts. Returns the bytes read."""
+    reader = Reader(folder_to_read(folder), "model")
+    reader.require(trainer.stages.shapes)
+    for name in trainer.states.parameters:
+        trainer.states.put(name, VALUES, reader.tensor(name).to(trainer.layout.world.device))
+    return reader.bytes_read
+
+
+def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
+    """Loads a checkpoint, which any engine, world and strategy saved. Every rank calls it."""
+    folder = folder_to_read(work["folder"])
+    trainer.rest()
+    if work["parametersOnly"]:
+        return {"steps": None, "evaluations": [], "bytesRead": load_values(trainer, folder), "lr": None, "schedule": None}
+    saved = mark_of(Path(folder))
+    kept = (saved or {}).get("trainer") or {}
+    state = kept.get("state") if isinstance(kept, dict) else None
+    if saved is None or saved.get("optimizer") is None or not isinstance(state, dict):
+        raise ShardlabError(
+            "IO", f"{folder} has no optimizer states or no trainer's state, so training cannot continue from it; load only its parameters: "
+            "run.load(path, { parametersOnly: true })",
+        )
+    names = trainer.states.state_names
+    moments = Reader(folder, "optimizer") if names else None
+    states = trainer.states
+    if moments is not None:
+        keys = [(name, each) for name, each in states.keys(True) if each != VALUES]
+        moments.require({stored_name(name, each): trainer.stages.shapes[name] for name, each in keys})
+    read = load_values(trainer, folder)
+    own = [key for key in states.keys(True) if key[1] != VALUES and key[0] in states.parameters]
+    for done, (name, each) in enumerate(own):
+        if moments is not None:
+            states.put(name, each, moments.tensor(stored_name(name, each)).to(trainer.layout.world.device))
+        if done % 16 == 15:
+            progress(done + 1, len(own))
+    trainer.restore(state)
+    read += 0 if moments is None else moments.bytes_read
+    facts = {"lr": state["lr"], "schedule": state.get("schedule"), "bytesRead": read}
+    return {"steps": trainer.steps, "evaluations": kept.get("evaluations", []), **facts}
+
+
+def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, ranks: list[int], progress: Progress) -> Json:
+    """Moves a run's tensors to another trainer, one tensor after the other, and compares each with its old value, bit by bit."""
+    states = [None if old is None else {**old.trainer_state({}), "schedule": None}]
+    dist.broadcast_object_list(states, src=ranks[0], group=group)
+    state = states[0]
+    side = old or new
+    if state is None or side is None:
+        raise ShardlabError("INTERNAL", "rank 0 has no run to reshard")
+    progress(0, 1)
+    if old is not None:
+        old.rest()
+    device = side.layout.world.device
+    keys = side.states.keys(state["optimizerSteps"] > 0)
+    moved = compared = received = 0
+    for done, (name, each) in enumerate(keys):
+        value = torch.empty(side.stages.shapes[name], device=device) if old is None else old.states.whole(name, each)
+        if old is None or new is None or len(old.layout.ranks) != len(new.layout.ranks):
+            dist.broadcast(value, ranks[0], group=group)
+        moved += 4 * value.numel()
+        received += 4 * value.numel() if old is None else 0
+        if new is not None:
+            new.states.put(name, each, value)
+            after = new.states.whole(name, each)
+            if not torch.equal(after.view(torch.int32), value.contiguous().view(torch.int32)):
+                raise ShardlabError("CHECK", f"{each} of {name} differ after they were moved; report it with the config")
+            compared += 4 * value.numel()
+        progress(done + 1, len(keys))
+    if new is not None:
+        new.restore(state)
+    return {"numTensors": len(keys), "numCoded": 0, "bytes": moved, "receivedBytes": received, "comparedBytes": compared}
