@@ -26,7 +26,7 @@ sys.path.insert(0, str(SOURCE))
 from shardlab_torch.link import Link, decode, mac_of, read_exactly  # noqa: E402
 
 Json = dict[str, Any]
-WAIT_SECONDS = 120
+WAIT_SECONDS = 60
 
 
 class RankFailed(Exception):
@@ -123,7 +123,11 @@ class Job:
 
     def _expect(self, rank: int, kind: str, into: dict[str, list[Json]] | None = None) -> Json:
         while True:
-            message = self.messages[rank].get(timeout=WAIT_SECONDS)
+            try:
+                message = self.messages[rank].get(timeout=WAIT_SECONDS)
+            except queue.Empty:
+                stacks = "\n".join(f"rank {one}: {status}" for one, status in sorted(self.status().items()))
+                raise RuntimeError(f"rank {rank} sent no {kind} in {WAIT_SECONDS} s; {stacks}") from None
             if message["type"] == kind:
                 return message
             if message["type"] in ("closed", "failed"):

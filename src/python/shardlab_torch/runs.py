@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import torch.distributed as dist
 from torch.distributed import ProcessGroup
 
 from . import inference, saves
@@ -23,7 +24,8 @@ class Runs:
         self._courier = courier
         self._trainers: dict[int, Trainer] = {}
         self._active: Trainer | None = None
-        self._broken: Trainer | None = None
+        # Runs whose work failed on this rank: other ranks may hold other values of them.
+        self._broken: set[int] = set()
         self._is_run_work = False
         # What cells see: the model and the optimizer of each run.
         self.shown: dict[int, SimpleNamespace] = {}
@@ -62,8 +64,9 @@ class Runs:
                 raise ShardlabError("CONFIG", f"engine 'torch': {kind} is not done here; use engine 'wasm'")
 
     def ended(self, is_ok: bool) -> None:
-        """The work has ended; a run whose work failed within a collective may be unequal on ranks, so it is not continued."""
-        self._broken = None if is_ok else self._active
+        """The work has ended."""
+        if not is_ok and self._active is not None:
+            self._broken.add(self._active.run)
         self._active = None
         self._is_run_work = False
 
@@ -76,9 +79,11 @@ class Runs:
 
     def recover(self) -> None:
         """Makes new groups, and builds the runs anew that were not within failed work. Every rank calls it."""
-        kept = {run: trainer for run, trainer in self._trainers.items() if trainer is not self._broken}
-        self._broken = None
         self._world.recover()
+        broken: list[Any] = [None] * self._world.size
+        dist.all_gather_object(broken, self._broken)
+        kept = {run: trainer for run, trainer in self._trainers.items() if run not in set().union(*broken)}
+        self._broken.clear()
         self._trainers.clear()
         self.shown.clear()
         for run, old in sorted(kept.items()):

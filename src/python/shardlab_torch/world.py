@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import socket
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -65,7 +67,8 @@ class World:
         if name in self._made:
             return self._made[name]
         before = _open_sockets()
-        group = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
+        with _named(name):
+            group = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
         self._know(group, "world" if len(ranks) == self.size else name, list(ranks), before)
         self._made[name] = group
         return group
@@ -127,6 +130,18 @@ class World:
     def _know(self, group: ProcessGroup, name: str, ranks: list[int], before: set[int]) -> None:
         self._names[group.group_name] = (name, ranks)
         self._sockets[group.group_name] = _open_sockets() - before
+
+
+@contextmanager
+def _named(name: str) -> Iterator[None]:
+    """Gives the next group a name. Torch's own names depend on how many groups a process has, so they differ between ranks."""
+    module: Any = dist.distributed_c10d
+    original = module._process_group_name
+    module._process_group_name = lambda *_, **__: name
+    try:
+        yield
+    finally:
+        module._process_group_name = original
 
 
 def _device() -> torch.device:

@@ -1,0 +1,65 @@
+"""Training in one plain process, with which the strategies are compared."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from launcher import Json
+from safetensors.torch import load_file
+
+from shardlab_torch.gpt import GPT
+from shardlab_torch.llama import Llama
+
+OPTIMIZERS: dict[str, Any] = {"adamW": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
+
+
+def plain_model(shape: Json, init: str) -> torch.nn.Module:
+    kind = {"gpt": GPT, "llama": Llama}[shape["kind"]]
+    model: torch.nn.Module = kind(shape, range(shape["layers"]), True, True)
+    model.load_state_dict(load_file(f"{init}/model.safetensors"))
+    return model
+
+
+def random_init(shape: Json, folder: str, seed: int = 0) -> None:
+    """Writes initial values of a model into a folder."""
+    from safetensors.torch import save_file
+
+    torch.manual_seed(seed)
+    kind = {"gpt": GPT, "llama": Llama}[shape["kind"]]
+    model = kind(shape, range(shape["layers"]), True, True)
+    values = {name: torch.randn_like(each) * 0.05 + ("norm" in name) for name, each in model.named_parameters()}
+    save_file({name: each.detach() for name, each in values.items()}, f"{folder}/model.safetensors")
+
+
+def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Json], steps: int, dp: int) -> tuple[list[float], torch.nn.Module]:
+    """Trains on the batches of all data-parallel ranks; returns the losses and the model."""
+    model = plain_model(shape, init)
+    settings = config["optimizer"]
+    options: Json = {"lr": settings["lr"], "weight_decay": settings["weightDecay"]}
+    if settings["kind"] == "sgd":
+        options["momentum"] = settings["momentum"]
+    else:
+        options["betas"] = tuple(settings["betas"])
+    for name, parameter in model.named_parameters():
+        parameter.requires_grad_(not any(name.startswith(f"{frozen}.") for frozen in config["frozen"]))
+    optimizer = OPTIMIZERS[settings["kind"]]([each for each in model.parameters() if each.requires_grad], **options)
+    losses = []
+    count = config["accumulation"]
+    for step in range(steps):
+        optimizer.zero_grad()
+        mean = 0.0
+        for rank in range(dp):
+            tokens = make({"what": "train", "rank": rank, "first": step * count, "count": count})["tokens"]
+            for batch in torch.from_numpy(tokens.astype(np.int64)):
+                logits = model(batch[:, :-1])
+                loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+                (loss / (count * dp)).backward()
+                mean += float(loss.detach()) / (count * dp)
+        if config["clipNorm"] is not None:
+            torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"])
+        optimizer.step()
+        losses.append(mean)
+    return losses, model
