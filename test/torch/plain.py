@@ -42,7 +42,7 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
     if settings["kind"] == "sgd":
         options["momentum"] = settings["momentum"]
     else:
-        options["betas"] = tuple(settings["betas"])
+        options.update(betas=tuple(settings["betas"]), eps=settings["eps"])
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not any(name.startswith(f"{frozen}.") for frozen in config["frozen"]))
     optimizer = OPTIMIZERS[settings["kind"]]([each for each in model.parameters() if each.requires_grad], **options)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.fsdp import BackwardPrefetch, CPUOffload, FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
+from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import CustomPolicy
 
 from .errors import Json
@@ -42,7 +42,6 @@ class FullyShardedDataParallel(Strategy):
             backward_prefetch=None if prefetch is None else BackwardPrefetch[prefetch],
             forward_prefetch=parallel["forwardPrefetch"],
             limit_all_gathers=parallel["limitAllGathers"],
-            cpu_offload=CPUOffload(config["offload"]["parameters"]),
             device_id=layout.world.device,
             use_orig_params=True,
             **options,
@@ -69,7 +68,8 @@ class FullyShardedDataParallel(Strategy):
     def rest(self) -> None:
         for unit in FSDP.fsdp_modules(self.modules[0]):
             handle: Any = unit._handle
-            if handle is not None and handle.needs_unshard() is False and handle.uses_sharded_strategy:
+            has_run = handle is not None and hasattr(handle.flat_param, "_full_param_padded")
+            if has_run and handle.uses_sharded_strategy and not handle.needs_unshard():
                 handle.reshard(True)
 
     def units(self) -> list[Json]:

@@ -6,7 +6,7 @@ import contextlib
 import math
 from typing import Any
 
-from torch.distributed.fsdp import CPUOffloadPolicy, FSDPModule, MixedPrecisionPolicy, OffloadPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .errors import Json
 from .layout import Layout
@@ -20,7 +20,7 @@ class FullyShard(Strategy):
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
         parallel = config["parallel"]
-        options: Json = {"mesh": layout.shard_mesh, "mp_policy": self._policy(), "offload_policy": self._offload()}
+        options: Json = {"mesh": layout.shard_mesh, "mp_policy": self._policy()}
         reshard = parallel["reshardAfterForward"]
         if reshard is None and self.name in ("SHARD_GRAD_OP", "_HYBRID_SHARD_ZERO2"):
             reshard = False
@@ -33,9 +33,6 @@ class FullyShard(Strategy):
     def _policy(self) -> MixedPrecisionPolicy:
         precision = self.precision
         return MixedPrecisionPolicy(precision.param, precision.reduce, None, precision.cast_inputs)
-
-    def _offload(self) -> OffloadPolicy:
-        return CPUOffloadPolicy() if self.config["offload"]["parameters"] else OffloadPolicy()
 
     def compute(self) -> contextlib.AbstractContextManager[Any]:
         return contextlib.nullcontext()

@@ -99,11 +99,8 @@ SETTINGS: dict[str, str | Rule] = {
     "mixedPrecision.castForwardInputs": DONE,
     "mixedPrecision.keepLowPrecisionGrads": _only(False, instead=_WASM),
     "gradScaler": _only(None, False, instead="use 'bf16', which needs no scaler, or engine 'wasm'"),
-    "offload.optimizer": _only(False, instead="use offload.parameters, or engine 'wasm'"),
-    "offload.parameters": _unless(
-        lambda value, config, framework: value and (framework == "deepspeed" or config["parallel"]["strategy"] not in SHARDED),
-        "only sharded parameters are stored on the host; use FULL_SHARD with framework 'fsdp2' or 'fsdp1'",
-    ),
+    "offload.optimizer": _only(False, instead=_WASM),
+    "offload.parameters": _only(False, instead=_WASM),
     "offload.activations": _only(False, instead=_WASM),
     "activationCheckpointing": _checkpointing,
     "data": _LAUNCHER,
