@@ -34,8 +34,8 @@ def random_init(shape: Json, folder: str, seed: int = 0) -> None:
     save_file({name: each.detach() for name, each in values.items()}, f"{folder}/model.safetensors")
 
 
-def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Json], steps: int, dp: int) -> tuple[list[float], torch.nn.Module]:
-    """Trains on the batches of all data-parallel ranks; returns the losses and the model."""
+def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Json], steps: int, dp: int) -> tuple[list[float], list[float], torch.nn.Module]:
+    """Trains on the batches of all data-parallel ranks; returns the losses, the norms of gradients and the model."""
     model = plain_model(shape, init)
     settings = config["optimizer"]
     options: Json = {"lr": settings["lr"], "weight_decay": settings["weightDecay"]}
@@ -46,7 +46,7 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not any(name.startswith(f"{frozen}.") for frozen in config["frozen"]))
     optimizer = OPTIMIZERS[settings["kind"]]([each for each in model.parameters() if each.requires_grad], **options)
-    losses = []
+    losses, norms = [], []
     count = config["accumulation"]
     for step in range(steps):
         optimizer.zero_grad()
@@ -58,8 +58,7 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
                 loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
                 (loss / (count * dp)).backward()
                 mean += float(loss.detach()) / (count * dp)
-        if config["clipNorm"] is not None:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"])
+        norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"] or float("inf"))))
         optimizer.step()
         losses.append(mean)
-    return losses, model
+    return losses, norms, model

@@ -79,12 +79,13 @@ def test_losses_and_parameters_are_those_of_one_process(job: Job, tmp_path: Path
     random_init(shape, str(init))
     job.make = formula_batches(batch=settings["batch"], accumulation=settings["accumulation"])
     degrees = settings["parallel"]["tp"] * settings["parallel"]["pp"]
-    losses, model = train_plain(shape, settings, str(init), job.make, STEPS, size // degrees)
+    losses, norms, model = train_plain(shape, settings, str(init), job.make, STEPS, size // degrees)
     count = job.train(1, settings, shape, str(init), framework, size)
     try:
         assert count == sum(each.numel() for each in model.parameters())
         reports = job.steps(1, STEPS, size)
         assert [step["result"]["loss"] for step in reports[0]] == pytest.approx(losses, rel=1e-5)
+        assert [step["result"]["gradNorm"] for step in reports[0]] == pytest.approx(norms, rel=1e-5)
         tokens = settings["batch"] * shape["seq"] * settings["accumulation"] * size // degrees
         assert reports[-1][-1]["result"]["tokens"] == tokens
         assert [step["result"]["loss"] for step in reports[-1]] == [step["result"]["loss"] for step in reports[0]]

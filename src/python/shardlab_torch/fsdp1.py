@@ -6,7 +6,6 @@ import contextlib
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.fsdp import BackwardPrefetch, FullyShardedDataParallel as FSDP, MixedPrecision, ShardingStrategy
 from torch.distributed.fsdp.wrap import CustomPolicy
@@ -14,7 +13,7 @@ from torch.distributed.fsdp.wrap import CustomPolicy
 from .errors import Json
 from .layout import Layout
 from .stages import Stages
-from .states import VALUES, States
+from .states import VALUES, States, added
 from .strategy import Strategy, wrapped_modules
 
 _PREFIX = "_fsdp_wrapped_module."
@@ -113,8 +112,7 @@ class FlatStates(States):
         shape = self.stages.shapes[name]
         whole = torch.zeros(shape.numel(), device=self.layout.world.device)
         whole[start:end] = tensor.flatten()
-        dist.all_reduce(whole, group=self._group)
-        return whole.view(shape)
+        return added(whole, [self._group]).view(shape)
 
     def _place(self, name: str, state: str, value: Tensor) -> None:
         tensor = self._tensor(name, state)

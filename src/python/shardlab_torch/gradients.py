@@ -6,12 +6,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import ProcessGroup
-from torch.distributed.tensor import DTensor
+from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor.placement_types import _StridedShard
 
 from .layout import Layout
 
 # Source: torch.nn.utils.clip_grad_norm_, which divides by norm + 1e-6.
 EPS = 1e-6
+# FSDP2 gives a matrix that tensor parallelism has split along the same dim a strided shard.
+SHARDS = (Shard, _StridedShard)
 
 
 def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, shared: str | None) -> float:
@@ -29,7 +32,7 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
         grads.append(local_of(grad))
         if name == shared and layout.pp_rank > 0:
             continue
-        over = _sharding_groups(grad)
+        over = sharding_groups(grad)
         groups.update({group.group_name: group for group in over})
         key = tuple(group.group_name for group in over)
         square = grads[-1].float().pow(2).sum()
@@ -49,12 +52,13 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
     return norm
 
 
-def _sharding_groups(grad: Tensor) -> list[ProcessGroup]:
-    """Returns the groups over which a gradient is sharded."""
+def sharding_groups(grad: Tensor) -> list[ProcessGroup]:
+    """Returns the groups over which a tensor is sharded."""
     if not isinstance(grad, DTensor):
         return []
     mesh = grad.device_mesh
-    return [mesh.get_group(axis) for axis, each in enumerate(grad.placements) if each.is_shard() and mesh.size(axis) > 1]
+    sharded = [axis for axis, each in enumerate(grad.placements) if isinstance(each, SHARDS)]
+    return [mesh.get_group(axis) for axis in sharded if mesh.size(axis) > 1]
 
 
 def share_tied_gradient(parameters: dict[str, nn.Parameter], layout: Layout, shared: str | None) -> None:

@@ -8,9 +8,10 @@ from typing import Any
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.tensor import DTensor, Shard
+from torch.distributed.tensor import DTensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
+from .gradients import SHARDS, sharding_groups
 from .layout import Layout
 from .stages import Stages
 
@@ -63,8 +64,14 @@ class States:
             self._place(name, state, value)
 
     def _gather(self, name: str, state: str) -> Tensor:
-        tensor = self._tensor(name, state)
-        return tensor.full_tensor().detach() if isinstance(tensor, DTensor) else tensor.detach()
+        tensor = self._tensor(name, state).detach()
+        if not isinstance(tensor, DTensor):
+            return tensor
+        if not any(isinstance(each, _StridedShard) for each in tensor.placements):
+            return tensor.full_tensor()
+        whole = torch.zeros(tensor.shape, device=self.layout.world.device)
+        local_part(whole, tensor).copy_(tensor.to_local())
+        return added(whole, sharding_groups(tensor))
 
     def _place(self, name: str, state: str, value: Tensor) -> None:
         tensor = self._tensor(name, state)
@@ -138,14 +145,22 @@ class ZeroStates(States):
         return int(self.optimizer._param_to_rank[self.parameters[name]])
 
 
+def added(parts: Tensor, groups: list[dist.ProcessGroup]) -> Tensor:
+    """Returns a float32 tensor of which each rank has some elements, and zeros elsewhere. Adding their bits preserves -0."""
+    bits = parts.view(torch.int32)
+    for group in groups:
+        dist.all_reduce(bits, group=group)
+    return parts
+
+
 def local_part(value: Tensor, like: DTensor) -> Tensor:
-    """Returns this rank's part of a whole tensor, without communication."""
+    """Returns a view of this rank's part of a whole tensor."""
     mesh = like.device_mesh
     coordinate = mesh.get_coordinate() or [0] * mesh.ndim
     # A strided shard is a part of what a later axis of the mesh has left.
     order = sorted(enumerate(like.placements), key=lambda item: isinstance(item[1], _StridedShard))
     for axis, placement in order:
-        if not isinstance(placement, (Shard, _StridedShard)):
+        if not isinstance(placement, SHARDS):
             continue
         parts = value.chunk(mesh.size(axis), dim=placement.dim)
         empty = value.narrow(placement.dim, 0, 0)

@@ -6,8 +6,8 @@ import contextlib
 from typing import Any
 
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
-from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import bf16_compress_hook
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
@@ -93,7 +93,7 @@ class Replicated(Strategy):
                 part, process_group=layout.dp_group, bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20, init_sync=False
             )
             if self.precision.reduce == torch.bfloat16:
-                replica.register_comm_hook(layout.dp_group, bf16_compress_hook)
+                replica.register_comm_hook(layout.dp_group, lambda state, bucket: _reduce_in_bf16(state, bucket))
             self.replicas.append(replica)
             self.modules[i] = replica
 
@@ -103,6 +103,17 @@ class Replicated(Strategy):
             for replica in self.replicas:
                 stack.enter_context(replica.no_sync())
         return stack
+
+
+def _reduce_in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+    """Averages a bucket of gradients in bfloat16; torch's own hook is for GPUs only."""
+    small = bucket.buffer().to(torch.bfloat16).div_(group.size())
+    work = dist.all_reduce(small, group=group, async_op=True)
+
+    def widen(_: object) -> Tensor:
+        return bucket.buffer().copy_(small)
+
+    return work.get_future().then(widen)
 
 
 class Zero1(Replicated):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from torch import Tensor, nn
 from torch.distributed.tensor import Replicate, Shard
 from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
@@ -37,7 +39,7 @@ def split_matrices(module: nn.Module, layout: Layout, shape: Json) -> None:
     parallelize_module(module, layout.mesh["tp"], own, src_data_rank=None)
 
 
-def orders(module: nn.Module, layout: Layout, shape: Json) -> dict[str, tuple[Reorder, Reorder]]:
+def orders(names: Iterable[str], layout: Layout, shape: Json) -> dict[str, tuple[Reorder, Reorder]]:
     """
     Returns, by parameter, the functions from the model's order of rows to this run's, and back. A GPT's queries, keys and values
     are one matrix, whose rows are ordered so that each rank's heads follow one another.
@@ -52,4 +54,4 @@ def orders(module: nn.Module, layout: Layout, shape: Json) -> dict[str, tuple[Re
     def back(value: Tensor) -> Tensor:
         return value.unflatten(0, (tp, 3, -1)).transpose(0, 1).flatten(0, 2).contiguous()
 
-    return {name: (here, back) for name, _ in module.named_parameters() if ".qkv." in name}
+    return {name: (here, back) for name in names if ".qkv." in name}

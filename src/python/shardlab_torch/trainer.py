@@ -45,9 +45,7 @@ class Trainer:
         require_supported(self.config, self.shape, framework, len(ranks))
         self.layout = layout = Layout(world, ranks, self.config["parallel"])
         self.stages = Stages(self.shape, self.config, layout.pp, layout.pp_rank, world.device)
-        reorders = {}
         for module in self.stages.modules:
-            reorders.update(orders(module, layout, self.shape))
             split_matrices(module, layout, self.shape)
         checkpoint_activations(self.stages, self.config["activationCheckpointing"])
         self.strategy = self._strategy(framework)
@@ -55,7 +53,7 @@ class Trainer:
         self.optimizer = make_optimizer(self.strategy, parameters, self.stages, self.config["optimizer"])
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
-        self.states.orders = reorders
+        self.states.orders = orders(self.stages.shapes, layout, self.shape)
         passes = PipelinePasses if layout.pp > 1 else Passes
         self.passes = passes(self.strategy, self.stages, layout, self.shape)
         self.batches = Batches(courier, run, layout.dp_rank, world.device)
