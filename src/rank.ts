@@ -179,9 +179,11 @@ export const loadCheckpoint = scope.loadCheckpoint;
  * element, bit by bit. Both are on all ranks, and every rank must call it; `before` is freed. Throws: CONFIG for models that differ,
  * CHECK, COLLECTIVE_MISSING.
  * @example
- * const [model, next] = [1, 2].map(() => nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }));
+ * const sizes = { layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 };
+ * const model = nn.gpt(sizes);
  * const optimizer = optim.adamW(DDP(model));
- * moveState({ model, optimizer }, { model: next, optimizer: optim.adamW(fullyShard(next)) });
+ * const next = fullyShard(nn.gpt(sizes));
+ * moveState({ model, optimizer }, { model: next, optimizer: optim.adamW(next) });
  */
 export const moveState = scope.moveState;
 /** Returns the model of a folder in Hugging Face's format: GPT-2, Llama, Mistral, Qwen2, Wan. Throws: CONFIG, IO, SHAPE. */

@@ -43,6 +43,7 @@ const RANKS: Readonly<Record<string, number>> = {
   ...{ MultiheadAttention: 64, MaxPool2d: 1, AdaptiveAvgPool2d: 1, LSTM: 28 },
   ...{ TransformerEncoderLayer: 1, TransformerEncoder: 1 },
   ...{
+    moveState: 1,
     initializeModelParallel: 1,
     parallelizeModule: 1,
     parallelizeTensors: 1,
