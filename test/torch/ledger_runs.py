@@ -81,7 +81,6 @@ def wrap(model: nn.Module, kind: str) -> nn.Module:
 
 def live_bytes() -> int:
     """Counts the bytes of all storages of the process, each once, without the ledger. DDP's buckets were shown by all-reduces."""
-    gc.collect()
     found: dict[int, int] = {}
     for item in gc.get_objects():
         if not issubclass(type(item), torch.Tensor):
