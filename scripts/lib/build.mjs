@@ -8,6 +8,8 @@ import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
 
 const SOURCES = ['src', 'kernel', 'test'];
+/** Python's modules are read where they are: nothing is compiled, and Python writes beside them what it compiles. */
+const PYTHON = join(root, 'src', 'python', '/');
 const OTHER_INPUTS = [
   'tsconfig.json',
   'package-lock.json',
@@ -20,7 +22,9 @@ const stamp = join(build, '.inputs');
 
 /** Compiles TypeScript and WebAssembly kernels that changed, and copies the other files of the source folders. */
 export async function ensureBuild(say) {
-  const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder)));
+  const files = SOURCES.flatMap((folder) => filesBelow(join(root, folder))).filter(
+    (file) => !file.startsWith(PYTHON) && !file.includes('__pycache__'),
+  );
   const hash = hashOf([...files, ...OTHER_INPUTS.map((name) => join(root, name))]);
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
   if (!isWritable(root)) {

@@ -1,15 +1,10 @@
 import { createHash } from 'node:crypto';
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { describePython, pythonsOnPath, requirementFiles } from './find-python.mjs';
-import { makeVenv, venvPython } from './make-venv.mjs';
+import { describePython, requirementFiles } from './find-python.mjs';
+import { fromBuild } from './from-build.mjs';
 import { root } from './places.mjs';
-import { capture, lastLines } from './run.mjs';
 import { StepError } from './step.mjs';
-
-/** Within this time, pip must show that the index answers: it begins to download, or finds all requirements installed. */
-const INDEX_PATIENCE_SECONDS = 60;
-const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Processing)/m;
 
 /**
  * Returns a Python with all that `purpose` ('run' or 'test') needs: the Python that SHARDLAB_PYTHON names, else the clone's
@@ -17,7 +12,7 @@ const INDEX_ANSWERS = /^\s*(Downloading|Using cached|Requirement already|Process
  * the folder for this clone's kernelspec: inside the clone's environment, else beside the build, never global.
  */
 export async function ensurePython(request, say) {
-  const { purpose, state, env, clone = root, patienceSeconds = INDEX_PATIENCE_SECONDS } = request;
+  const { purpose, state, env, clone = root, patienceSeconds } = request;
   const folder = join(state, '.venv');
   const outside = state === clone ? join(clone, 'build', 'jupyter') : join(state, 'jupyter');
   const use = (python, jupyter, text) => {
@@ -60,7 +55,11 @@ async function namedPython(command, purpose, env) {
 }
 
 async function usablePythons(purpose, env) {
-  const found = await Promise.all(pythonsOnPath(env).map((path) => describePython(path, purpose, env)));
+  const found = await Promise.all(
+    fromBuild('cli/install/pythons-on-path')
+      .pythonsOnPath(env)
+      .map((path) => describePython(path, purpose, env)),
+  );
   const usable = found.filter((python) => python !== undefined);
   const unique = [...new Map(usable.map((python) => [python.executable, python])).values()];
   if (unique.length > 0) return unique;
@@ -83,29 +82,30 @@ async function makeOwn(folder, pythons, env, patienceSeconds) {
   return how;
 }
 
-async function install(python, env, patienceSeconds) {
-  const files = requirementFiles('test').flatMap((file) => ['-r', file]);
-  const args = [
-    '-m',
-    'pip',
-    'install',
-    '--retries',
-    '1',
-    '--no-input',
-    '--disable-pip-version-check',
-    ...files,
-  ];
-  const expect = { pattern: INDEX_ANSWERS, seconds: patienceSeconds };
-  const result = await capture(python, args, { env, expect });
-  if (result.code === 0) return;
-  const reason = result.late
-    ? `the package index did not answer within ${patienceSeconds} s`
-    : lastLines(result.stderr || result.stdout, 8);
+function venvPython(folder) {
+  return fromBuild('cli/install/make-venv').venvPython(folder);
+}
+
+function makeVenv(pythons, folder, env) {
+  return fromBuild('cli/install/make-venv').makeVenv(pythons, folder, { env }).catch(asStepError);
+}
+
+function install(python, env, patienceSeconds) {
+  return fromBuild('cli/install/pip')
+    .installRequirements(python, requirementFiles('test'), {
+      what: 'JupyterLab, plotly and numpy',
+      env,
+      patienceSeconds,
+    })
+    .catch(asStepError);
+}
+
+function asStepError(error) {
+  if (error.advice === undefined) throw error;
   throw new StepError(
-    `pip did not install JupyterLab, plotly and numpy:\n${reason}`,
-    `is the package index reachable? ${python} -m pip config list names it; behind a proxy: HTTPS_PROXY=URL`,
-    'for a private certificate authority: PIP_CERT=FILE; for a private index: pip config set global.index-url URL',
-    'or use a Python that has them: SHARDLAB_PYTHON=/path/to/python npm start',
+    error.what,
+    ...error.advice,
+    'or use a Python that has JupyterLab, plotly and numpy: SHARDLAB_PYTHON=/path/to/python npm start',
   );
 }
 

@@ -11,7 +11,9 @@ const TEST_TIMEOUT_MILLISECONDS = 600_000;
 /** NAME.slow.test.ts takes seconds. NAME.alone.test.ts does too, and measures time or memory, or uses the whole machine. */
 const SLOW = /\.(slow|alone)\.test\.ts$/;
 const LONG = /\.long\.test\.ts$/;
-const ALONE = /\.(alone|long)\.test\.ts$/;
+/** NAME.torch.test.ts needs a Python with PyTorch, whose ranks use the whole machine. */
+const TORCH = /\.torch\.test\.ts$/;
+const ALONE = /\.(alone|long|torch)\.test\.ts$/;
 
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;
@@ -21,14 +23,19 @@ const NUM_SLOWEST = 10;
 
 /**
  * Returns the test files of a run: NAME.test.ts always, slow files except in the fast run, NAME.long.test.ts only in the
- * long run. If `only` has texts, only files whose path contains one of them.
+ * long run; with `torch` only NAME.torch.test.ts, which no other run contains. If `only` has texts, only files whose path contains one of them.
  */
-export function testFiles({ fast, long, only }) {
+export function testFiles({ fast, long, torch = false, only }) {
   return filesBelow(join(root, 'test'))
     .map((file) => relative(root, file))
-    .filter((file) => file.endsWith('.test.ts'))
+    .filter((file) => file.endsWith('.test.ts') && TORCH.test(file) === torch)
     .filter((file) => !(fast && SLOW.test(file)) && (long || !LONG.test(file)))
-    .filter((file) => only.length === 0 || only.some((text) => file.includes(text.replace(/\.[jt]s$/, ''))));
+    .filter((file) => isNamed(file, only));
+}
+
+/** Whether a path contains one of the texts; also if there are none. */
+export function isNamed(file, only) {
+  return only.length === 0 || only.some((text) => file.includes(text.replace(/\.[jt]s$/, '')));
 }
 
 /**
@@ -87,7 +94,7 @@ export function sharedProcesses(files, folder) {
   const rooms = new Map();
   for (const [i, file] of files.entries()) {
     const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
-    const shares = !SLOW.test(file) && !LONG.test(file);
+    const shares = !SLOW.test(file) && !ALONE.test(file);
     const name = shares ? file.split('/').slice(0, 2).join('-') : `${i}`;
     const last = rooms.get(name);
     if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);

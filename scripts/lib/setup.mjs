@@ -1,11 +1,11 @@
 import { existsSync, mkdirSync } from 'node:fs';
-import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import { ensureBuild } from './build.mjs';
 import { ensureCodeCache } from './code-cache.mjs';
+import { fromBuild } from './from-build.mjs';
 import { linkSelf } from './link.mjs';
 import { ensurePackages } from './packages.mjs';
-import { homeVariables, root, stateFolder } from './places.mjs';
+import { homeVariables, stateFolder } from './places.mjs';
 import { ensurePython } from './python.mjs';
 import { ensureSnapshot } from './snapshot.mjs';
 import { step } from './step.mjs';
@@ -51,8 +51,5 @@ function pythonVariables(python, jupyter) {
 
 function writeKernelspec(jupyter) {
   mkdirSync(jupyter, { recursive: true });
-  const require = createRequire(import.meta.url);
-  return require(join(root, 'build', 'src', 'cli', 'install', 'kernelspec-folder.js')).writeKernelspec(
-    jupyter,
-  );
+  return fromBuild('cli/install/kernelspec-folder').writeKernelspec(jupyter);
 }

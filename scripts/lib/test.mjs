@@ -3,10 +3,12 @@ import { runBiome } from './biome.mjs';
 import { runTests, testFiles } from './run-tests.mjs';
 import { setUp } from './setup.mjs';
 import { runMain, step, UsageError } from './step.mjs';
+import { runTorchTests } from './torch-tests.mjs';
 
 const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
   --fast        skip *.slow.test.ts and *.alone.test.ts
   --long        also run *.long.test.ts
+  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch
   --golden      write the golden files again
   --no-lint     skip the linter
   --no-python   set up no Python (tests that need it are skipped and say so)`;
@@ -20,6 +22,7 @@ export function main() {
       return 0;
     }
     const { env } = await setUp('test', { withPython: !values['no-python'] });
+    if (values.torch) return runTorchTests(env, positionals);
     if (!values['no-lint']) await step('lint', runBiome);
     const files = testFiles({ fast: values.fast, long: values.long, only: positionals });
     return runTests(files, values.golden ? { ...env, SHARDLAB_GOLDEN: '1' } : env);
@@ -27,7 +30,7 @@ export function main() {
 }
 
 function readOptions() {
-  const flags = ['help', 'fast', 'long', 'golden', 'no-lint', 'no-python'];
+  const flags = ['help', 'fast', 'long', 'torch', 'golden', 'no-lint', 'no-python'];
   try {
     return parseArgs({
       allowPositionals: true,

@@ -10,6 +10,7 @@ import { addPredictionsBench } from './bench/predictions-command';
 import { addSettingsBench } from './bench/settings-command';
 import { addClaims } from './claims/command';
 import { addDoctor } from './doctor/command';
+import { addEngine } from './engine/command';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
@@ -40,9 +41,18 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
       }
     });
   };
-  for (const add of [addDoctor, addInstall, addRun, addPlan, addRecommend, addClaims, addBench, addTrace]) {
-    add(program, perform, io);
-  }
+  const commands = [
+    addDoctor,
+    addEngine,
+    addInstall,
+    addRun,
+    addPlan,
+    addRecommend,
+    addClaims,
+    addBench,
+    addTrace,
+  ];
+  for (const add of commands) add(program, perform, io);
   try {
     await program.parseAsync(argv, { from: 'user' });
   } catch (error) {

@@ -12,6 +12,7 @@ test('the doctor names every part, present or missing, and says what to do about
   for (const name of [
     'Node',
     'engine wasm',
+    'engine torch',
     'engine tensorflow',
     'shared memory',
     'Jupyter',
@@ -28,6 +29,7 @@ test('without a Python on the PATH the doctor says so and continues', async () =
   const env = { PATH: '/nowhere', HOME: '/nowhere', SHARDLAB_PYTHON: '/nowhere/python' };
   const { stdout } = await shardlab(['doctor'], { env });
   assert.match(stdout, /Jupyter +\/nowhere\/python does not run\n +→ install Python 3/);
+  assert.match(stdout, /engine torch +no Python with PyTorch.*\n +→ npx shardlab engine torch/);
 });
 
 test('a Node that is too old gets the status bad', () => {

@@ -4,6 +4,7 @@ import { shardlab } from './run-command';
 
 const COMMANDS = [
   'doctor',
+  'engine',
   'install',
   'uninstall',
   'run',

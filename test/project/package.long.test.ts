@@ -42,17 +42,25 @@ interface Packed {
   readonly files: readonly { readonly path: string }[];
 }
 
-test('the package holds the build without tests, source maps and snapshots, in at most 4 MB', () => {
+test('the package holds the build and the Python package, without tests, source maps and snapshots, in at most 4 MB', () => {
   // npm writes [{ … }] there.
   const [packed] = JSON.parse(npm(ROOT, 'pack', '--json', '--pack-destination', folder)) as [Packed];
   renameSync(join(folder, packed.filename), join(folder, 'shardlab.tgz'));
   assert.ok(packed.unpackedSize <= PACKED_BYTES, `${packed.unpackedSize} bytes`);
   const stray = packed.files.filter(
     ({ path }) =>
-      !/^(build\/(src|kernel)\/|README|LICENSE|CHANGELOG|package\.json)/.test(path) ||
-      /\.map$|snapshot\//.test(path),
+      !/^(build\/(src|kernel)\/|src\/python\/|README|LICENSE|CHANGELOG|package\.json)/.test(path) ||
+      /\.map$|snapshot\/|__pycache__|^build\/src\/python\//.test(path),
   );
   assert.deepEqual(stray, []);
+  const inClone = readdirSync(join(ROOT, 'src', 'python'), { recursive: true, encoding: 'utf8' });
+  const python = inClone.filter((name) => /\.(py|txt)$/.test(name)).map((name) => `src/python/${name}`);
+  assert.ok(python.includes('src/python/requirements.txt'));
+  const packedPaths = new Set(packed.files.map(({ path }) => path));
+  assert.deepEqual(
+    python.filter((path) => !packedPaths.has(path)),
+    [],
+  );
 });
 
 test('an installation has at most 40 packages and 200 MB', () => {

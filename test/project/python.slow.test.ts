@@ -6,6 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { makeVenv } from '../../src/cli/install/make-venv';
 import { importScript, type StepFailure } from './scripts';
 
 interface Request {
@@ -40,13 +41,10 @@ test('on a Debian without python3-venv and pip the message gives the apt line', 
 test('on a Debian with pip but without python3-venv, pip makes the environment', { skip }, async (t) => {
   const wheels = bundledWheels();
   if (wheels === undefined) return t.skip('this Python does not bring the wheel of pip');
-  const { makeVenv } = await importScript<{
-    makeVenv(pythons: readonly string[], folder: string, env: NodeJS.ProcessEnv): Promise<string>;
-  }>('make-venv');
   const path = pathWith(VENV_WITHOUT_PIP);
   const env = { PATH: path, PIP_NO_INDEX: '1', PIP_FIND_LINKS: wheels, PIP_CONFIG_FILE: '/dev/null' };
   const target = join(folder, 'by-outer-pip');
-  const how = await makeVenv([join(path, 'python3')], target, env);
+  const how = await makeVenv([join(path, 'python3')], target, { env });
   assert.match(how, /pip from outside/);
   assert.ok(existsSync(join(target, 'bin', 'pip')));
 });

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { test } from 'node:test';
 import { importCircles } from './circles';
 import type { Sources } from './layers';
-import { readAllSources, readSources } from './sources';
+import { readAllSources, readFiles, readSources } from './sources';
 
 const MEDIAN_LINES = 150;
 const MOST_LINES = 300;
@@ -34,6 +34,12 @@ test(`the median source file has at most ${MEDIAN_LINES} lines`, () => {
 
 test(`no source file has more than ${MOST_LINES} lines without a reason in this test`, () => {
   const long = lengths.filter(({ path, lines }) => lines > MOST_LINES && !(path in LONGER));
+  assert.deepEqual(long, []);
+});
+
+test(`no module of the Python package has more than ${MOST_LINES} lines`, () => {
+  const modules = lengthsOf(readFiles(['src/python'], '.py'));
+  const long = modules.filter(({ lines }) => lines > MOST_LINES);
   assert.deepEqual(long, []);
 });
 

@@ -9,6 +9,7 @@ import { importScript } from './scripts';
 interface Options {
   readonly fast?: boolean;
   readonly long?: boolean;
+  readonly torch?: boolean;
   readonly only: readonly string[];
 }
 
@@ -34,6 +35,15 @@ test('the fast run is the usual run without slow tests, and the long run contain
   );
   const long = new Set(testFiles({ long: true, only: [] }));
   assert.ok(usual.every((file) => long.has(file)));
+});
+
+test('only the run with PyTorch contains its tests, and no other tests', async () => {
+  const { testFiles } = await load();
+  const withTorch = testFiles({ torch: true, only: [] });
+  assert.ok(withTorch.includes('test/cli/doctor.torch.test.ts'));
+  assert.ok(withTorch.every((file) => file.endsWith('.torch.test.ts')));
+  const others = [{}, { fast: true }, { long: true }].flatMap((run) => testFiles({ ...run, only: [] }));
+  assert.ok(!others.some((file) => withTorch.includes(file)));
 });
 
 test('names select files, by source or compiled path', async () => {

@@ -25,6 +25,14 @@ export interface Check {
   readonly facts?: Readonly<Record<string, unknown>>;
 }
 
+const MARKS = { good: '✓', note: '·', bad: '✗' } as const;
+
+/** Returns the text of a check. */
+export function asLine({ name, status, found, advice }: Check): string {
+  const line = `${MARKS[status]} ${name.padEnd(18)} ${found}`;
+  return advice === undefined ? line : `${line}\n  ${' '.repeat(18)} → ${advice}`;
+}
+
 const LEAST_NODE = [20, 19] as const;
 
 /** Compares Node's version with the version that package.json requires. */

@@ -6,6 +6,7 @@ import { INSTALLATION } from '../install/kernelspec-folder';
 import type { Io, Perform } from '../io';
 import { type CalibrateOptions, calibrate } from './calibrate';
 import {
+  asLine,
   type Check,
   checkFonts,
   checkGpu,
@@ -16,6 +17,7 @@ import {
   checkWasm,
 } from './checks';
 import { checkJupyter } from './jupyter-checks';
+import { checkTorch } from './torch-checks';
 
 /** `shardlab doctor`: reports what this machine has, and how to add what is missing. */
 export function addDoctor(program: Command, perform: Perform, io: Io): void {
@@ -58,19 +60,13 @@ async function checkAll(env: NodeJS.ProcessEnv): Promise<readonly Check[]> {
     checkNode(),
     checkHost(),
     ...(await checkWasm(sitePackages(env, INSTALLATION))),
+    ...(await checkTorch(env)),
     checkTensorflow(),
     checkSharedMemory(),
     ...(await checkJupyter(env)),
     await checkGpu(env),
     checkFonts(env),
   ];
-}
-
-const MARKS = { good: '✓', note: '·', bad: '✗' } as const;
-
-function asLine({ name, status, found, advice }: Check): string {
-  const line = `${MARKS[status]} ${name.padEnd(18)} ${found}`;
-  return advice === undefined ? line : `${line}\n  ${' '.repeat(18)} → ${advice}`;
 }
 
 const PATIENCE_MILLISECONDS = 5000;

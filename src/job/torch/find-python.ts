@@ -23,15 +23,36 @@ export function torchEnvironment(env: NodeJS.ProcessEnv = process.env): string {
   return join(cache, 'shardlab', 'torch');
 }
 
+/** Returns the file that says that the environment is complete; `shardlab engine torch` writes it last. */
+export function completeMark(environment: string): string {
+  return join(environment, '.shardlab-complete');
+}
+
+/** A Python for ranks, or why there is none. */
+type TorchPython =
+  | { readonly python: string; readonly isNamed: boolean }
+  | { readonly python?: never; readonly missing: string };
+
+/** Returns the Python of SHARDLAB_TORCH_PYTHON, else that of a complete `shardlab engine torch`. */
+export function torchPython(env: NodeJS.ProcessEnv = process.env): TorchPython {
+  const named = env.SHARDLAB_TORCH_PYTHON;
+  if (named !== undefined && named !== '') return { python: named, isNamed: true };
+  const environment = torchEnvironment(env);
+  const python = join(environment, 'bin', 'python');
+  if (existsSync(completeMark(environment))) return { python, isNamed: false };
+  return { missing: existsSync(python) ? `${environment} is not complete` : 'none is known' };
+}
+
 /**
  * Returns the Python of ranks: the given one, that of SHARDLAB_TORCH_PYTHON, or that of `shardlab engine torch`. Throws: CONFIG if there
  * is none, or if it has no PyTorch.
  */
 export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string {
-  const python = given ?? env.SHARDLAB_TORCH_PYTHON ?? join(torchEnvironment(env), 'bin', 'python');
-  if (given === undefined && !existsSync(python)) {
+  const own = given === undefined ? torchPython(env) : { python: given };
+  const { python } = own;
+  if (python === undefined) {
     throw new ConfigError(
-      "engine 'torch' needs a Python with PyTorch, and none is known: run `npx shardlab engine torch` once, or name one, " +
+      `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`npx shardlab engine torch\` once, or name one, ` +
         "as launch({ engine: 'torch', ranks: 2, python: '/path/to/python' })",
     );
   }
@@ -45,31 +66,39 @@ export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = pr
   return python;
 }
 
-/** Prints what `describeTorch` reads; imports PyTorch's version file only, because all of PyTorch takes seconds. */
-const PROBE = `
+/** Prints what `readTorch` reads; imports PyTorch's version file only, because all of PyTorch takes seconds. */
+export const TORCH_PROBE = `
 import importlib.util, json, os, sys
 spec = importlib.util.find_spec('torch')
 if spec is None: print(json.dumps({'missing': 'it has no torch'})); sys.exit()
 scope = {}
 exec(open(os.path.join(os.path.dirname(spec.origin), 'version.py')).read(), scope)
 print(json.dumps({'torch': scope['__version__'].__str__(), 'cuda': scope.get('cuda'), 'python': sys.version.split()[0],
-  'safetensors': importlib.util.find_spec('safetensors') is not None}))
+  'safetensors': importlib.util.find_spec('safetensors') is not None}), flush=True)
 `;
 
-/** Returns what a Python has, without what only an import of PyTorch shows; or a text that says what is missing. */
-export function describeTorch(python: string): Omit<TorchFound, 'gpus' | 'nccl'> | string {
-  let said: string;
+/** What a Python has, without what only an import of PyTorch shows. */
+export type TorchVersions = Omit<TorchFound, 'gpus' | 'nccl'>;
+
+/** Returns what a Python has; or a text that says what is missing. */
+export function describeTorch(python: string): TorchVersions | string {
   try {
-    said = execFileSync(python, ['-c', PROBE], {
+    const said = execFileSync(python, ['-c', TORCH_PROBE], {
       encoding: 'utf8',
       stdio: ['ignore', 'pipe', 'pipe'],
       timeout: 60_000,
     });
+    return readTorch(said);
   } catch (error) {
     const { stderr = '', message } = error as { stderr?: string; message: string };
     return stderr.trim().split('\n').at(-1) || message;
   }
-  const found = JSON.parse(said) as (TorchFound & { missing?: undefined }) | { missing: string };
+}
+
+/** Returns what the first line of TORCH_PROBE's output says; or a text that says what is missing. */
+export function readTorch(stdout: string): TorchVersions | string {
+  const [line = ''] = stdout.split('\n', 1);
+  const found = JSON.parse(line) as (TorchVersions & { missing?: undefined }) | { missing: string };
   if (found.missing !== undefined) return found.missing;
   if (!isAtLeast(found.torch, OLDEST_TORCH)) {
     return `its torch is ${found.torch}, and ranks need ${OLDEST_TORCH} or newer`;

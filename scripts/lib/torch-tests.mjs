@@ -1,0 +1,93 @@
+import { createHash } from 'node:crypto';
+import { existsSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { delimiter, join, relative } from 'node:path';
+import { fromBuild } from './from-build.mjs';
+import { filesBelow, root } from './places.mjs';
+import { capture, lastLines, mustRun, passThrough } from './run.mjs';
+import { isNamed, runTests, testFiles } from './run-tests.mjs';
+import { StepError, step } from './step.mjs';
+
+const PACKAGES = join(root, 'src', 'python');
+const REQUIREMENTS = join(root, 'test', 'torch', 'requirements.txt');
+/** pytest and mypy, apart from the Python that has PyTorch, which is not changed. */
+const TOOLS = join(root, 'build', 'torch-tools');
+
+/**
+ * Checks the types of the Python package, and runs its tests and NAME.torch.test.ts, on the Python of SHARDLAB_TORCH_PYTHON or the
+ * one that `shardlab engine torch` makes. If `only` has texts, only test files whose path contains one of them run.
+ */
+export async function runTorchTests(env, only) {
+  const inPython = filesBelow(join(root, 'test', 'torch'))
+    .map((file) => relative(root, file))
+    .filter((file) => /(^|\/)test_[^/]*\.py$/.test(file) && isNamed(file, only));
+  const inTypeScript = testFiles({ torch: true, only });
+  if (inPython.length + inTypeScript.length === 0) {
+    throw new StepError('No test file matches.', 'name part of a path of test_*.py or *.torch.test.ts');
+  }
+  const python = await step('PyTorch', (say) => ensureTorch(env, say));
+  const torchEnv = { ...env, SHARDLAB_TORCH_PYTHON: python };
+  const toolsEnv = {
+    ...torchEnv,
+    PYTHONPATH: [PACKAGES, TOOLS].join(delimiter),
+    PYTHONDONTWRITEBYTECODE: '1',
+  };
+  await step('pytest and mypy', (say) => ensureTools(python, env, say));
+  if (only.length === 0) await step('types of Python', () => checkTypes(python, toolsEnv));
+  const pytest = ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', ...inPython];
+  const first = inPython.length === 0 ? 0 : await passThrough(python, pytest, { cwd: root, env: toolsEnv });
+  const second = inTypeScript.length === 0 ? 0 : await runTests(inTypeScript, torchEnv);
+  return first || second;
+}
+
+/** Returns the Python with PyTorch; `shardlab engine torch` makes it if it is missing, with its progress on stderr. */
+async function ensureTorch(env, say) {
+  const named = env.SHARDLAB_TORCH_PYTHON;
+  if (named) {
+    const found = fromBuild('job/torch/find-python').describeTorch(named);
+    if (typeof found !== 'string') {
+      say(`${found.torch} of ${named}, as SHARDLAB_TORCH_PYTHON says`);
+      return named;
+    }
+    throw new StepError(`SHARDLAB_TORCH_PYTHON is ${named}: ${found}.`, 'correct it, or unset it');
+  }
+  const command = join(root, 'build', 'src', 'cli', 'main.js');
+  const stdio = ['ignore', 'pipe', 'inherit'];
+  const made = await capture(process.execPath, [command, 'engine', 'torch', '--json'], { env, stdio });
+  if (made.code !== 0) {
+    throw new StepError(
+      'There is no PyTorch for these tests; the lines above say why.',
+      'or name a Python that has it: SHARDLAB_TORCH_PYTHON=/path/to/python npm run test:torch',
+    );
+  }
+  const { python, torch } = JSON.parse(made.stdout);
+  say(`${torch} of ${python}`);
+  return python;
+}
+
+async function ensureTools(python, env, say) {
+  const stamp = join(TOOLS, '.shardlab');
+  const version = await mustRun(python, ['--version'], { env }, `${python} does not run.`);
+  const hash = createHash('sha256')
+    .update(`${version.stdout}${readFileSync(REQUIREMENTS)}`)
+    .digest('hex');
+  if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
+  rmSync(TOOLS, { recursive: true, force: true });
+  const { installRequirements } = fromBuild('cli/install/pip');
+  try {
+    await installRequirements(python, [REQUIREMENTS], { what: 'pytest and mypy', env, target: TOOLS });
+  } catch (error) {
+    throw error.advice ? new StepError(error.what, ...error.advice) : error;
+  }
+  writeFileSync(stamp, hash);
+}
+
+async function checkTypes(python, env) {
+  const cache = join(root, 'build', 'mypy');
+  const args = ['-m', 'mypy', '--strict', '--cache-dir', cache, join(PACKAGES, 'shardlab_torch')];
+  const result = await capture(python, args, { cwd: root, env });
+  if (result.code === 0) return;
+  throw new StepError(
+    `mypy --strict complains:\n${result.missing?.message ?? lastLines(`${result.stdout}${result.stderr}`, 40)}`,
+    'correct the lines named above and run the command again',
+  );
+}

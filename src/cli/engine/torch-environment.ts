@@ -1,0 +1,206 @@
+import { existsSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
+import {
+  completeMark,
+  readTorch,
+  TORCH_PROBE,
+  type TorchVersions,
+  torchEnvironment,
+} from '../../job/torch/find-python';
+import { INSTALLATION } from '../install/kernelspec-folder';
+import { makeVenv, venvPython } from '../install/make-venv';
+import { hasPip, installRequirements } from '../install/pip';
+import { describePython } from '../install/python';
+import { pythonsOnPath } from '../install/pythons-on-path';
+import { lastLines, runProgram } from '../install/run-program';
+import { SetUpError } from '../install/set-up-error';
+import { type Io, orFail, progressOn } from '../io';
+import { showPip } from './pip-progress';
+import { downloadNotice } from './torch-wheels';
+
+/** The packages of the environment. */
+const REQUIREMENTS = join(INSTALLATION, 'src', 'python', 'requirements.txt');
+/** The oldest Python for which the required torch has wheels. */
+const LEAST_PYTHON = [3, 10] as const;
+
+/** What the user asks for. */
+export interface TorchRequest {
+  /** The Python from which the environment is made. */
+  readonly python?: string;
+  /** Whether torch must have CUDA. */
+  readonly cuda?: boolean;
+}
+
+/** A complete environment. */
+export interface TorchEnvironment {
+  readonly environment: string;
+  readonly python: string;
+  readonly torch: string;
+  /** The version of CUDA for which torch is built. */
+  readonly cuda: string | null;
+  readonly ready: true;
+}
+
+/** The work on one environment. */
+interface Work {
+  readonly request: TorchRequest;
+  readonly io: Io;
+  readonly note: (line: string) => void;
+  readonly signal: AbortSignal;
+  readonly environment: string;
+}
+
+/**
+ * Makes the environment of PyTorch's ranks, or completes it; does nothing if it is complete. Only a complete environment has the mark that
+ * ranks look for. Throws: CONFIG for a Python that does not fit, ENGINE if a step fails, INTERRUPTED after `signal`.
+ */
+export async function ensureTorch(
+  request: TorchRequest,
+  io: Io,
+  note: (line: string) => void,
+  signal: AbortSignal,
+): Promise<TorchEnvironment> {
+  const environment = torchEnvironment(io.env);
+  const work = { request, io, note, signal, environment };
+  const complete = isMarked(environment) ? await versions(work) : 'it is not complete';
+  if (typeof complete !== 'string') {
+    if (request.python !== undefined) {
+      note(`${environment} is complete, so --python has no effect; delete the folder to make it again`);
+    }
+    return asAnswer(work, complete);
+  }
+  const notice = downloadNotice(`${process.platform}-${process.arch}`, request.cuda === true);
+  if (notice !== '') note(notice);
+  rmSync(completeMark(environment), { force: true });
+  await makeEnvironment(work);
+  await install(work);
+  const found = await versions(work);
+  stopIfAsked(work);
+  if (typeof found === 'string') {
+    throw new SetUpError(`${environment} does not work after the installation: ${found}`, [
+      `delete ${environment} and run \`npx shardlab engine torch\` again`,
+    ]);
+  }
+  const answer = asAnswer(work, found);
+  mark(environment);
+  return answer;
+}
+
+/** Whether the environment has what the requirements say now. */
+function isMarked(environment: string): boolean {
+  const path = completeMark(environment);
+  return existsSync(path) && readFileSync(path, 'utf8') === readFileSync(REQUIREMENTS, 'utf8');
+}
+
+function mark(environment: string): void {
+  const path = completeMark(environment);
+  writeFileSync(`${path}.part`, readFileSync(REQUIREMENTS));
+  renameSync(`${path}.part`, path);
+}
+
+async function makeEnvironment(work: Work): Promise<void> {
+  const { request, io, note, signal, environment } = work;
+  const options = { env: io.env, signal };
+  const canContinue = request.python === undefined && existsSync(venvPython(environment));
+  if (canContinue && (await hasPip(venvPython(environment), options))) {
+    return note(`continuing in ${environment}`);
+  }
+  const pythons = await usablePythons(request.python, io);
+  orFail(
+    () => makeFolder(dirname(environment)),
+    (reason, cause) =>
+      new ShardlabError(
+        'IO',
+        `${environment} cannot be made (${reason}); set XDG_CACHE_HOME to another folder`,
+        {
+          cause,
+        },
+      ),
+  );
+  stopIfAsked(work);
+  try {
+    note(`made ${environment} ${await makeVenv(pythons, environment, options)}`);
+  } catch (error) {
+    stopIfAsked(work);
+    if (!(error instanceof SetUpError)) throw error;
+    throw new SetUpError(error.what, [...error.advice, 'or another Python: --python /path/to/python']);
+  }
+}
+
+/** Returns the Pythons from which the environment can be made. Throws: CONFIG if the given one does not fit, ENGINE if there is none. */
+async function usablePythons(given: string | undefined, { env, cwd }: Io): Promise<readonly string[]> {
+  const least = LEAST_PYTHON.join('.');
+  if (given !== undefined) {
+    const python = given.includes('/') ? resolve(cwd, given) : given;
+    const found = await describePython(python, env);
+    if (found === undefined) {
+      throw new ConfigError(`--python ${given} does not run; name a Python ${least} or newer`);
+    }
+    if (!isNewEnough(found.version)) {
+      throw new ConfigError(
+        `--python ${given} is Python ${found.version}; torch needs ${least} or newer, so name another`,
+      );
+    }
+    return [python];
+  }
+  const found = await Promise.all(pythonsOnPath(env).map((path) => describePython(path, env)));
+  const usable = found.flatMap((one) => (one !== undefined && isNewEnough(one.version) ? [one.python] : []));
+  if (usable.length > 0) return usable;
+  throw new SetUpError(`No Python ${least} or newer was found on the PATH; torch needs one.`, [
+    'Debian, Ubuntu: sudo apt-get install python3 python3-venv',
+    'macOS: brew install python',
+    'or name one: npx shardlab engine torch --python /path/to/python',
+  ]);
+}
+
+function isNewEnough(version: string): boolean {
+  const [major = 0, minor = 0] = version.split('.').map(Number);
+  return major > LEAST_PYTHON[0] || (major === LEAST_PYTHON[0] && minor >= LEAST_PYTHON[1]);
+}
+
+async function install(work: Work): Promise<void> {
+  const { io, signal, environment } = work;
+  const progress = showPip(progressOn(io));
+  try {
+    await installRequirements(venvPython(environment), [REQUIREMENTS], {
+      what: 'torch, numpy and safetensors',
+      env: io.env,
+      signal,
+      line: progress.line,
+    });
+  } catch (error) {
+    stopIfAsked(work);
+    throw error;
+  } finally {
+    progress.end();
+  }
+  stopIfAsked(work);
+}
+
+/** Returns what the environment's Python has; or a text that says what is missing. */
+async function versions({ io, signal, environment }: Work): Promise<TorchVersions | string> {
+  const ran = await runProgram(venvPython(environment), ['-c', TORCH_PROBE], { env: io.env, signal });
+  if (ran.code === 0) return readTorch(ran.stdout);
+  return ran.missing?.message ?? lastLines(ran.stderr, 1);
+}
+
+/** Throws: CONFIG if CUDA is asked for and torch has none. */
+function asAnswer({ request, environment }: Work, { torch, cuda }: TorchVersions): TorchEnvironment {
+  if (request.cuda === true && cuda === null) {
+    throw new ConfigError(
+      `${environment} has torch ${torch}, which is built without CUDA, as pip's index offers it; ` +
+        'delete the folder, unset PIP_INDEX_URL and PIP_EXTRA_INDEX_URL, and run the command again',
+    );
+  }
+  return { environment, python: venvPython(environment), torch, cuda, ready: true };
+}
+
+function stopIfAsked({ signal, environment }: Work): void {
+  if (!signal.aborted) return;
+  throw new ShardlabError(
+    'INTERRUPTED',
+    `stopped; ${environment} is not complete, so ranks do not use it; \`npx shardlab engine torch\` continues`,
+  );
+}
