@@ -13,7 +13,7 @@ const REQUIREMENTS = join(root, 'test', 'torch', 'requirements.txt');
 const TOOLS = join(root, 'build', 'torch-tools');
 
 /**
- * Checks the types of the Python package, and runs its tests and NAME.torch.test.ts, on the Python of SHARDLAB_TORCH_PYTHON or the
+ * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict), on the Python of SHARDLAB_TORCH_PYTHON or the
  * one that `shardlab engine torch` makes. If `only` has texts, only test files whose path contains one of them run.
  */
 export async function runTorchTests(env, only) {
@@ -32,10 +32,10 @@ export async function runTorchTests(env, only) {
     PYTHONDONTWRITEBYTECODE: '1',
   };
   await step('pytest and mypy', (say) => ensureTools(python, env, say));
-  if (only.length === 0) await step('types of Python', () => checkTypes(python, toolsEnv));
   const pytest = ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', ...inPython];
   const first = inPython.length === 0 ? 0 : await passThrough(python, pytest, { cwd: root, env: toolsEnv });
   const second = inTypeScript.length === 0 ? 0 : await runTests(inTypeScript, torchEnv);
+  if (only.length === 0) await step('types of Python', () => checkTypes(python, toolsEnv));
   return first || second;
 }
 
