@@ -133,7 +133,7 @@ def test_a_rate_counts_from_the_next_step(job: Job, init: str) -> None:
     ("changes", "said"),
     [
         ({"parallel__commHook": {"kind": "topK"}}, "engine 'torch': parallel.commHook"),
-        ({"parallel__strategy": "ZERO_2"}, "framework: 'deepspeed'"),
+        ({"parallel__strategy": "ZERO_2"}, "parallel.strategy 'ZERO_2' is not done here; torch itself has no ZeRO-2"),
         ({"parallel__cp": 2}, "parallel.cp 2 is not done here"),
         ({"optimizer__kind": "lion"}, "optimizer.kind 'lion'"),
         ({"frozen": ["block.0"]}, 'no module of the model is named "block.0"'),
@@ -144,6 +144,11 @@ def test_what_is_not_done_is_refused_by_name(job: Job, init: str, changes: Json,
     with pytest.raises(RankFailed, match=said) as caught:
         job.train(1, config(**changes), SHAPE, init)
     assert caught.value.error["code"] in ("CONFIG", "MESH")
+
+
+def test_an_unknown_framework_is_refused(job: Job, init: str) -> None:
+    with pytest.raises(RankFailed, match="framework 'deepspeed' is not done here; use fsdp2 or fsdp1"):
+        job.train(1, config(), SHAPE, init, "deepspeed")
 
 
 def test_errors_of_batches_are_the_works_errors(job: Job, init: str) -> None:

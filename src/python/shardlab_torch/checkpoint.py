@@ -56,7 +56,8 @@ class Reader:
         if wrong:
             more = f"; and {len(wrong) - 8} more" if len(wrong) > 8 else ""
             raise ShardlabError(
-                "SHAPE", f"{self._folder} does not fit the model: {'; '.join(wrong[:8])}{more}. Build the model with the settings of the save"
+                "SHAPE",
+                f"{self._folder} does not fit the model: {'; '.join(wrong[:8])}{more}. Build the model with the settings of the save",
             )
 
     def tensor(self, name: str) -> Tensor:

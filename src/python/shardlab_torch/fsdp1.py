@@ -80,9 +80,8 @@ class FullyShardedDataParallel(Strategy):
                 sizes = [] if flat is None else [each.numel() for each in flat._shapes]
                 held = 0 if flat is None else shards * flat._sharded_size.numel()
                 clean = f"{name}.".replace(_PREFIX, "").rstrip(".")
-                facts.append(
-                    {"module": clean, "strategy": self.name, "numParams": sum(sizes), "padding": max(0, held - sum(sizes)), "numShards": shards}
-                )
+                sized = {"numParams": sum(sizes), "padding": max(0, held - sum(sizes)), "numShards": shards}
+                facts.append({"module": clean, "strategy": self.name, **sized})
         return facts
 
 

@@ -61,9 +61,8 @@ class FullyShard(Strategy):
                 own = [] if group is None else group.fsdp_params
                 sizes = [math.prod(each._orig_size) for each in own]
                 padded = [shards * each.padded_sharded_param_size.numel() for each in own]
-                facts.append(
-                    {"module": name, "strategy": self.name, "numParams": sum(sizes), "padding": sum(padded) - sum(sizes), "numShards": shards}
-                )
+                sized = {"numParams": sum(sizes), "padding": sum(padded) - sum(sizes), "numShards": shards}
+                facts.append({"module": name, "strategy": self.name, **sized})
         return facts
 
     def _roots(self) -> list[Any]:

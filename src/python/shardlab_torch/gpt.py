@@ -58,6 +58,11 @@ class GPT(nn.Module):
         """The blocks, in order."""
         return list(self.blocks.values())
 
+    @property
+    def blocks_by_index(self) -> nn.ModuleDict:
+        """The blocks, by their index in the whole model."""
+        return self.blocks
+
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:
             x = self.wte(x) + self.wpe.weight[: x.shape[1]]

@@ -34,7 +34,7 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
             continue
         over = sharding_groups(grad)
         groups.update({group.group_name: group for group in over})
-        key = tuple(group.group_name for group in over)
+        key: tuple[str, ...] = tuple(group.group_name for group in over)
         square = grads[-1].float().pow(2).sum()
         sums[key] = sums[key] + square if key in sums else square
     total = torch.zeros((), device=layout.world.device)

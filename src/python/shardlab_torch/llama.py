@@ -98,6 +98,10 @@ class LlamaBlock(nn.Module):
 class LlamaModel(nn.Module):
     """The containers of a Llama's layers, for their names."""
 
+    embed_tokens: nn.Embedding
+    layers: nn.ModuleDict
+    norm: RMSNorm
+
 
 class Llama(nn.Module):
     """
@@ -121,6 +125,11 @@ class Llama(nn.Module):
     def layers(self) -> list[nn.Module]:
         """The blocks, in order."""
         return list(self.model.layers.values())
+
+    @property
+    def blocks_by_index(self) -> nn.ModuleDict:
+        """The blocks, by their index in the whole model."""
+        return self.model.layers
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:

@@ -87,7 +87,7 @@ class PipelinePasses(Passes):
         options: Json = {"n_microbatches": self._count, "loss_fn": self._loss, "scale_grads": False}
         self._schedule: Any
         if len(made) > 1:
-            self._schedule = ScheduleInterleaved1F1B(list(made), **options)  # type: ignore[arg-type]
+            self._schedule = ScheduleInterleaved1F1B(list(made), **options)
         else:
             self._schedule = (ScheduleGPipe if parallel["schedule"] == "gpipe" else Schedule1F1B)(made[0], **options)
         self._has_first = 0 in stages.indices

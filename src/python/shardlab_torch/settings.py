@@ -23,10 +23,8 @@ def _unless(refused: Callable[[Any, Json, str], bool], instead: str) -> Rule:
 
 
 def _strategy(value: Any, config: Json, framework: str) -> str | None:
-    if framework == "deepspeed":
-        return "FSDP's hybrid strategies are not DeepSpeed's; use framework 'fsdp2'" if "HYBRID" in value else None
     if value == "ZERO_2":
-        return "torch has no ZeRO-2 with whole parameters; use framework: 'deepspeed', or SHARD_GRAD_OP"
+        return "torch itself has no ZeRO-2 with whole parameters; use SHARD_GRAD_OP, or engine 'wasm'"
     parallel = config["parallel"]
     if parallel["tp"] > 1 and value not in SHARDED and parallel["tp"] * parallel["pp"] < config["world"]:
         return "matrices that are split by parallel.tp are replicated by no strategy here; use FULL_SHARD"
@@ -89,7 +87,7 @@ SETTINGS: dict[str, str | Rule] = {
     "parallel.virtualStages": DONE,
     "parallel.microbatches": DONE,
     "parallel.stageSplit": _unless(
-        lambda value, config, _: config["parallel"]["pp"] > 1 and (value in ("parameters", "time") or isinstance(value[0], str) and value != "layers"),
+        lambda value, config, _: config["parallel"]["pp"] > 1 and value != "layers" and not isinstance(value[0], int),
         "use 'layers', or layers per stage, as [3, 2]",
     ),
     "mixedPrecision.paramDtype": _FLOATS,
@@ -131,12 +129,15 @@ SETTINGS: dict[str, str | Rule] = {
 }
 
 KINDS = ("gpt", "llama")
+FRAMEWORKS = ("fsdp2", "fsdp1")
 
 
 def require_supported(config: Json, shape: Json, framework: str, world: int) -> None:
     """Raises ShardlabError for the first setting that this engine does not have."""
     if shape["kind"] not in KINDS:
         raise refusal(f"model.kind '{shape['kind']}'", f"use a model of kind {' or '.join(KINDS)}, or engine 'wasm'")
+    if framework not in FRAMEWORKS:
+        raise refusal(f"framework '{framework}'", f"use {' or '.join(FRAMEWORKS)}")
     for name, value in _flat(config):
         rule = SETTINGS.get(name, _only(None, instead=_WASM))
         instead = None if isinstance(rule, str) else rule(value, {**config, "world": world}, framework)

@@ -41,7 +41,7 @@ class Stages:
         # The order and the shapes of all parameters.
         self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
         self.owners: dict[str, int] = {}
-        self.modules: list[nn.Module] = []
+        self.modules: list[Any] = []
         for index, layers in enumerate(ranges):
             with torch.device("meta"):
                 module = model(shape, layers, index == 0, index == self.count - 1)
@@ -63,8 +63,7 @@ class Stages:
     @property
     def layers(self) -> list[tuple[int, nn.Module]]:
         """The blocks on this rank, with their indices in the whole model."""
-        blocks: list[Any] = [module.blocks if hasattr(module, "blocks") else module.model.layers for module in self.modules]
-        return [(int(index), block) for part in blocks for index, block in part.items()]
+        return [(int(index), block) for module in self.modules for index, block in module.blocks_by_index.items()]
 
 
 def _split(layers: int, stages: int, split: Any) -> list[range]:
@@ -119,4 +118,4 @@ def checkpoint_activations(stages: Stages, config: Any) -> None:
     for index, block in stages.layers:
         if index % every == 0:
             original: Callable[..., Any] = block.forward
-            block.forward = functools.partial(checkpoint, original, **options)  # type: ignore[method-assign]
+            block.forward = functools.partial(checkpoint, original, **options)

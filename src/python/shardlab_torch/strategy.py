@@ -105,13 +105,14 @@ class Replicated(Strategy):
         return stack
 
 
-def _reduce_in_bf16(group: dist.ProcessGroup, bucket: dist.GradBucket) -> torch.futures.Future[Tensor]:
+def _reduce_in_bf16(group: dist.ProcessGroup, bucket: Any) -> Any:
     """Averages a bucket of gradients in bfloat16; torch's own hook is for GPUs only."""
     small = bucket.buffer().to(torch.bfloat16).div_(group.size())
     work = dist.all_reduce(small, group=group, async_op=True)
 
     def widen(_: object) -> Tensor:
-        return bucket.buffer().copy_(small)
+        whole: Tensor = bucket.buffer().copy_(small)
+        return whole
 
     return work.get_future().then(widen)
 

@@ -1,4 +1,7 @@
-"""Tensor parallelism of a GPT or Llama: attention is split by heads, feed-forward layers by features, embedding and head by the vocabulary."""
+"""
+Tensor parallelism of a GPT or Llama: attention is split by heads, feed-forward layers by features, embedding and head by the
+vocabulary.
+"""
 
 from __future__ import annotations
 
@@ -49,9 +52,9 @@ def orders(names: Iterable[str], layout: Layout, shape: Json) -> dict[str, tuple
     tp = layout.tp
 
     def here(value: Tensor) -> Tensor:
-        return value.unflatten(0, (3, tp, -1)).transpose(0, 1).flatten(0, 2).contiguous()
+        return value.reshape(3, tp, -1).transpose(0, 1).reshape(value.shape).contiguous()
 
     def back(value: Tensor) -> Tensor:
-        return value.unflatten(0, (tp, 3, -1)).transpose(0, 1).flatten(0, 2).contiguous()
+        return value.reshape(tp, 3, -1).transpose(0, 1).reshape(value.shape).contiguous()
 
     return {name: (here, back) for name in names if ".qkv." in name}

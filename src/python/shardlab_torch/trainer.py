@@ -72,13 +72,9 @@ class Trainer:
 
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]
-        if framework == "deepspeed":
-            from .deepspeed import DeepSpeed
-
-            return DeepSpeed(self.stages, self.layout, self.config)
-        if name not in SHARDED:
-            return (Zero1 if name == "ZERO_1" else Replicated)(self.stages, self.layout, self.config)
-        return (FullyShardedDataParallel if framework == "fsdp1" else FullyShard)(self.stages, self.layout, self.config)
+        sharded = FullyShardedDataParallel if framework == "fsdp1" else FullyShard
+        kind: type[Strategy] = sharded if name in SHARDED else Zero1 if name == "ZERO_1" else Replicated
+        return kind(self.stages, self.layout, self.config)
 
     def set_rate(self, lr: float) -> None:
         """Sets the learning rate of the next step; the launcher gives those of the later steps anew."""

@@ -7,7 +7,7 @@ import socket
 import stat
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.distributed as dist
@@ -15,6 +15,9 @@ from torch.distributed import ProcessGroup
 from torch.distributed.device_mesh import DeviceMesh
 
 from .errors import Json, ShardlabError
+
+# Names that torch does not export.
+_C10D: Any = dist.distributed_c10d
 
 
 class World:
@@ -35,8 +38,8 @@ class World:
     def _begin(self) -> None:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = dist.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
-        prefixed = dist.PrefixStore(f"shardlab {self._epoch}", store)
+        store = _C10D.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
+        prefixed = _C10D.PrefixStore(f"shardlab {self._epoch}", store)
         before = _open_sockets()
         device_id = self.device if self.device.type == "cuda" else None
         dist.init_process_group(
@@ -68,7 +71,7 @@ class World:
             return self._made[name]
         before = _open_sockets()
         with _named(name):
-            group = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
+            group: ProcessGroup = dist.new_group(list(ranks), use_local_synchronization=True, group_desc=name)
         self._know(group, "world" if len(ranks) == self.size else name, list(ranks), before)
         self._made[name] = group
         return group
@@ -96,24 +99,24 @@ class World:
         if isinstance(group, DeviceMesh):
             group = group.get_group(0)
         if isinstance(group, str):
-            group = dist.distributed_c10d._resolve_process_group(group)
+            group = _C10D._resolve_process_group(group)
         found = group if isinstance(group, ProcessGroup) else self.default
         name, ranks = self.name_of(found.group_name)
         if not ranks:
             ranks = dist.get_process_group_ranks(found)
-        return name, ranks, int(found._get_sequence_number_for_group())
+        return name, ranks, int(cast(Any, found)._get_sequence_number_for_group())
 
     def groups_of_cells(self) -> list[ProcessGroup]:
         """Returns the groups that belong to no run: the job's, and those that cells made."""
         return [self.default] + [
-            group for group in dist.distributed_c10d._world.pg_map if group.group_name not in self._names
+            group for group in _C10D._world.pg_map if group.group_name not in self._names
         ]
 
     def abort(self, groups: Sequence[ProcessGroup]) -> None:
         """Ends all collectives of some groups by an error, on this rank and on its peers."""
         for group in groups:
             if self.device.type == "cuda":
-                group._get_backend(self.device).abort()  # type: ignore[attr-defined]
+                group._get_backend(self.device).abort()
             # Gloo has no abort: its collectives fail when their connections end.
             for descriptor in self._sockets.get(group.group_name, ()):
                 _disconnect(descriptor)
@@ -135,13 +138,12 @@ class World:
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Gives the next group a name. Torch's own names depend on how many groups a process has, so they differ between ranks."""
-    module: Any = dist.distributed_c10d
-    original = module._process_group_name
-    module._process_group_name = lambda *_, **__: name
+    original = _C10D._process_group_name
+    _C10D._process_group_name = lambda *_, **__: name
     try:
         yield
     finally:
-        module._process_group_name = original
+        _C10D._process_group_name = original
 
 
 def _device() -> torch.device:
