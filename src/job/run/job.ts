@@ -49,7 +49,7 @@ export interface TrainOptions {
   readonly ranks?: number | undefined;
   /** Safetensors files with the initial parameters; default: those of the model's folder, else from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
-  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1', or 'deepspeed'. */
+  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default) or 'fsdp1' (FullyShardedDataParallel). */
   readonly framework?: TorchFramework | undefined;
 }
 

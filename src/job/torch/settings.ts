@@ -2,7 +2,6 @@ import { modelShape } from '../../config/settings/model';
 import type { SETTINGS } from '../../config/settings/training';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { TorchFramework } from '../control/torch-messages';
 
 type Table = typeof SETTINGS;
 
@@ -117,7 +116,7 @@ const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 /**
  * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG naming each setting that PyTorch's ranks do not do.
  */
-export function checkForTorch(config: TrainConfig, framework: TorchFramework): string[] {
+export function checkForTorch(config: TrainConfig): string[] {
   const defaults = parseTrainConfig({ model: config.model });
   const changed = (path: string): boolean => {
     const [value, usual] = [valueAt(config, path), valueAt(defaults, path)];
@@ -130,7 +129,7 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework): s
     ...rows.flatMap(([path, support]) =>
       typeof support === 'object' && 'refused' in support ? [`${path}: ${support.refused}`] : [],
     ),
-    ...refusedValues(config, framework),
+    ...refusedValues(config),
   ];
   if (refused.length > 0) {
     throw new ConfigError(
@@ -148,7 +147,7 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework): s
 }
 
 /** Names values that PyTorch's ranks do not have, of settings that they do. */
-function refusedValues(config: TrainConfig, framework: TorchFramework): string[] {
+function refusedValues(config: TrainConfig): string[] {
   const { kind } = modelShape(config);
   const { strategy } = config.parallel;
   const found = [];
@@ -160,10 +159,13 @@ function refusedValues(config: TrainConfig, framework: TorchFramework): string[]
   if (!OPTIMIZERS.includes(config.optimizer.kind)) {
     found.push(`optimizer.kind: PyTorch has ${OPTIMIZERS.join(', ')}, not '${config.optimizer.kind}'`);
   }
-  if (strategy === 'ZERO_2' && framework !== 'deepspeed') {
+  if (strategy === 'ZERO_2') {
     found.push(
-      "parallel.strategy: ZERO_2 on PyTorch needs DeepSpeed: job.train(config, { framework: 'deepspeed' })",
+      'parallel.strategy: ZERO_2 needs DeepSpeed, which is not built here; use ZERO_1 or SHARD_GRAD_OP',
     );
+  }
+  if (config.parallel.tp > 1 && config.parallel.pp > 1) {
+    found.push('parallel.tp and parallel.pp: PyTorch has one or the other here, not both; leave one out');
   }
   return found;
 }

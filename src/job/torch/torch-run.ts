@@ -47,7 +47,7 @@ export class TorchRun {
 
   /** Returns warnings about settings without effect. Throws: CONFIG naming the settings that PyTorch's ranks do not do. */
   check(config: TrainConfig): string[] {
-    return checkForTorch(config, this.framework);
+    return checkForTorch(config);
   }
 
   /** What ranks need to build a config's model besides the config. */

@@ -75,7 +75,6 @@ const CASES: readonly Case[] = [
     dp: 4,
     config: parallel({ strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } }),
   },
-  { name: 'TP 2 × PP 2', ranks: 4, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2, pp: 2 }) },
   { name: 'TP 2 × FULL_SHARD', ranks: 4, dp: 2, config: parallel({ strategy: 'FULL_SHARD', tp: 2 }) },
 ];
 

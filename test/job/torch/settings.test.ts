@@ -16,12 +16,11 @@ function isPartOfData(path: string): boolean {
   return /^data\./.test(path);
 }
 
-const check = (config: TrainConfigInput, framework: 'fsdp2' | 'deepspeed' = 'fsdp2'): string[] =>
-  checkForTorch(parseTrainConfig(config), framework);
+const check = (config: TrainConfigInput): string[] => checkForTorch(parseTrainConfig(config));
 
 test('a config with defaults, and one with settings that PyTorch does, give no warning', () => {
   assert.deepEqual(check({}), []);
-  const parallel = { strategy: 'SHARD_GRAD_OP', tp: 2, pp: 2, schedule: 'gpipe' } as const;
+  const parallel = { strategy: 'SHARD_GRAD_OP', pp: 2, schedule: 'gpipe' } as const;
   assert.deepEqual(
     check({ parallel, optimizer: { kind: 'sgd', momentum: 0.9 }, mixedPrecision: 'bf16' }),
     [],
@@ -35,8 +34,14 @@ test('what PyTorch does not do is refused by name, all at once, with what to do'
     message:
       /parallel\.cp: context parallelism is not built.*\nlora: .*engine 'wasm'\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
   });
-  assert.throws(() => check({ parallel: { strategy: 'ZERO_2' } }), /framework: 'deepspeed'/);
-  assert.deepEqual(check({ parallel: { strategy: 'ZERO_2' } }, 'deepspeed'), []);
+  assert.throws(
+    () => check({ parallel: { strategy: 'ZERO_2' } }),
+    /ZERO_2 needs DeepSpeed, which is not built here/,
+  );
+  assert.throws(
+    () => check({ parallel: { tp: 2, pp: 2 } }),
+    /parallel\.tp and parallel\.pp: PyTorch has one or the other/,
+  );
 });
 
 test('what has no effect on PyTorch is a warning that says why', () => {
