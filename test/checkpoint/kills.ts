@@ -92,7 +92,8 @@ async function killed(args: KillArgs, { save, delay, which }: Kill): Promise<num
   await said(`begun ${save}`);
   if (!hasEnded) await setTimeout(delay);
   for (const [rank, child] of children.entries()) if (which === 2 || which === rank) child.kill('SIGKILL');
-  assert.match(await ended, /ended early \(SIGKILL\)/);
+  // On a busy machine, a rank that lives may report the death before the killed process's end is seen.
+  assert.match(await ended, /ended early \(SIGKILL\)|process ended before the save into/);
   return duration;
 }
 

@@ -1,9 +1,14 @@
 import assert from 'node:assert/strict';
-import { test } from 'node:test';
+import { before, test } from 'node:test';
 import fc from 'fast-check';
 import * as tf from '../../../src/core/tf';
 import { Parameter } from '../../../src/nn/parameter';
 import { chunkOf, paddingOf, shardLayout, shareOf } from '../../../src/parallel/fsdp/shard-layout';
+import { testEngine } from '../../support/wasm-test-engine';
+
+before(async () => {
+  await testEngine();
+});
 
 const shapes = fc.array(fc.array(fc.integer({ min: 1, max: 9 }), { minLength: 1, maxLength: 3 }), {
   minLength: 1,
