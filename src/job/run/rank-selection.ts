@@ -68,11 +68,9 @@ export class RankSelection {
   }
 
   /**
-   * Runs Python in each of these ranks of a job on PyTorch. `values` become variables first; variables stay available. Returns the
+   * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values` become variables first; variables stay available. Returns the
    * value of the last expression of each rank as JSON, or its repr if it is not JSON; null without one. `rank`, `world_size`,
    * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript; as `run`.
-   * @example
-   * await job.on('all').python('x = torch.full([2], rank + n)\ndist.all_reduce(x)\nx.tolist()', { n: 1 });
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
     requireLanguage(this.#engine, 'Python', 'python(source)');
