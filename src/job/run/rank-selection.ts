@@ -68,8 +68,8 @@ export class RankSelection {
   }
 
   /**
-   * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values` become variables first; variables stay available. Returns the
-   * value of the last expression of each rank as JSON, or its repr if it is not JSON; null without one. `rank`, `world_size`,
+   * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values` become variables
+   * first; variables stay available. Returns the value of the last expression of each rank as JSON, or its repr if it is not JSON; null without one. `rank`, `world_size`,
    * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript; as `run`.
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
