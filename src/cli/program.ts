@@ -11,6 +11,7 @@ import { addSettingsBench } from './bench/settings-command';
 import { addClaims } from './claims/command';
 import { addDoctor } from './doctor/command';
 import { addEngine } from './engine/command';
+import { addExport } from './export/command';
 import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
@@ -51,6 +52,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
     addClaims,
     addBench,
     addTrace,
+    addExport,
   ];
   for (const add of commands) add(program, perform, io);
   try {

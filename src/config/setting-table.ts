@@ -21,6 +21,10 @@ export type PlannedPath = {
   [Key in keyof Table & string]: PathsOf<Key, Table[Key], { readonly planned: { readonly reads: true } }>;
 }[keyof Table & string];
 
+/** Every setting that has a row of its own, by path: 'batch', 'parallel.strategy'. */
+export type SettingPath = { [Key in keyof Table & string]: PathsOf<Key, Table[Key], unknown> }[keyof Table &
+  string];
+
 /** A row of the table, by the setting's path. */
 export interface SettingRow extends Omit<Setting<Config>, 'planned'> {
   readonly path: string;
@@ -37,6 +41,13 @@ export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
     ([key, part]) => ({ ...part, path: `${path}.${key}`, planned: part.planned ?? null }),
   ),
 ]);
+
+/** Returns the value of a setting, by its path; undefined: a section that is null has no parts. */
+export function settingAt(config: object, path: string): unknown {
+  return path
+    .split('.')
+    .reduce<unknown>((value, key) => (value as Record<string, unknown> | null)?.[key], config);
+}
 
 /** How settings with several forms are written, by path; messages about wrong values end with this text. */
 export const FORMS: Readonly<Record<string, string>> = Object.fromEntries([

@@ -30,7 +30,7 @@ const LAYERS = [
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
   figures: ['format', 'grammar', 'static', '.', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
-  job: ['control', 'rank', 'launch', 'torch', 'run', 'notebook'],
+  job: ['control', 'rank', 'launch', 'torch', 'export', 'run', 'notebook'],
 };
 
 /** The names of src/index.ts and src/rank.ts in the order: above every folder. */

@@ -5,17 +5,16 @@ import { configWarnings } from '../../config/config-warnings';
 import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
-import { itemBytes } from '../../core/dtypes';
 import { ConfigError } from '../../core/errors';
 import { type ExpertOptions, expertLoads } from '../../figures/expert-loads';
 import type { Figure } from '../../figures/figure';
 import { counted } from '../../figures/format';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
-import { type UnitFacts, unitsTable } from '../../figures/units-table';
 import type { VideoSheet } from '../../figures/video-sheet';
 import { SpillFile } from '../../ledger/spill-file';
 import type { StepResult } from '../../train/step-result';
 import { warnOnStderr } from '../control/folded-lines';
+import type { ExportReport } from '../export/report';
 import { ownOnMeta } from '../rank/own-on-meta';
 import { RunCalls, type RunHome, type RunParts } from './calls';
 import {
@@ -27,6 +26,7 @@ import {
   saveRun,
 } from './checkpoints';
 import { type JobData, withoutValues } from './data';
+import { type ExportOptions, exportRun } from './export';
 import { type RecordedSteps, stepsOfRun } from './figures';
 import { RunHistory } from './history';
 import { type SampleOptions, sampleRun } from './inference';
@@ -44,6 +44,7 @@ import { RunLoop } from './run-loop';
 import { type SampleVideoOptions, sampleVideo } from './sample-video';
 import type { StepRecords } from './steps';
 import { RunTraining } from './training';
+import { tableOfUnits } from './units';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
@@ -227,6 +228,18 @@ export class Run extends RunLoop {
   }
 
   /**
+   * Writes a folder that trains this run elsewhere: a training script and its configs, launch scripts, the current parameters, the next
+   * batches, requirements, and REPORT.md, which says what could not be said there and is the result. Throws: CONFIG naming each
+   * setting that the target cannot say, IO.
+   * @example
+   * const small = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+   * await small.export({ to: 'torchrun', out: 'bundle', machines: 4, gpusPerMachine: 8 });
+   */
+  async export(options: ExportOptions): Promise<ExportReport> {
+    return this.take('saving', () => exportRun(this.#parts, options));
+  }
+
+  /**
    * Continues from a checkpoint of the same model, whatever world and strategy saved it. This run's records of later
    * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
@@ -241,18 +254,7 @@ export class Run extends RunLoop {
    * Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {
-    const { number: run, link, calls } = this.#parts;
-    const { pp } = this.config.parallel;
-    const all = await calls.on<UnitFacts[]>(pp === 1 ? 1 : this.world, { kind: 'units', run });
-    // All ranks with the same stages have the same units, and are consecutive.
-    const facts = all.filter((_, rank) => rank % (all.length / pp) === 0).flat();
-    if (facts.length === 0) {
-      throw new ConfigError(
-        `${placeText(this)} has no units: every rank holds the whole model; await run.reshard({ strategy: 'FULL_SHARD' })`,
-      );
-    }
-    const { paramDtype = null } = this.config.mixedPrecision ?? {};
-    return unitsTable(facts, { link, wireItemBytes: itemBytes(paramDtype ?? 'float32') });
+    return tableOfUnits(this.#parts);
   }
 
   [DISPLAY](): DisplayBundle {

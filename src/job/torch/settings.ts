@@ -1,16 +1,7 @@
+import { type SettingPath, settingAt } from '../../config/setting-table';
 import { modelShape } from '../../config/settings/model';
-import type { SETTINGS } from '../../config/settings/training';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-
-type Table = typeof SETTINGS;
-
-/** The path of every setting that has a row of its own: 'batch', 'parallel.strategy'. */
-type Path = {
-  [Key in keyof Table & string]: Table[Key] extends { planned: 'by part'; parts: infer Parts }
-    ? `${Key}.${keyof Parts & string}`
-    : Key;
-}[keyof Table & string];
 
 /** Where PyTorch's ranks do what a setting says; else why not, and what to do instead. */
 type Support = 'done' | { readonly refused: string } | { readonly ignored: string };
@@ -23,7 +14,7 @@ const ONLY_HERE = (what: string): Support => ({
  * [Note: settings on PyTorch] Says of every setting whether a run on PyTorch does what it says. A setting that is refused may have its
  * default only. A row is missing: a type error.
  */
-const TORCH: Readonly<Record<Path, Support>> = {
+const TORCH: Readonly<Record<SettingPath, Support>> = {
   model: 'done',
   'parallel.strategy': 'done',
   'parallel.mesh': 'done',
@@ -119,7 +110,7 @@ const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 export function checkForTorch(config: TrainConfig): string[] {
   const defaults = parseTrainConfig({ model: config.model });
   const changed = (path: string): boolean => {
-    const [value, usual] = [valueAt(config, path), valueAt(defaults, path)];
+    const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
     // A section that is null by default has no parts there.
     const isOff = [value, usual].every((one) => one === undefined || one === null || one === false);
     return !isOff && JSON.stringify(value) !== JSON.stringify(usual);
@@ -168,12 +159,6 @@ function refusedValues(config: TrainConfig): string[] {
     found.push('parallel.tp and parallel.pp: PyTorch has one or the other here, not both; leave one out');
   }
   return found;
-}
-
-function valueAt(config: unknown, path: string): unknown {
-  return path
-    .split('.')
-    .reduce<unknown>((value, key) => (value as Record<string, unknown> | null)?.[key], config);
 }
 
 /** Every setting with what PyTorch's ranks do with it, for docs and tests. */

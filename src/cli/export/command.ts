@@ -1,0 +1,65 @@
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { type Command, Option } from 'commander';
+import { configNamed, PRESETS } from '../../config/named-config';
+import { withSettings } from '../../config/set-settings';
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import { parseTrainConfig } from '../../config/train-config';
+import { planBundle, writeBundle } from '../../job/export/bundle';
+import { TARGET_NAMES, TARGETS, type TargetName } from '../../job/export/targets';
+import { JobData } from '../../job/run/data';
+import { setOption, wholeNumber } from '../arguments';
+import type { Io, Perform } from '../io';
+
+interface ExportCommandOptions {
+  readonly to: TargetName;
+  readonly out: string;
+  readonly machines: number;
+  readonly gpusPerMachine: number;
+  readonly steps?: number;
+  readonly init?: string;
+  readonly set: readonly string[];
+}
+
+/** `shardlab export CONFIG --to NAME --out DIR`: writes a folder with which PyTorch trains the config elsewhere. */
+export function addExport(program: Command, perform: Perform, io: Io): void {
+  const targets = TARGET_NAMES.map((name) => `${name}: ${TARGETS[name].says}`).join('; ');
+  const command = program
+    .command('export')
+    .description(
+      'writes a folder that trains a config elsewhere: script, launch files, weights, data, report',
+    )
+    .argument(
+      '<config>',
+      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}) or a model's name`,
+    )
+    .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
+    .requiredOption('--out <folder>', 'a new or empty folder')
+    .option('--machines <n>', 'machines', wholeNumber(1), 1)
+    .option('--gpus-per-machine <m>', 'GPUs per machine; each is a rank', wholeNumber(1), 8)
+    .option(
+      '--steps <k>',
+      "steps whose batches are stored (default: the config's, up to 256 MiB)",
+      wholeNumber(1),
+    )
+    .option('--init <file>', 'the parameters (safetensors; default: initial values from the seed)')
+    .addOption(setOption());
+  perform<ExportCommandOptions>(command, async ([name = ''], options, output) => {
+    const config = parseTrainConfig(withSettings(configNamed(name, io.cwd), options.set));
+    const { to, machines, gpusPerMachine, steps } = options;
+    const out = options.out && resolve(io.cwd, options.out);
+    const bundle = planBundle(config, { to, out, machines, gpusPerMachine, steps });
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
+    try {
+      const data = new JobData({ baseDir: io.cwd, folder });
+      const prepared = await data.prepare(config, dataRanksOf(config, machines * gpusPerMachine));
+      const init = options.init && resolve(io.cwd, options.init);
+      const report = writeBundle(bundle, { init, prepared });
+      output.answer(report, () => report.toString());
+      return 0;
+    } finally {
+      rmSync(folder, { recursive: true, force: true });
+    }
+  });
+}

@@ -1,0 +1,133 @@
+import { stringify } from 'yaml';
+import { STRATEGIES } from '../../config/strategies';
+import { deepSpeedConfig } from './deepspeed-script';
+import { PORT } from './launch-files';
+import { modelScript } from './model-script';
+import { lines } from './python';
+import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
+
+/** Whether Accelerate shards by DeepSpeed: ZERO_1 and ZERO_2, whose parameters are whole, are not FSDP's. */
+export function isByDeepSpeed({ config }: BundleFacts): boolean {
+  return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
+}
+
+/** Returns one YAML and one launch script per machine; the YAML files differ in machine_rank only. */
+export function accelerateFiles(facts: BundleFacts): BundleFile[] {
+  const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
+    { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine) },
+    { path: `launch_${machine}.sh`, text: launchScript(facts, machine), isExecutable: true },
+  ]);
+  const config = isByDeepSpeed(facts)
+    ? [{ path: 'ds_config.json', text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
+    : [];
+  return [...perMachine.flat(), ...config];
+}
+
+function yamlOf(facts: BundleFacts, machine: number): string {
+  const { config, machines } = facts;
+  const { paramDtype = null } = config.mixedPrecision ?? {};
+  const precision = { bfloat16: 'bf16', float16: 'fp16', float32: 'no' } as const;
+  const document = {
+    compute_environment: 'LOCAL_MACHINE',
+    debug: false,
+    ...strategyOf(facts),
+    machine_rank: machine,
+    main_process_ip: machines === 1 ? '127.0.0.1' : 'machine-0',
+    main_process_port: PORT,
+    main_training_function: 'main',
+    // With ds_config.json, the precision is there, and Accelerate refuses it here.
+    ...(!isByDeepSpeed(facts) && {
+      [nameIn('accelerate', 'mixedPrecision')]: precision[paramDtype ?? 'float32'],
+    }),
+    num_machines: machines,
+    num_processes: worldOf(facts),
+    rdzv_backend: 'static',
+    same_network: true,
+    use_cpu: false,
+  };
+  // PyYAML reads YAML 1.1, in which an unquoted no is false.
+  return stringify(document, { version: '1.1' });
+}
+
+/** Returns the part of the YAML that says how ranks share the model. */
+function strategyOf(facts: BundleFacts) {
+  const { config, machines, gpusPerMachine } = facts;
+  const { strategy, wrap, mesh } = config.parallel;
+  if (isByDeepSpeed(facts)) {
+    const deepspeed = { deepspeed_config_file: 'ds_config.json', zero3_init_flag: false };
+    // Accelerate's own launcher per machine, as the scripts start it; the default is pdsh.
+    const launcher = machines === 1 ? {} : { deepspeed_multinode_launcher: 'standard' };
+    return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
+  }
+  if (strategy === 'NO_SHARD') return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
+  const { reshardAfterForward, isHybrid } = STRATEGIES[strategy];
+  const policy =
+    wrap === 'root'
+      ? { fsdp_auto_wrap_policy: 'NO_WRAP' }
+      : {
+          fsdp_auto_wrap_policy: 'TRANSFORMER_BASED_WRAP',
+          fsdp_transformer_layer_cls_to_wrap: wrap === 'linear' ? 'Linear' : modelScript(facts).blockClass,
+        };
+  return {
+    distributed_type: 'FSDP',
+    fsdp_config: {
+      fsdp_version: 2,
+      ...policy,
+      fsdp_reshard_after_forward:
+        typeof config.parallel.reshardAfterForward === 'boolean'
+          ? config.parallel.reshardAfterForward
+          : reshardAfterForward,
+      fsdp_offload_params: config.offload.parameters,
+      fsdp_cpu_ram_efficient_loading: false,
+      fsdp_state_dict_type: 'SHARDED_STATE_DICT',
+    },
+    ...(isHybrid && {
+      parallelism_config: {
+        parallelism_config_dp_replicate_size: mesh?.dpReplicate ?? machines,
+        parallelism_config_dp_shard_size: mesh?.dpShard ?? gpusPerMachine,
+      },
+    }),
+  };
+}
+
+function launchScript({ machines }: BundleFacts, machine: number): string {
+  const start = (address: string): string =>
+    `exec accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" train.py`;
+  if (machines === 1)
+    return `${lines(
+      '#!/usr/bin/env bash',
+      '# Starts all ranks of this machine: ./launch_0.sh',
+      'set -euo pipefail',
+      'cd "$(dirname "$0")"',
+      `PORT=\${PORT:-${PORT}}`,
+      start(''),
+    )}\n`;
+  const check =
+    machine === 0
+      ? [
+          'if (exec 3<>"/dev/tcp/127.0.0.1/$PORT") 2>/dev/null; then',
+          '  echo "port $PORT is in use on this machine; choose another: PORT=29501, for all machines" >&2',
+          '  exit 1',
+          'fi',
+        ]
+      : [
+          'for attempt in $(seq 120); do',
+          '  if (exec 3<>"/dev/tcp/$MAIN/$PORT") 2>/dev/null; then break; fi',
+          '  if [ "$attempt" -eq 1 ]; then echo "waiting for $MAIN:$PORT (start launch_0.sh there)"; fi',
+          '  if [ "$attempt" -eq 120 ]; then',
+          '    echo "$MAIN:$PORT does not answer: is launch_0.sh running there, and does a firewall close the port?" >&2',
+          '    exit 1',
+          '  fi',
+          '  sleep 2',
+          'done',
+        ];
+  return `${lines(
+    '#!/usr/bin/env bash',
+    `# Run on machine ${machine} of ${machines}, in this folder on a volume that all machines mount: MAIN=address-of-machine-0 ./launch_${machine}.sh`,
+    'set -euo pipefail',
+    'cd "$(dirname "$0")"',
+    `MAIN=\${MAIN:-machine-0} PORT=\${PORT:-${PORT}}`,
+    ...check,
+    start('--main_process_ip "$MAIN" '),
+  )}\n`;
+}

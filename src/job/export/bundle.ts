@@ -1,0 +1,201 @@
+import fs from 'node:fs';
+import { join, resolve } from 'node:path';
+import { nearest } from '../../config/nearest';
+import { modelShape } from '../../config/settings/model';
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import type { TrainConfig } from '../../config/train-config';
+import { ConfigError, ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
+import { formatBytes } from '../../core/units';
+import { createBatches } from '../../data/batches';
+import type { PreparedData } from '../../data/prepared';
+import { writeInitialValues } from '../torch/initial-values';
+import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
+import { requirementsText } from './requirements';
+import { type BundleFacts, type Target, worldOf } from './target';
+import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
+import { stepBytes, writeBatches, writeIndexed } from './tokens';
+
+/** What a bundle is made for. */
+export interface BundleOptions {
+  /** The program or the scheduler that runs the bundle. */
+  readonly to: TargetName;
+  /** The folder to write; it must not exist, or be empty. */
+  readonly out: string;
+  /** Number of machines. Default 1. */
+  readonly machines?: number | undefined;
+  /** Number of GPUs, and of ranks, per machine. */
+  readonly gpusPerMachine: number;
+  /** Number of steps whose batches are stored. Default: the config's steps, at most 256 MiB of them. */
+  readonly steps?: number | undefined;
+}
+
+/** A bundle that can be written: its config is checked. */
+export interface PlannedBundle {
+  readonly facts: BundleFacts;
+  readonly out: string;
+  readonly to: TargetName;
+  readonly settings: ExportReport['settings'];
+  readonly steps: number | undefined;
+}
+
+/** Where the values and the data of a bundle come from. */
+export interface BundleSources {
+  /** Safetensors files with the parameters; undefined: the model's folder, or the config's seed. */
+  readonly init?: string | readonly string[] | undefined;
+  readonly prepared: PreparedData | undefined;
+}
+
+/** Stored batches are at most this large unless the user gives a number of steps. */
+const MOST_BYTES = 256 * 2 ** 20;
+
+/**
+ * Checks that a config can be said in a target. Throws: CONFIG for an unknown target, a model or a setting that it cannot say (each by
+ * name), degrees that do not divide the ranks, and a folder that is not empty.
+ */
+export function planBundle(config: TrainConfig, options: BundleOptions, firstStep = 0): PlannedBundle {
+  const { to, machines = 1, gpusPerMachine, steps } = options;
+  const target = targetNamed(to);
+  for (const [name, value] of Object.entries({ machines, gpusPerMachine, steps: steps ?? 1 })) {
+    if (!Number.isInteger(value) || value < 1)
+      throw new ConfigError(`export: ${name} is ${value}; give an integer of at least 1`);
+  }
+  const shape = modelShape(config);
+  if (shape.kind !== 'gpt' && shape.kind !== 'llama') {
+    throw new ConfigError(
+      `export: bundles have models of kind 'gpt' and 'llama', not '${shape.kind}'; run.savePretrained(folder) writes other models for their own programs`,
+    );
+  }
+  if (config.data === 'function')
+    throw new ConfigError(
+      'export: batches of a function exist in ranks only; give data as files, as { path }',
+    );
+  const facts = { config, shape, machines, gpusPerMachine, firstStep };
+  const settings = exportedSettings(facts, target, to);
+  checkDegrees(facts);
+  return { facts, out: emptyFolder(options.out), to, settings, steps };
+}
+
+function targetNamed(to: string): Target {
+  const name = TARGET_NAMES.find((one) => one === to);
+  if (name !== undefined) return TARGETS[name];
+  const near = nearest(String(to), TARGET_NAMES);
+  throw new ConfigError(
+    `export: to is '${to}'; known are ${TARGET_NAMES.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
+  );
+}
+
+function checkDegrees(facts: BundleFacts): void {
+  const { config, machines, gpusPerMachine } = facts;
+  const world = worldOf(facts);
+  const { tp, cp, pp, mesh } = config.parallel;
+  const place = `${machines} x ${gpusPerMachine} = ${world} ranks`;
+  if (!Number.isInteger(dataRanksOf(config, world))) {
+    throw new ConfigError(
+      `export: tp ${tp} x cp ${cp} x pp ${pp} does not divide ${place}; change machines, gpusPerMachine or a degree`,
+    );
+  }
+  if (mesh === null || mesh.dpReplicate * mesh.dpShard * tp * pp === world) return;
+  throw new ConfigError(
+    `export: parallel.mesh has ${mesh.dpReplicate} x ${mesh.dpShard} ranks, but the bundle has ${place}; change one of them`,
+  );
+}
+
+function emptyFolder(out: string): string {
+  if (typeof out !== 'string' || out === '')
+    throw new ConfigError(`export: out takes a folder's path, as out: 'bundle', not ${String(out)}`);
+  const folder = resolve(out);
+  if (!fs.existsSync(folder)) return folder;
+  if (fs.statSync(folder).isDirectory() && fs.readdirSync(folder).length === 0) return folder;
+  throw new ConfigError(`export: ${folder} is not an empty folder; give a new one, or delete it`);
+}
+
+/** Writes a bundle, and removes what was written if it fails. Throws: IO, SHAPE, CONFIG. */
+export function writeBundle(
+  { facts, out, to, settings, steps }: PlannedBundle,
+  { init, prepared }: BundleSources,
+): ExportReport {
+  const target: Target = TARGETS[to];
+  try {
+    makeFolder(out);
+    writeInitialValues(facts.config, init, out);
+    const data = writeData(facts, target, { prepared, steps }, out);
+    const texts = [
+      ...target.files(facts),
+      { path: 'requirements.txt', text: requirementsText(target.packages) },
+      { path: 'README.md', text: readmeText(facts, target, data.text) },
+    ];
+    const files = [...texts.map(({ path }) => path), 'REPORT.md', 'model.safetensors', ...data.files].sort();
+    const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
+    const fields = { to, out, world: worldOf(facts), files, settings, notes };
+    for (const { path, text, isExecutable = false } of [
+      ...texts,
+      { path: 'REPORT.md', text: reportText(fields, target) },
+    ])
+      fs.writeFileSync(join(out, path), text, { mode: isExecutable ? 0o755 : 0o644 });
+    return exportReport(fields, target);
+  } catch (error) {
+    fs.rmSync(out, { recursive: true, force: true });
+    if (error instanceof ShardlabError) throw error;
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ShardlabError('IO', `the bundle was not written: ${reason}; give another folder as out`, {
+      cause: error,
+    });
+  }
+}
+
+/** Writes the batches of the first steps. Returns their files, a sentence about them, and notes. */
+function writeData(
+  { config, shape, firstStep, ...place }: BundleFacts,
+  { data }: Target,
+  { prepared, steps }: { readonly prepared: PreparedData | undefined; readonly steps: number | undefined },
+  out: string,
+) {
+  const { batch, accumulation } = config;
+  const ranks = dataRanksOf(config, place.machines * place.gpusPerMachine);
+  const sizes = { ranks, batch, seq: shape.seq, vocab: shape.vocab };
+  const bytes = stepBytes(sizes, accumulation);
+  const most = Math.max(1, Math.floor(MOST_BYTES / bytes));
+  const wanted = Math.max(1, config.steps);
+  const numSteps = steps ?? Math.min(wanted, most);
+  const stored = { ...sizes, first: firstStep * accumulation, numMicrobatches: numSteps * accumulation };
+  const source = createBatches(config, { world: ranks, prepared });
+  const files = (data === 'batches' ? writeBatches : writeIndexed)(source, stored, out);
+  const isAll = numSteps >= wanted;
+  return {
+    files,
+    notes: isAll
+      ? []
+      : [
+          `data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); then they begin again, and losses differ from those of a run here`,
+        ],
+    text:
+      data === 'batches'
+        ? `data/tokens.npy has the token ids of ${numSteps} steps, [data-parallel rank, microbatch, row, position] = [${ranks}, ${stored.numMicrobatches}, ${batch}, ${shape.seq + 1}]; replace it by such an array of your own, or replace read_batch in train.py by your data loader.`
+        : `data/tokens.bin and .idx are a data set of Megatron-LM with the rows of ${numSteps} steps; replace --data-path by the output of its tools/preprocess_data.py.`,
+  };
+}
+
+function continuedNotes({ firstStep, config }: BundleFacts): string[] {
+  if (firstStep === 0) return [];
+  const { kind } = config.optimizer;
+  return [
+    `The parameters are those after step ${firstStep}; the states of ${kind} are not in the bundle and begin at zero, so the next losses differ a little from those of a run that continues here.`,
+  ];
+}
+
+/** Returns README.md: what the bundle is, and how to start it. */
+function readmeText(facts: BundleFacts, target: Target, data: string): string {
+  const { machines, gpusPerMachine, config } = facts;
+  return `${[
+    `# ${target.says}`,
+    '',
+    `A ${facts.shape.kind} of ${facts.shape.layers} layers under ${config.parallel.strategy}, for ${machines} x ${gpusPerMachine} = ${worldOf(facts)} ranks.`,
+    '',
+    '- Install: `pip install -r requirements.txt`',
+    `- Start: \`${target.start(facts)}\``,
+    '- Weights: model.safetensors. The losses of each step are printed, and the end of the run is saved in checkpoint.',
+    `- Data: ${data}`,
+    '- Differences from the run from which it was made: REPORT.md.',
+  ].join('\n')}\n`;
+}

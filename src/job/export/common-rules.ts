@@ -1,0 +1,52 @@
+import type { SettingPath } from '../../config/setting-table';
+import type { Rule, Said } from './target';
+
+/**
+ * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked about values that
+ * are not the default. A setting that the target cannot say is left out, with a sentence in the report, only if the losses stay the same
+ * up to rounding: it changes time, memory or messages. A setting that changes what is trained is refused. Names that settings have
+ * elsewhere come from the table of settings.
+ */
+export type Rules = Readonly<Record<SettingPath, Rule>>;
+
+export const other = (text: string): Said => ({ other: text });
+export const left = (text: string): Said => ({ left: text });
+export const refused = (text: string): Said => ({ refused: text });
+
+export const IN_SCRIPT = 'write it into train.py, or leave it out of the config';
+
+/** Rules of settings that are ranks' own business here, and have the same answer everywhere. */
+export const ANYWHERE = {
+  'parallel.unitStrategies': left('all units have the strategy of parallel.strategy'),
+  'parallel.ignoredModules': refused('modules that no unit shards are not exported; leave them out'),
+  'parallel.syncModuleStates': left('all ranks read the same file of weights'),
+  'parallel.forwardPrefetch': left("the framework's default gathers the next unit in advance"),
+  'parallel.backwardPrefetch': left("the framework's default gathers the next unit in advance"),
+  'parallel.limitAllGathers': left("the framework's own limit applies"),
+  'parallel.sparseGradients': left('gradients are reduced dense: the same values, and more bytes'),
+  'parallel.commHook': refused(`compression of gradients changes them; ${IN_SCRIPT}`),
+  'parallel.expertPlacement': left('the models have no experts'),
+  'parallel.ep': refused('models with experts are not exported; leave it out'),
+  'mixedPrecision.bufferDtype': left('the models have no buffers'),
+  'mixedPrecision.keepLowPrecisionGrads': left('gradients are stored as the framework does'),
+  'offload.activations': left('activations stay on the GPU, which needs more memory'),
+  movingShapes: left('only videos read it'),
+  textEncoder: refused('text encoders are not exported'),
+  loss: refused('a loss of your own is JavaScript; leave it out, and write it in Python into train.py'),
+  batch: 'said',
+  accumulation: 'said',
+  'optimizer.lr': 'said',
+  'optimizer.betas': 'said',
+  'optimizer.eps': 'said',
+  'optimizer.weightDecay': 'said',
+  'optimizer.momentum': 'said',
+  'optimizer.fused': left("the framework's default is used"),
+  'optimizer.blockSize': left('only adamW8bit reads it'),
+  'optimizer.groups': refused(`groups of parameters are not exported; ${IN_SCRIPT}`),
+  'optimizer.delayedUpdate': refused('no framework has the delayed update; leave it out'),
+  lora: refused(
+    'adapters are not exported; run.savePretrained(folder) writes the model with the adapters in it',
+  ),
+  clipNorm: 'said',
+  steps: 'said',
+} as const satisfies Partial<Rules>;

@@ -1,0 +1,123 @@
+import { SETTING_ROWS, type SettingPath, settingAt } from '../../config/setting-table';
+import { parseTrainConfig } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import type { Rules } from './common-rules';
+import { type BundleFacts, type BundleFile, otherNames, type Said, type Target } from './target';
+
+/** What became of a setting in a bundle. */
+export interface ExportedSetting {
+  /** Our path: 'parallel.strategy'. */
+  readonly setting: string;
+  readonly value: unknown;
+  /** The setting's names there, from the table of settings; of a setting that is said, those that the bundle uses. */
+  readonly names: readonly string[];
+  /** 'said': the bundle does it; 'other': it does something near; 'left': it is left out. The losses are the same up to rounding. */
+  readonly effect: 'said' | 'other' | 'left';
+  /** What happens in its place; null: nothing else. */
+  readonly meaning: string | null;
+}
+
+/** A bundle that was written. Shown in a notebook as its report. */
+export interface ExportReport extends Shown {
+  readonly to: string;
+  /** Absolute path of the folder. */
+  readonly out: string;
+  /** Number of ranks for which the bundle is made. */
+  readonly world: number;
+  readonly files: readonly string[];
+  readonly settings: readonly ExportedSetting[];
+  /** What else differs from a run here. */
+  readonly notes: readonly string[];
+}
+
+/** Settings that are reported even if they have their default. */
+const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind'];
+
+/** Returns what becomes of every setting that is not the default. Throws: CONFIG naming each setting that the target cannot say. */
+export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
+  const rows = changedPaths(facts, target.rules).map((path) => {
+    const rule = target.rules[path];
+    return { path, said: typeof rule === 'function' ? rule(facts) : rule };
+  });
+  const refused = rows.flatMap(({ path, said }) =>
+    typeof said === 'object' && 'refused' in said ? [`${path}: ${said.refused}`] : [],
+  );
+  if (refused.length > 0) {
+    throw new ConfigError(
+      `a bundle for '${to}' cannot say what this config asks for:\n${refused.join('\n')}`,
+      {
+        refused,
+      },
+    );
+  }
+  const words = wordsOf(target.files(facts));
+  return rows.map(({ path, said }) => ({
+    setting: path,
+    value: settingAt(facts.config, path),
+    names: otherNames(path, target.originals).filter((name) => said !== 'said' || words.has(name)),
+    ...effectOf(said),
+  }));
+}
+
+/** Returns all words of a bundle's files; '-' in a flag is as '_' in a name. */
+function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
+  return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
+}
+
+function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
+  if (said === 'said') return { effect: 'said', meaning: null };
+  if ('other' in said) return { effect: 'other', meaning: said.other };
+  return { effect: 'left', meaning: 'left' in said ? said.left : null };
+}
+
+/** Returns the paths of settings whose values are not their defaults. */
+function changedPaths({ config }: BundleFacts, rules: Rules): SettingPath[] {
+  const { model, optimizer, mixedPrecision } = config;
+  const usual = parseTrainConfig({
+    model,
+    optimizer: { kind: optimizer.kind },
+    ...(mixedPrecision !== null && { mixedPrecision: {} }),
+  });
+  const isChanged = (path: string): boolean =>
+    ALWAYS.includes(path) ||
+    JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
+  // In the order of the table; the rules' keys are the paths of settings.
+  const paths = SETTING_ROWS.map(({ path }) => path as SettingPath);
+  return paths.filter((path) => path in rules && isChanged(path));
+}
+
+/** Makes the report's value, which a notebook shows as the text of REPORT.md. */
+export function exportReport(fields: Omit<ExportReport, keyof Shown>, target: Target): ExportReport {
+  return withShown({ ...fields }, shownAsText(reportText(fields, target)));
+}
+
+/** Returns the text of REPORT.md. */
+export function reportText(
+  { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
+  target: Target,
+): string {
+  // Megatron-LM begins with other values, so its losses are other ones in any case.
+  const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
+  const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
+    settings.filter((one) => one.effect === effect);
+  const list = (title: string, rows: readonly ExportedSetting[]): string[] =>
+    rows.length === 0 ? [] : ['', `## ${title}`, '', ...rows.map(rowText)];
+  return [
+    `# Exported to ${to}: ${target.says}`,
+    '',
+    `For ${world} ranks. Files: ${files.join(', ')}.`,
+    ...list('Said', of('said')),
+    ...list(`Said in another way${same}`, of('other')),
+    ...list(`Left out${same}`, of('left')),
+    ...(notes.length === 0 ? [] : ['', '## Also', '', ...notes.map((note) => `- ${note}`)]),
+    '',
+  ].join('\n');
+}
+
+function rowText({ setting, value, names, meaning }: ExportedSetting): string {
+  const there = names.length === 0 ? '' : ` (there: ${names.map((name) => `\`${name}\``).join(', ')})`;
+  const shown = JSON.stringify(value) ?? 'default';
+  const text = shown.length > 120 ? `${shown.slice(0, 117)}...` : shown;
+  return `- \`${setting}\`: ${text}${there}${meaning === null ? '' : ` – ${meaning}`}`;
+}

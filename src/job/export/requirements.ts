@@ -1,0 +1,15 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { findInstallation } from '../../cell/installation';
+
+/** Versions of packages besides those of `shardlab engine torch`, with which bundles were run. */
+const VERSIONS = { accelerate: '1.15.0', deepspeed: '0.19.8' } as const;
+
+export type Package = keyof typeof VERSIONS;
+
+/** Returns requirements.txt: what `shardlab engine torch` installs, and other packages. Throws: errors of the file system. */
+export function requirementsText(packages: readonly Package[]): string {
+  const file = join(findInstallation(), 'src', 'python', 'requirements.txt');
+  const common = readFileSync(file, 'utf8').replaceAll(/^#.*\n/gm, '');
+  return common + packages.map((name) => `${name}==${VERSIONS[name]}\n`).join('');
+}

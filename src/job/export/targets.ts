@@ -1,0 +1,108 @@
+import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
+import { accelerateScript } from './accelerate-script';
+import { deepSpeedConfig, deepSpeedScript } from './deepspeed-script';
+import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launch-files';
+import { megatronFiles } from './megatron-files';
+import { MEGATRON_RULES } from './megatron-rules';
+import { ACCELERATE_RULES, DEEPSPEED_RULES, TORCH_RULES } from './script-rules';
+import type { BundleFacts, BundleFile, Target } from './target';
+import { torchScript } from './torch-script';
+
+const TORCH = {
+  originals: ['torch', 'fullyShard', 'fsdp'],
+  packages: [],
+  data: 'batches',
+  rules: TORCH_RULES,
+  notes: ({ shape, config }: BundleFacts): readonly string[] =>
+    config.parallel.tp > 1 && shape.kind === 'gpt'
+      ? [
+          'With tensor parallelism, train.py orders the rows of qkv by ranks; its checkpoints have this order.',
+        ]
+      : [],
+} as const satisfies Partial<Target>;
+
+function script(text: string): BundleFile {
+  return { path: 'train.py', text };
+}
+
+/** Every program and scheduler for which bundles are written. */
+export const TARGETS = {
+  torchrun: {
+    ...TORCH,
+    says: 'PyTorch (DDP or fully_shard), started by torchrun',
+    start: ({ machines }) =>
+      machines === 1
+        ? './launch.sh'
+        : `on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
+    files: (facts) => [script(torchScript(facts)), torchrunFile(facts)],
+  },
+  accelerate: {
+    says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
+    originals: ['accelerate', 'torch'],
+    packages: ['accelerate'],
+    data: 'batches',
+    rules: ACCELERATE_RULES,
+    start: ({ machines }) =>
+      machines === 1
+        ? './launch_0.sh'
+        : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all mount`,
+    notes: (facts) => [
+      'Accelerate uses FSDP on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
+      ...(isByDeepSpeed(facts) ? ['Install deepspeed too: the strategy is one of DeepSpeed.'] : []),
+    ],
+    files: (facts) => [script(accelerateScript(facts)), ...accelerateFiles(facts)],
+  },
+  deepspeed: {
+    says: 'DeepSpeed ZeRO-0 to ZeRO-3',
+    originals: ['deepSpeed'],
+    packages: ['deepspeed'],
+    data: 'batches',
+    rules: DEEPSPEED_RULES,
+    start: ({ machines }) =>
+      machines === 1 ? './launch.sh' : './launch.sh on machine-0, after writing your machines into hostfile',
+    notes: () => [
+      "The optimizer is PyTorch's (torch_adam), so nothing is compiled; DeepSpeed's FusedAdam is faster on GPUs.",
+    ],
+    files: (facts) => [
+      script(deepSpeedScript(facts)),
+      { path: 'ds_config.json', text: deepSpeedConfig(facts) },
+      ...deepSpeedFiles(facts),
+    ],
+  },
+  megatron: {
+    says: "Megatron-LM's pretrain_gpt.py",
+    originals: ['megatron'],
+    packages: [],
+    data: 'megatron',
+    rules: MEGATRON_RULES,
+    start: ({ machines }) =>
+      `MEGATRON=path-of-Megatron-LM ${machines === 1 ? './launch.sh' : 'MAIN=address-of-machine-0 ./launch.sh NUMBER on every machine'}`,
+    notes: () => [
+      'Megatron-LM cannot read model.safetensors: it begins with its own initial values (normal, std 0.02), so its losses differ from those of a run here. To train these weights, convert them into a checkpoint of Megatron-LM and add --load.',
+      'Megatron-LM initializes the output layers of a block with a smaller std, 0.02 / sqrt(2 · layers), and does not decay biases and norms.',
+      'This bundle was not run here: Megatron-LM needs GPUs.',
+    ],
+    files: megatronFiles,
+  },
+  slurm: {
+    ...TORCH,
+    says: 'PyTorch under Slurm (srun torchrun)',
+    start: () => 'sbatch job.sbatch',
+    files: (facts) => [script(torchScript(facts)), slurmFile(facts)],
+  },
+  kubernetes: {
+    ...TORCH,
+    says: "PyTorch under Kubernetes (Kubeflow's PyTorchJob)",
+    notes: (facts) => [
+      ...TORCH.notes(facts),
+      'Pods install PyTorch into the image python:3.12 at each start; an image that has it starts faster.',
+    ],
+    start: () => 'copy this folder to the volume claim "bundle", then kubectl apply -f pytorchjob.yaml',
+    files: (facts) => [script(torchScript(facts)), kubernetesFile(facts, 'python:3.12')],
+  },
+} as const satisfies Readonly<Record<string, Target>>;
+
+export type TargetName = keyof typeof TARGETS;
+
+/** The names of all targets, in the order of the help. */
+export const TARGET_NAMES = Object.keys(TARGETS) as [TargetName, ...TargetName[]]; // the table's keys

@@ -1,0 +1,41 @@
+import fs from 'node:fs';
+import { requireKnownOptions } from '../../config/option-names';
+import { ConfigError } from '../../core/errors';
+import { type BundleOptions, planBundle, writeBundle } from '../export/bundle';
+import type { ExportReport } from '../export/report';
+import type { RunParts } from './calls';
+import { saveRun } from './checkpoints';
+
+/** Options of run.export. */
+export interface ExportOptions extends Omit<BundleOptions, 'gpusPerMachine'> {
+  /** Number of GPUs per machine. Default: as many as the run has ranks, divided by `machines`. */
+  readonly gpusPerMachine?: number | undefined;
+}
+
+const OPTIONS = ['to', 'out', 'machines', 'gpusPerMachine', 'steps'] satisfies (keyof ExportOptions)[];
+
+/** Writes a run as a bundle; `Run.export` says how. */
+export async function exportRun(parts: RunParts, options: ExportOptions): Promise<ExportReport> {
+  requireKnownOptions('run.export({ … })', options, OPTIONS);
+  const { history, data: prepared } = parts;
+  const { config, world } = history.phase;
+  const { machines = 1, gpusPerMachine = world / machines } = options;
+  if (options.gpusPerMachine === undefined && !Number.isInteger(gpusPerMachine)) {
+    throw new ConfigError(
+      `run.export: ${world} ranks are not divisible by machines ${machines}; give gpusPerMachine too`,
+    );
+  }
+  const bundle = planBundle(config, { ...options, machines, gpusPerMachine }, history.lastStep);
+  const weights = `${bundle.out}.weights-${process.pid}`;
+  try {
+    await saveRun(
+      parts,
+      weights,
+      { type: 'FULL_STATE_DICT' },
+      { parametersOnly: true, shownAs: options.out },
+    );
+    return writeBundle(bundle, { init: weights, prepared });
+  } finally {
+    fs.rmSync(weights, { recursive: true, force: true });
+  }
+}
