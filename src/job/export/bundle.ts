@@ -122,7 +122,7 @@ export function writeBundle(
     const data = writeData(facts, target, { prepared, steps }, out);
     const texts = [
       ...target.files(facts),
-      { path: 'requirements.txt', text: requirementsText(target.packages) },
+      { path: 'requirements.txt', text: requirementsText(target.packages(facts)) },
       { path: 'README.md', text: readmeText(facts, target, data.text) },
     ];
     const files = [...texts.map(({ path }) => path), 'REPORT.md', 'model.safetensors', ...data.files].sort();

@@ -2,8 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { findInstallation } from '../../cell/installation';
 
-/** Versions of packages besides those of `shardlab engine torch`, with which bundles were run. */
-const VERSIONS = { accelerate: '1.15.0', deepspeed: '0.19.8' } as const;
+/** Versions of packages besides those of `shardlab engine torch`. */
+const VERSIONS = { accelerate: '1.15.0', deepspeed: '0.19.8', transformers: '5.24.0' } as const;
 
 export type Package = keyof typeof VERSIONS;
 

@@ -47,7 +47,7 @@ export interface Target {
   /** Whose names of settings the report shows. */
   readonly originals: readonly Original[];
   /** What pip installs besides PyTorch, numpy and safetensors. */
-  readonly packages: readonly Package[];
+  readonly packages: (facts: BundleFacts) => readonly Package[];
   /** Whether batches are stored in the order in which a run here reads them, or as Megatron-LM's data set. */
   readonly data: 'batches' | 'megatron';
   readonly rules: Readonly<Record<SettingPath, Rule>>;

@@ -10,7 +10,7 @@ import { torchScript } from './torch-script';
 
 const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
-  packages: [],
+  packages: () => [],
   data: 'batches',
   rules: TORCH_RULES,
   notes: ({ shape, config }: BundleFacts): readonly string[] =>
@@ -39,23 +39,26 @@ export const TARGETS = {
   accelerate: {
     says: "Hugging Face's Accelerate, with FSDP2 or DeepSpeed",
     originals: ['accelerate', 'torch'],
-    packages: ['accelerate'],
+    // Accelerate's DeepSpeed asks for the version of transformers.
+    packages: (facts) => [
+      'accelerate',
+      ...(isByDeepSpeed(facts) ? (['deepspeed', 'transformers'] as const) : []),
+    ],
     data: 'batches',
     rules: ACCELERATE_RULES,
     start: ({ machines }) =>
       machines === 1
         ? './launch_0.sh'
         : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all mount`,
-    notes: (facts) => [
-      'Accelerate uses FSDP on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
-      ...(isByDeepSpeed(facts) ? ['Install deepspeed too: the strategy is one of DeepSpeed.'] : []),
+    notes: () => [
+      'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
     ],
     files: (facts) => [script(accelerateScript(facts)), ...accelerateFiles(facts)],
   },
   deepspeed: {
     says: 'DeepSpeed ZeRO-0 to ZeRO-3',
     originals: ['deepSpeed'],
-    packages: ['deepspeed'],
+    packages: () => ['deepspeed'],
     data: 'batches',
     rules: DEEPSPEED_RULES,
     start: ({ machines }) =>
@@ -72,7 +75,7 @@ export const TARGETS = {
   megatron: {
     says: "Megatron-LM's pretrain_gpt.py",
     originals: ['megatron'],
-    packages: [],
+    packages: () => [],
     data: 'megatron',
     rules: MEGATRON_RULES,
     start: ({ machines }) =>

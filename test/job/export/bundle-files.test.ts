@@ -129,6 +129,17 @@ test('Accelerate gets one YAML per machine, which differ in machine_rank, and sc
     execFileSync('bash', ['-n', join(report.out, file)]);
     assert.equal(statSync(join(report.out, file)).mode & 0o111, 0o111, file);
   }
+  const zero = bundleOf(context, { parallel: { strategy: 'ZERO_2' } }, { to: 'accelerate' });
+  assert.equal(
+    parse(zero.text('accelerate_0.yaml')).deepspeed_config.deepspeed_config_file,
+    'ds_config.json',
+  );
+  assert.match(zero.text('requirements.txt'), /deepspeed==.*\ntransformers==/);
+  assert.doesNotMatch(
+    zero.text('accelerate_0.yaml'),
+    /mixed_precision/,
+    'Accelerate refuses it beside a JSON of DeepSpeed',
+  );
   // PyYAML reads an unquoted no as false.
   assert.match(
     bundleOf(context, {}, { to: 'accelerate' }).text('accelerate_0.yaml'),

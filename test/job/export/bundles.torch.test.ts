@@ -114,7 +114,7 @@ test('accelerate launch trains the bundle on CPUs, under DDP, with the losses of
   assertNear(await bothLosses(testFolder(context), {}, 'accelerate', 'launch_0.sh', env), 1e-4);
 });
 
-test('accelerate launch trains the bundle by DeepSpeed, with the losses of the run here: ZERO_2', {
+test('accelerate launch reads the YAML and the JSON of DeepSpeed, and trains under DDP on CPUs with the losses of the run here', {
   skip: without('accelerate') || without('deepspeed'),
 }, async (context) => {
   const env = { ACCELERATE_USE_CPU: 'true', DS_ACCELERATOR: 'cpu' };
