@@ -26,7 +26,17 @@ const NOTEBOOK = [
     'put',
   ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
-  ...['ownFigure', 'plotNumbers', 'get', 'evaluate', 'sample', 'experts', 'sampleVideo', 'savePretrained'],
+  ...[
+    'ownFigure',
+    'plotNumbers',
+    'get',
+    'evaluate',
+    'sample',
+    'experts',
+    'sampleVideo',
+    'savePretrained',
+    'export',
+  ],
 ];
 /** Examples of cells of ranks, with the last extent of their input x. */
 const RANKS: Readonly<Record<string, number>> = {

@@ -233,7 +233,7 @@ export class Run extends RunLoop {
    * setting that the target cannot say, IO.
    * @example
    * const small = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
-   * await small.export({ to: 'torchrun', out: 'bundle', machines: 4, gpusPerMachine: 8 });
+   * await small.export({ to: 'slurm', out: 'on-slurm', machines: 4, gpusPerMachine: 8 });
    */
   async export(options: ExportOptions): Promise<ExportReport> {
     return this.take('saving', () => exportRun(this.#parts, options));
