@@ -18,7 +18,9 @@ export function notebookFiles() {
 export function inputsOf(path) {
   const { cells } = JSON.parse(readFileSync(path, 'utf8'));
   const hash = createHash('sha256');
-  for (const file of ['src', 'kernel'].flatMap((folder) => filesBelow(join(root, folder)))) {
+  const sources = ['src', 'kernel'].flatMap((folder) => filesBelow(join(root, folder)));
+  // Python writes its caches beside its sources when ranks of PyTorch run.
+  for (const file of sources.filter((path) => !path.includes('__pycache__'))) {
     hash.update(`${relative(root, file)}\0`).update(readFileSync(file));
   }
   for (const cell of cells) if (cell.cell_type === 'code') hash.update(`\0${[cell.source].flat().join('')}`);
