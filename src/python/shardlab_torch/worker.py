@@ -100,12 +100,13 @@ class Worker:
 
     def _report(self, setup: Json) -> Json:
         device = self._world.device
+        backends: Any = torch.backends
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
         return {
             "pid": os.getpid(),
             "rssBytes": rss,
             "engine": f"torch {torch.__version__.split('+')[0]}",
-            "blas": "mkl" if torch.backends.mkl.is_available() else "openblas",
+            "blas": "mkl" if backends.mkl.is_available() else "openblas",
             "transport": self._world.backend,
             "device": "cpu" if device.type == "cpu" else torch.cuda.get_device_name(device),
             "readyMs": 1e3 * (time.monotonic() - float(setup["startedSeconds"])),

@@ -16,7 +16,8 @@ from torch.distributed.device_mesh import DeviceMesh
 
 from .errors import Json, ShardlabError
 
-# Names that torch does not export.
+# Names that are not in torch's types.
+_DIST: Any = dist
 _C10D: Any = dist.distributed_c10d
 
 
@@ -38,8 +39,8 @@ class World:
     def _begin(self) -> None:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = dist.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
-        prefixed = _C10D.PrefixStore(f"shardlab {self._epoch}", store)
+        store = _DIST.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
+        prefixed = _DIST.PrefixStore(f"shardlab {self._epoch}", store)
         before = _open_sockets()
         device_id = self.device if self.device.type == "cuda" else None
         dist.init_process_group(
