@@ -55,6 +55,7 @@ CASES: dict[str, tuple[Json, str, int, Json]] = {
     "pp, interleaved": (DEEP, "fsdp2", 2, {"parallel__pp": 2, "parallel__schedule": "interleaved", "batch": 4}),
     "pp 2 x dp 2": (DEEP, "fsdp2", 4, {"parallel__pp": 2, "batch": 4, "parallel__microbatches": 2}),
     "pp 2 x dp 2, DDP": (DEEP, "fsdp2", 4, {"parallel__pp": 2, "batch": 4, "parallel__strategy": "NO_SHARD", "accumulation": 2}),
+    "pp 2 x tp 2, whole": (DEEP, "fsdp2", 4, {"parallel__pp": 2, "parallel__tp": 2, "parallel__strategy": "NO_SHARD"}),
     "pp 2 x tp 2": (DEEP, "fsdp2", 4, {"parallel__pp": 2, "parallel__tp": 2, "batch": 4}),
     "llama": (LLAMA, "fsdp2", 2, {}),
     "llama, tp 2 x dp 2": (LLAMA, "fsdp2", 4, {"parallel__tp": 2}),

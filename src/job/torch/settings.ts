@@ -155,9 +155,6 @@ function refusedValues(config: TrainConfig): string[] {
       'parallel.strategy: ZERO_2 needs DeepSpeed, which is not built here; use ZERO_1 or SHARD_GRAD_OP',
     );
   }
-  if (config.parallel.tp > 1 && config.parallel.pp > 1) {
-    found.push('parallel.tp and parallel.pp: PyTorch has one or the other here, not both; leave one out');
-  }
   return found;
 }
 

@@ -61,6 +61,17 @@ def sharding_groups(grad: Tensor) -> list[ProcessGroup]:
     return [mesh.get_group(axis) for axis in sharded if mesh.size(axis) > 1]
 
 
+def place_gradients(parameters: dict[str, nn.Parameter]) -> None:
+    """
+    Gives gradients the placement of their parameters. Of an embedding that tensor parallelism has split, DTensor's backward makes
+    the whole gradient on every rank.
+    """
+    for parameter in parameters.values():
+        grad = parameter.grad
+        if isinstance(grad, DTensor) and isinstance(parameter, DTensor) and grad.placements != parameter.placements:
+            parameter.grad = grad.redistribute(placements=parameter.placements)
+
+
 def share_tied_gradient(parameters: dict[str, nn.Parameter], layout: Layout, shared: str | None) -> None:
     """Adds the gradients of the parameter that the first and the last stage of a pipeline have."""
     if shared is None or layout.tied_group is None or shared not in parameters:

@@ -101,7 +101,7 @@ class PipelinePasses(Passes):
         # The schedule mixes forwards and backwards of microbatches.
         with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
             self._schedule.step(*inputs, **ends, return_outputs=False)
-        return sum(float(local_of(loss)) for loss in losses) / scale if self._has_last else float("nan")
+        return sum(float(local_of(loss.detach())) for loss in losses) / scale if self._has_last else float("nan")
 
     def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         return loss_of(logits, targets) * self._scale

@@ -16,7 +16,7 @@ from .courier import Courier
 from .errors import Json
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
-from .gradients import local_of, share_tied_gradient
+from .gradients import local_of, place_gradients, share_tied_gradient
 from .layout import Layout
 from .ledger import Ledger
 from .optimizers import make_optimizer, state_names
@@ -123,6 +123,7 @@ class Trainer:
             loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
         with self._span("optimizer"):
             with self.ledger.purpose("grad"):
+                place_gradients(self.states.parameters)
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages.tied)

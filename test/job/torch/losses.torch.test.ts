@@ -3,6 +3,7 @@ import { before, describe, it } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import { launch } from '../../../src/job/run/launch';
+import type { Run } from '../../../src/job/run/run';
 import { GPT, LLAMA, largestDifference, launchTorch } from './torch-fixture';
 
 const STEPS = 20;
@@ -15,7 +16,7 @@ const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, seed: 5 } as const
 
 interface Case {
   readonly name: string;
-  readonly ranks: 2 | 4;
+  readonly ranks: 2 | 4 | 8;
   /** Number of ranks with different batches. */
   readonly dp: 1 | 2 | 4;
   readonly config: TrainConfigInput;
@@ -76,10 +77,28 @@ const CASES: readonly Case[] = [
     config: parallel({ strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } }),
   },
   { name: 'TP 2 × FULL_SHARD', ranks: 4, dp: 2, config: parallel({ strategy: 'FULL_SHARD', tp: 2 }) },
+  { name: 'TP 2 × PP 2', ranks: 4, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2, pp: 2 }) },
+  {
+    name: 'TP 2 × PP 2 × FULL_SHARD',
+    ranks: 8,
+    dp: 2,
+    config: parallel({ strategy: 'FULL_SHARD', tp: 2, pp: 2 }),
+  },
 ];
 
+/** What is compared of a run's steps. */
+interface Steps {
+  readonly losses: readonly number[];
+  /** Norms of the gradients before clipping. */
+  readonly norms: readonly number[];
+}
+
+function stepsOf({ losses, results }: Run): Steps {
+  return { losses, norms: results.map(({ gradNorm }) => gradNorm) };
+}
+
 describe(`losses of ${STEPS} steps on PyTorch equal those of this library`, () => {
-  const expected = new Map<string, readonly number[]>();
+  const expected = new Map<string, Steps>();
 
   before(async () => {
     for (const ranks of [1, 2, 4] as const) {
@@ -89,7 +108,7 @@ describe(`losses of ${STEPS} steps on PyTorch equal those of this library`, () =
           const { parallel: _, ...rest } = config;
           const run = await job.train({ ...rest, parallel: { strategy: 'NO_SHARD' } }, { ranks: dp });
           await run.step(STEPS);
-          expected.set(name, run.losses);
+          expected.set(name, stepsOf(run));
           await run.dispose();
         }
       } finally {
@@ -98,7 +117,7 @@ describe(`losses of ${STEPS} steps on PyTorch equal those of this library`, () =
     }
   });
 
-  for (const ranks of [2, 4] as const) {
+  for (const ranks of [2, 4, 8] as const) {
     it(`on ${ranks} ranks`, async (context) => {
       const job = await launchTorch(context, { ranks });
       for (const { name, config, framework = 'fsdp2', bound = BOUND } of CASES.filter(
@@ -108,12 +127,12 @@ describe(`losses of ${STEPS} steps on PyTorch equal those of this library`, () =
           const run = await job.train(config, { framework });
           try {
             await run.step(STEPS);
-            const difference = largestDifference(run.losses, expected.get(name) ?? []);
-            test.diagnostic(`largest difference ${difference.toExponential(1)}`);
-            assert.ok(
-              difference <= bound,
-              `${difference} of ${bound}: ${run.losses.slice(0, 3)}, ${expected.get(name)?.slice(0, 3)}`,
-            );
+            for (const [what, own] of Object.entries(stepsOf(run))) {
+              const ours = expected.get(name)?.[what as keyof Steps] ?? [];
+              const difference = largestDifference(own, ours);
+              test.diagnostic(`${what}: largest difference ${difference.toExponential(1)}`);
+              assert.ok(difference <= bound, `${what}: ${difference} of ${bound}: ${own}; ${ours}`);
+            }
           } finally {
             await run.dispose();
           }

@@ -38,10 +38,6 @@ test('what PyTorch does not do is refused by name, all at once, with what to do'
     () => check({ parallel: { strategy: 'ZERO_2' } }),
     /ZERO_2 needs DeepSpeed, which is not built here/,
   );
-  assert.throws(
-    () => check({ parallel: { tp: 2, pp: 2 } }),
-    /parallel\.tp and parallel\.pp: PyTorch has one or the other/,
-  );
 });
 
 test('what has no effect on PyTorch is a warning that says why', () => {
