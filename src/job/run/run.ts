@@ -82,7 +82,7 @@ export class Run extends RunLoop {
   static async create(options: RunOptions): Promise<Run> {
     const { number: run, init, own, world, groups, torch } = options;
     const parsed = parseTrainConfig(options.config);
-    const warnings = torch?.check(parsed) ?? [];
+    const warnings = torch?.check(parsed, world) ?? [];
     const data = await options.jobData.prepare(parsed, world);
     const config = withoutValues(parsed);
     const file = new SpillFile(join(options.folder, `run-${run}-steps`));
@@ -199,7 +199,7 @@ export class Run extends RunLoop {
       const to = planReshard(from, change, this.#parts.numRanks, () => measuredLoads(this.results));
       warn([
         ...configWarnings(changedSettings(change), to.config, to.world),
-        ...(this.#parts.torch?.check(to.config) ?? []),
+        ...(this.#parts.torch?.check(to.config, to.world) ?? []),
       ]);
       return this.#training.reshard(from, to);
     });

@@ -1,14 +1,20 @@
 import { type SettingPath, settingAt } from '../../config/setting-table';
-import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import type { TorchFramework } from '../control/torch-messages';
+import { refusedValues } from './values';
 
-/** Where PyTorch's ranks do what a setting says; else why not, and what to do instead. */
-type Support = 'done' | { readonly refused: string } | { readonly ignored: string };
+/** Where PyTorch's ranks do what a setting says; else why not, and what to do instead. `by`: the only framework that ignores it. */
+type Support =
+  | 'done'
+  | { readonly refused: string }
+  | { readonly ignored: string; readonly by?: TorchFramework };
 
 const ONLY_HERE = (what: string): Support => ({
   refused: `${what} is this library's own; train it with engine 'wasm'`,
 });
+
+const FSDP1 = "framework 'fsdp1' reads it";
 
 /**
  * [Note: settings on PyTorch] Says of every setting whether a run on PyTorch does what it says. A setting that is refused may have its
@@ -25,11 +31,9 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
     refused: 'modules that no unit shards are not built for PyTorch; leave the setting out',
   },
   'parallel.syncModuleStates': { ignored: 'all ranks read the same initial values' },
-  'parallel.forwardPrefetch': { ignored: 'PyTorch gathers the next unit as its framework does by default' },
-  'parallel.backwardPrefetch': {
-    ignored: 'PyTorch gathers the next unit in backward as its framework does by default',
-  },
-  'parallel.limitAllGathers': { ignored: 'PyTorch limits all-gathers as its framework does by default' },
+  'parallel.forwardPrefetch': { ignored: `fully_shard has its own order of gathering; ${FSDP1}`, by: 'fsdp2' },
+  'parallel.backwardPrefetch': { ignored: `fully_shard has only 'BACKWARD_PRE'; ${FSDP1}`, by: 'fsdp2' },
+  'parallel.limitAllGathers': { ignored: `fully_shard always limits all-gathers; ${FSDP1}`, by: 'fsdp2' },
   'parallel.bucketBytes': 'done',
   'parallel.noSync': 'done',
   'parallel.communicationDataType': { refused: 'set mixedPrecision.reduceDtype instead' },
@@ -48,7 +52,7 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   'parallel.schedule': 'done',
   'parallel.virtualStages': 'done',
   'parallel.microbatches': 'done',
-  'parallel.stageSplit': { refused: "PyTorch's stages have equally many layers; leave it out" },
+  'parallel.stageSplit': 'done',
   'mixedPrecision.paramDtype': 'done',
   'mixedPrecision.reduceDtype': 'done',
   'mixedPrecision.outputDtype': 'done',
@@ -100,14 +104,10 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   steps: 'done',
 };
 
-/** The kinds of models, optimizers and frameworks that PyTorch's ranks have. */
-const KINDS: readonly string[] = ['gpt', 'llama'];
-const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
-
 /**
  * Returns a warning for each setting that has no effect on PyTorch. Throws: CONFIG naming each setting that PyTorch's ranks do not do.
  */
-export function checkForTorch(config: TrainConfig): string[] {
+export function checkForTorch(config: TrainConfig, framework: TorchFramework, world: number): string[] {
   const defaults = parseTrainConfig({ model: config.model });
   const changed = (path: string): boolean => {
     const [value, usual] = [settingAt(config, path), settingAt(defaults, path)];
@@ -120,7 +120,7 @@ export function checkForTorch(config: TrainConfig): string[] {
     ...rows.flatMap(([path, support]) =>
       typeof support === 'object' && 'refused' in support ? [`${path}: ${support.refused}`] : [],
     ),
-    ...refusedValues(config),
+    ...refusedValues(config, framework, world),
   ];
   if (refused.length > 0) {
     throw new ConfigError(
@@ -131,31 +131,12 @@ export function checkForTorch(config: TrainConfig): string[] {
     );
   }
   return rows.flatMap(([path, support]) => {
-    return typeof support === 'object' && 'ignored' in support
+    const isIgnored =
+      typeof support === 'object' && 'ignored' in support && (support.by ?? framework) === framework;
+    return isIgnored
       ? [`${path} has no effect with engine 'torch': ${support.ignored}`]
       : [];
   });
-}
-
-/** Names values that PyTorch's ranks do not have, of settings that they do. */
-function refusedValues(config: TrainConfig): string[] {
-  const { kind } = modelShape(config);
-  const { strategy } = config.parallel;
-  const found = [];
-  if (!KINDS.includes(kind)) {
-    found.push(
-      `model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(' and ')}; train it with engine 'wasm'`,
-    );
-  }
-  if (!OPTIMIZERS.includes(config.optimizer.kind)) {
-    found.push(`optimizer.kind: PyTorch has ${OPTIMIZERS.join(', ')}, not '${config.optimizer.kind}'`);
-  }
-  if (strategy === 'ZERO_2') {
-    found.push(
-      'parallel.strategy: ZERO_2 needs DeepSpeed, which is not built here; use ZERO_1 or SHARD_GRAD_OP',
-    );
-  }
-  return found;
 }
 
 /** Every setting with what PyTorch's ranks do with it, for docs and tests. */

@@ -46,8 +46,8 @@ export class TorchRun {
   }
 
   /** Returns warnings about settings without effect. Throws: CONFIG naming the settings that PyTorch's ranks do not do. */
-  check(config: TrainConfig): string[] {
-    return checkForTorch(config);
+  check(config: TrainConfig, world: number): string[] {
+    return checkForTorch(config, this.framework, world);
   }
 
   /** What ranks need to build a config's model besides the config. */

@@ -16,11 +16,6 @@ class ShardlabError(Exception):
         self.code = code
 
 
-def refusal(setting: str, instead: str) -> ShardlabError:
-    """Returns the error for a setting that this engine does not have; `instead` says what to do."""
-    return ShardlabError("CONFIG", f"engine 'torch': {setting} is not done here; {instead}")
-
-
 def rank_error(thrown: BaseException, cell: str | None = None) -> Json:
     """Returns an error as a message; of a cell's error, only the lines from the cell on, and its line."""
     code = thrown.code if isinstance(thrown, ShardlabError) else "RANK_FAILED"

@@ -50,9 +50,6 @@ class FullyShardedDataParallel(Strategy):
     def parameters(self) -> dict[str, nn.Parameter]:
         return {name.replace(_PREFIX, ""): parameter for name, parameter in super().parameters().items()}
 
-    def compute(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
-
     def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
         root: Any = self.modules[0]
         return root.no_sync() if not is_last and self.is_local(False) else contextlib.nullcontext()

@@ -34,12 +34,10 @@ class FullyShard(Strategy):
         precision = self.precision
         return MixedPrecisionPolicy(precision.param, precision.reduce, None, precision.cast_inputs)
 
-    def compute(self) -> contextlib.AbstractContextManager[Any]:
-        return contextlib.nullcontext()
-
     @contextlib.contextmanager
     def pass_context(self, is_last: bool) -> Any:
-        for root in self._roots():
+        root: Any
+        for root in self.parts:
             root.set_requires_gradient_sync(is_last or not self.is_local(False))
             root.set_is_last_backward(is_last)
         yield
@@ -64,8 +62,3 @@ class FullyShard(Strategy):
                 sized = {"numParams": sum(sizes), "padding": sum(padded) - sum(sizes), "numShards": shards}
                 facts.append({"module": name, "strategy": self.name, **sized})
         return facts
-
-    def _roots(self) -> list[Any]:
-        return list(self.parts)
-
-

@@ -54,19 +54,14 @@ class GPT(nn.Module):
         self.is_first, self.is_last = is_first, is_last
 
     @property
-    def layers(self) -> list[nn.Module]:
-        """The blocks, in order."""
-        return list(self.blocks.values())
-
-    @property
-    def blocks_by_index(self) -> nn.ModuleDict:
+    def layers(self) -> nn.ModuleDict:
         """The blocks, by their index in the whole model."""
         return self.blocks
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:
             x = self.wte(x) + self.wpe.weight[: x.shape[1]]
-        for block in self.blocks.values():
+        for block in self.layers.values():
             x = block(x)
         if not self.is_last:
             return x

@@ -122,19 +122,14 @@ class Llama(nn.Module):
         self.is_first, self.is_last = is_first, is_last
 
     @property
-    def layers(self) -> list[nn.Module]:
-        """The blocks, in order."""
-        return list(self.model.layers.values())
-
-    @property
-    def blocks_by_index(self) -> nn.ModuleDict:
+    def layers(self) -> nn.ModuleDict:
         """The blocks, by their index in the whole model."""
         return self.model.layers
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:
             x = self.model.embed_tokens(x)
-        for block in self.layers:
+        for block in self.layers.values():
             x = block(x)
         if not self.is_last:
             return x

@@ -15,7 +15,7 @@ class Precision:
     def __init__(self, config: Json) -> None:
         mixed = config["mixedPrecision"] or {}
         self.param = DTYPES.get(mixed.get("paramDtype") or "")
-        wire = mixed.get("reduceDtype") or config["parallel"]["communicationDataType"]
+        wire = mixed.get("reduceDtype")
         self.reduce = DTYPES[wire] if wire else self.param
         self.cast_inputs = bool(mixed.get("castForwardInputs", True))
 

@@ -63,7 +63,7 @@ class Stages:
     @property
     def layers(self) -> list[tuple[int, nn.Module]]:
         """The blocks on this rank, with their indices in the whole model."""
-        return [(int(index), block) for module in self.modules for index, block in module.blocks_by_index.items()]
+        return [(int(index), block) for module in self.modules for index, block in module.layers.items()]
 
 
 def _split(layers: int, stages: int, split: Any) -> list[range]:

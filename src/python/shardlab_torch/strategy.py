@@ -40,10 +40,7 @@ class Strategy:
 
     def compute(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context of forwards."""
-        dtype = self.precision.param
-        if dtype is None or dtype == torch.float32:
-            return contextlib.nullcontext()
-        return torch.autocast(self.layout.world.device.type, dtype)
+        return contextlib.nullcontext()
 
     def is_local(self, by_default: bool) -> bool:
         """Whether gradients of microbatches that are not the last of their step stay on this rank."""
@@ -97,6 +94,12 @@ class Replicated(Strategy):
             self.replicas.append(replica)
             self.modules[i] = replica
 
+    def compute(self) -> contextlib.AbstractContextManager[Any]:
+        dtype = self.precision.param
+        if dtype is None or dtype == torch.float32:
+            return contextlib.nullcontext()
+        return torch.autocast(self.layout.world.device.type, dtype)
+
     def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
         stack = contextlib.ExitStack()
         if not is_last and self.is_local(True):
@@ -135,10 +138,9 @@ class Zero1(Replicated):
 
 def wrapped_modules(model: nn.Module, wrap: Any) -> list[nn.Module]:
     """Returns the modules that `parallel.wrap` makes units, the inner ones first, without the model itself."""
-    blocks = getattr(model, "layers")
     named = [(name, module) for name, module in model.named_modules() if name != ""]
     if wrap in ("blocks", "moe"):
-        chosen = list(blocks)
+        chosen = list(getattr(model, "layers").values())
     elif wrap == "root":
         chosen = []
     elif wrap == "linear":

@@ -21,7 +21,6 @@ from .layout import Layout
 from .ledger import Ledger
 from .optimizers import make_optimizer, state_names
 from .passes import Passes, PipelinePasses
-from .settings import SHARDED, require_supported
 from .stages import Stages, checkpoint_activations
 from .strategy import Replicated, Strategy, Zero1
 from .tensor_parallel import orders, split_matrices
@@ -42,7 +41,6 @@ class Trainer:
         self.config: Json = work["config"]
         self.shape: Json = work["torch"]["shape"]
         framework: str = work["torch"]["framework"]
-        require_supported(self.config, self.shape, framework, len(ranks))
         self.layout = layout = Layout(world, ranks, self.config["parallel"])
         self.stages = Stages(self.shape, self.config, layout.pp, layout.pp_rank, world.device)
         for module in self.stages.modules:
@@ -73,8 +71,8 @@ class Trainer:
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]
         sharded = FullyShardedDataParallel if framework == "fsdp1" else FullyShard
-        kind: type[Strategy] = sharded if name in SHARDED else Zero1 if name == "ZERO_1" else Replicated
-        return kind(self.stages, self.layout, self.config)
+        whole: dict[str, type[Strategy]] = {"NO_SHARD": Replicated, "ZERO_1": Zero1}
+        return whole.get(name, sharded)(self.stages, self.layout, self.config)
 
     def set_rate(self, lr: float) -> None:
         """Sets the learning rate of the next step; the launcher gives those of the later steps anew."""

@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
+import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
 
 test('every setting of the table is done, refused or ignored on PyTorch', () => {
@@ -16,7 +17,8 @@ function isPartOfData(path: string): boolean {
   return /^data\./.test(path);
 }
 
-const check = (config: TrainConfigInput): string[] => checkForTorch(parseTrainConfig(config));
+const check = (config: TrainConfigInput, framework: TorchFramework = 'fsdp2', world = 4): string[] =>
+  checkForTorch(parseTrainConfig(config), framework, world);
 
 test('a config with defaults, and one with settings that PyTorch does, give no warning', () => {
   assert.deepEqual(check({}), []);
@@ -34,14 +36,72 @@ test('what PyTorch does not do is refused by name, all at once, with what to do'
     message:
       /parallel\.cp: context parallelism is not built.*\nlora: .*engine 'wasm'\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
   });
-  assert.throws(
-    () => check({ parallel: { strategy: 'ZERO_2' } }),
-    /ZERO_2 needs DeepSpeed, which is not built here/,
-  );
 });
+
+const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
+const parallel = (settings: TrainConfigInput['parallel']): TrainConfigInput => ({
+  model: GPT,
+  parallel: settings,
+});
+
+/** Values that are refused, of settings that are done, each beside one that is not refused. */
+const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, TorchFramework?])[] = [
+  [parallel({ strategy: 'ZERO_2' }), parallel({ strategy: 'ZERO_1' }), /ZERO_2 needs DeepSpeed/],
+  [
+    parallel({ strategy: 'NO_SHARD', tp: 2 }),
+    parallel({ strategy: 'NO_SHARD', tp: 4 }),
+    /matrices that parallel\.tp has split are not replicated by NO_SHARD on PyTorch; use FULL_SHARD/,
+  ],
+  [
+    parallel({ strategy: 'ZERO_1', pp: 2 }),
+    parallel({ strategy: 'NO_SHARD', pp: 2 }),
+    /no ZeroRedundancyOptimizer/,
+  ],
+  [parallel({ tp: 2 }), parallel({ tp: 1 }), /'fsdp1' does not divide the model/, 'fsdp1'],
+  [
+    parallel({ reshardAfterForward: false }),
+    parallel({}),
+    /'fsdp1' has only a strategy's default/,
+    'fsdp1',
+  ],
+  [parallel({ pp: 2, schedule: 'zb' }), parallel({ pp: 2, schedule: 'gpipe' }), /parallel\.schedule: 'zb'/],
+  [
+    parallel({ pp: 2, stageSplit: 'parameters' }),
+    parallel({ pp: 2, stageSplit: [3, 1] }),
+    /parallel\.stageSplit: PyTorch has 'layers' and layers per stage/,
+  ],
+  [
+    parallel({ wrap: { minNumParams: 100 } }),
+    parallel({ wrap: { modules: ['blocks.*'] } }),
+    /parallel\.wrap: minNumParams/,
+  ],
+  [
+    { activationCheckpointing: { saveOps: ['matMul'] } },
+    { activationCheckpointing: { everyNth: 2 } },
+    /activationCheckpointing: PyTorch has 'full'/,
+  ],
+  [
+    { mixedPrecision: { paramDtype: 'float16' } },
+    { mixedPrecision: { paramDtype: 'bfloat16' } },
+    /mixedPrecision: float16 and its scaler/,
+  ],
+  [
+    { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'bfloat16' } },
+    { mixedPrecision: { paramDtype: 'bfloat16', outputDtype: 'float32' } },
+    /mixedPrecision\.outputDtype: PyTorch computes the loss in float32/,
+  ],
+];
+
+for (const [refused, done, message, framework] of VALUES) {
+  test(`a value that PyTorch does not have is refused, and its neighbour is not: ${message}`, () => {
+    assert.throws(() => check(refused, framework), { code: 'CONFIG', message });
+    assert.deepEqual(check(done, framework), []);
+  });
+}
 
 test('what has no effect on PyTorch is a warning that says why', () => {
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }), [
-    "parallel.backwardPrefetch has no effect with engine 'torch': PyTorch gathers the next unit in backward as its framework does by default",
+    "parallel.backwardPrefetch has no effect with engine 'torch': fully_shard has only 'BACKWARD_PRE'; framework 'fsdp1' reads it",
   ]);
+  assert.deepEqual(check({ parallel: { backwardPrefetch: null } }, 'fsdp1'), []);
 });

@@ -1,0 +1,91 @@
+import { modelShape } from '../../config/settings/model';
+import type { TrainConfig } from '../../config/train-config';
+import type { TorchFramework } from '../control/torch-messages';
+
+const KINDS: readonly string[] = ['gpt', 'llama'];
+const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
+const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
+
+/**
+ * Names the values that PyTorch's ranks do not have, of settings that they do, each with what to do. `world` is the number of the run's
+ * ranks. Python trusts this list and checks nothing again.
+ */
+export function refusedValues(config: TrainConfig, framework: TorchFramework, world: number): string[] {
+  const { optimizer, activationCheckpointing: recompute } = config;
+  const { kind } = modelShape(config);
+  const refused: readonly (readonly [boolean, string])[] = [
+    [
+      !KINDS.includes(kind),
+      `model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(' and ')}; train it with engine 'wasm'`,
+    ],
+    [
+      !OPTIMIZERS.includes(optimizer.kind),
+      `optimizer.kind: PyTorch has ${OPTIMIZERS.join(', ')}, not '${optimizer.kind}'`,
+    ],
+    [
+      typeof recompute === 'object' && recompute !== null && !('everyNth' in recompute),
+      "activationCheckpointing: PyTorch has 'full', 'selective', { everyNth: n } and null",
+    ],
+    ...parallelValues(config, framework, world),
+    ...precisionValues(config),
+  ];
+  return refused.flatMap(([isRefused, text]) => (isRefused ? [text] : []));
+}
+
+function parallelValues(
+  { parallel }: TrainConfig,
+  framework: TorchFramework,
+  world: number,
+): (readonly [boolean, string])[] {
+  const { strategy, tp, pp, schedule, stageSplit, wrap, reshardAfterForward } = parallel;
+  const isSharded = SHARDED.includes(strategy);
+  return [
+    [
+      strategy === 'ZERO_2',
+      'parallel.strategy: ZERO_2 needs DeepSpeed, which is not built here; use ZERO_1 or SHARD_GRAD_OP',
+    ],
+    [
+      tp > 1 && !isSharded && tp * pp < world,
+      `parallel.strategy: matrices that parallel.tp has split are not replicated by ${strategy} on PyTorch; use FULL_SHARD`,
+    ],
+    [
+      pp > 1 && strategy === 'ZERO_1',
+      'parallel.strategy: stages of a pipeline have no ZeroRedundancyOptimizer here; use NO_SHARD or FULL_SHARD',
+    ],
+    [
+      framework === 'fsdp1' && Math.max(tp, pp) > 1,
+      "parallel.tp and parallel.pp: framework 'fsdp1' does not divide the model; use framework 'fsdp2'",
+    ],
+    [
+      framework === 'fsdp1' && reshardAfterForward !== null,
+      "parallel.reshardAfterForward: framework 'fsdp1' has only a strategy's default; use framework 'fsdp2'",
+    ],
+    [
+      pp > 1 && schedule === 'zb',
+      "parallel.schedule: 'zb' is not built for PyTorch; use '1f1b' or 'interleaved'",
+    ],
+    [
+      pp > 1 && stageSplit !== 'layers' && !(Array.isArray(stageSplit) && typeof stageSplit[0] === 'number'),
+      "parallel.stageSplit: PyTorch has 'layers' and layers per stage, as [3, 2]",
+    ],
+    [
+      typeof wrap === 'object' && 'minNumParams' in wrap,
+      "parallel.wrap: minNumParams is not built for PyTorch; name modules, as { modules: ['blocks.*'] }, or use 'blocks'",
+    ],
+  ];
+}
+
+function precisionValues({ mixedPrecision }: TrainConfig): (readonly [boolean, string])[] {
+  if (mixedPrecision === null) return [];
+  const { paramDtype, reduceDtype, outputDtype } = mixedPrecision;
+  return [
+    [
+      [paramDtype, reduceDtype].includes('float16'),
+      "mixedPrecision: float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'",
+    ],
+    [
+      outputDtype !== null && outputDtype !== 'float32',
+      'mixedPrecision.outputDtype: PyTorch computes the loss in float32; leave it out',
+    ],
+  ];
+}
