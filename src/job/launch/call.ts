@@ -53,7 +53,7 @@ export type Call = ReturnType<typeof createCall>;
 
 export function createCall(id: number, ranks: readonly number[], work: RankWork, sink: CallSink) {
   const outcomes = new Map<number, Outcome>();
-  const cell = work.kind === 'cell' ? work.cell : undefined;
+  const cell = 'cell' in work ? work.cell : undefined;
   let resolve = (): void => undefined;
   return {
     id,
@@ -62,7 +62,7 @@ export function createCall(id: number, ranks: readonly number[], work: RankWork,
     sink,
     outcomes,
     /** The call's name in messages. */
-    title: work.kind === 'cell' ? `cell ${work.cell}` : TITLES[work.kind],
+    title: work.kind === 'cell' || cell !== undefined ? `cell ${cell}` : TITLES[work.kind],
     /** When the call began; processes that its ranks start later are the call's children. */
     since: childrenCountFrom(),
     failure: undefined as Failure | undefined,

@@ -109,7 +109,7 @@ export class TorchProcesses {
     });
     const exited = lost.then(async () => {
       exit = await this.#exitOf(rank);
-      killProcess(this.#pids[rank]);
+      this.#killRank(rank);
       return exit;
     });
     const processes = this;
@@ -128,9 +128,15 @@ export class TorchProcesses {
       kill: () => {
         if (exit !== undefined) return;
         this.#killed.add(rank);
-        killProcess(this.#pids[rank]);
+        this.#killRank(rank);
       },
     };
+  }
+
+  /** Kills a rank, and the processes that its own code started: the agent gives each rank a process group. */
+  #killRank(rank: number): void {
+    const pid = this.#pids[rank];
+    if (pid !== undefined) killGroup(pid);
   }
 
   async #exitOf(rank: number): Promise<RankExit> {
@@ -186,14 +192,4 @@ const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
 function withoutAgentLines(text: string): string {
   const lines = text.split('\n').filter((line) => !AGENT_LINE.test(line));
   return lines.join('\n').trim() === '' ? '' : lines.join('\n');
-}
-
-/** Kills a process; it is no error if it has ended. */
-function killProcess(pid: number | undefined): void {
-  if (pid === undefined) return;
-  try {
-    process.kill(pid, 'SIGKILL');
-  } catch (error) {
-    if ((error as NodeJS.ErrnoException).code !== 'ESRCH') throw error;
-  }
 }

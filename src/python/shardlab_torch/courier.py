@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import signal
@@ -20,6 +21,8 @@ ABORT_SECONDS = 0.2
 AGAIN_SECONDS = 0.5
 # After the order to shut down, a main thread that is busy gets this much time.
 SHUTDOWN_SECONDS = 1.0
+# After a rank has lost another one, the launcher gets this much time to say why: torchrun's agent reports an end within 4.
+REASON_SECONDS = 6.0
 
 Work = tuple[int, Json, bytes]
 
@@ -58,11 +61,17 @@ class Courier(threading.Thread):
 
     def ended(self) -> ShardlabError | None:
         """The main thread has ended its work. Returns the error that says why it was stopped; None: it was not stopped."""
+        # From here on, no interrupt is raised, so that none can come between a lock and its release.
+        self._running = None
         with self._changed:
-            self._running = None
             self.since = time.monotonic()
             reason, self._reason = self._reason, None
         return None if reason is None else ShardlabError(str(reason["code"]), str(reason["text"]))
+
+    def await_reason(self) -> None:
+        """Waits until the launcher says why the running work must end; not for ever."""
+        with contextlib.suppress(KeyboardInterrupt), self._changed:
+            self._changed.wait_for(lambda: self._reason is not None, REASON_SECONDS)
 
     @property
     def is_busy(self) -> bool:
@@ -146,6 +155,7 @@ class Courier(threading.Thread):
             if self._running != number:
                 return
             self._reason = self._reason or reason
+            self._changed.notify_all()
         is_waiting = self.situation()["state"] == "waiting"
         for attempt in range(20):
             if attempt > 0 or is_waiting:

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 
 from .courier import Courier, end_process
-from .errors import Json, rank_error
+from .errors import Json, ShardlabError, rank_error
 from .output import Output
 from .runs import Runs
 from .situation import Watcher
 from .variables import Variables
-from .world import World
+from .world import World, is_lost
 
 
 class Worker:
@@ -55,17 +55,27 @@ class Worker:
         self._cell = order.get("cell")
         file = None if order["kind"] != "python" else f"In[{self._cell}]" if self._cell is not None else "cell"
         try:
-            outcome: Json = {"ok": True, "value": self._perform(order, file)}
-        except BaseException as error:
-            outcome = {"ok": False, "error": rank_error(error, file)}
-            traceback.clear_frames(error.__traceback__)
-        try:
+            outcome, stopped = self._attempt(order, file)
+        except KeyboardInterrupt as error:  # it came when the work had ended already
             stopped = self._courier.ended()
-        except KeyboardInterrupt:
-            stopped = self._courier.ended()
+            outcome = {"ok": False, "error": rank_error(error)}
         self._cell = None
         self._runs.ended(outcome["ok"])
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
+
+    def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
+        """Performs work; returns its outcome, and why it was stopped. After `ended` it cannot be interrupted."""
+        try:
+            value = self._perform(order, file)
+            stopped = self._courier.ended()
+            return {"ok": True, "value": value}, stopped
+        except BaseException as error:
+            if is_lost(error):
+                self._courier.await_reason()
+            stopped = self._courier.ended()
+            outcome = {"ok": False, "error": rank_error(error, file)}
+            traceback.clear_frames(error.__traceback__)
+            return outcome, stopped
 
     def _perform(self, order: Json, file: str | None) -> Any:
         match order["kind"]:

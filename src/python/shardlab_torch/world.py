@@ -136,6 +136,11 @@ class World:
         self._sockets[group.group_name] = _open_sockets() - before
 
 
+def is_lost(error: BaseException) -> bool:
+    """Whether a collective failed because its connection to another rank ended: that rank's own failure is the cause."""
+    return isinstance(error, dist.DistError) or (isinstance(error, RuntimeError) and "gloo/transport" in str(error))
+
+
 @contextmanager
 def _named(name: str) -> Iterator[None]:
     """Gives the next group a name. Torch's own names depend on how many groups a process has, so they differ between ranks."""

@@ -1,3 +1,4 @@
+import { execFileSync } from 'node:child_process';
 import type { TestContext } from 'node:test';
 import type { LaunchOptions } from '../../../src/job/launch/options';
 import type { Job } from '../../../src/job/run/job';
@@ -23,4 +24,13 @@ export const LLAMA = { ...GPT, kind: 'llama', kvHeads: 2, ffn: 64 } as const;
 export function largestDifference(one: readonly number[], two: readonly number[]): number {
   if (one.length !== two.length) return Number.NaN;
   return Math.max(...one.map((value, i) => Math.abs(value - (two[i] ?? Number.NaN))));
+}
+
+/** Returns the pids of the processes that a process, and those that it started, have started. */
+export function descendantsOf(pid: number): number[] {
+  const lines = execFileSync('ps', ['-axo', 'pid=,ppid='], { encoding: 'utf8' }).trim().split('\n');
+  const parents = new Map(lines.map((line) => line.trim().split(/\s+/).map(Number) as [number, number]));
+  const isBelow = (one: number | undefined): boolean =>
+    one !== undefined && (one === pid || isBelow(parents.get(one)));
+  return [...parents].filter(([one, parent]) => one !== pid && isBelow(parent)).map(([one]) => one);
 }

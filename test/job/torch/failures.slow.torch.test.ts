@@ -1,0 +1,136 @@
+import assert from 'node:assert/strict';
+import { fork } from 'node:child_process';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { ShardlabError } from '../../../src/core/errors';
+import type { Job } from '../../../src/job/run/job';
+import type { Run } from '../../../src/job/run/run';
+import { goneAfter, HANG_MS, temporaryFolder } from '../job-fixture';
+import { descendantsOf, GPT, launchTorch } from './torch-fixture';
+
+/** Processes whose launcher or job has ended must end within this time. */
+const END_MS = 10_000;
+const CONFIG = { model: GPT, parallel: { strategy: 'FULL_SHARD' } } as const;
+
+const pause = (milliseconds: number): Promise<void> =>
+  new Promise((resolve) => setTimeout(resolve, milliseconds));
+
+/** Begins steps that do not end by themselves, and waits for the first. `ended` resolves to their error. */
+async function beginSteps(run: Run): Promise<{ readonly ended: Promise<ShardlabError> }> {
+  const before = run.lastStep;
+  const ended = run.step(100_000).then(
+    () => assert.fail('the steps ended'),
+    (error: unknown) => {
+      assert.ok(error instanceof ShardlabError, String(error));
+      return error;
+    },
+  );
+  ended.catch(() => undefined); // the test that awaits it reports its failure
+  while (run.lastStep === before) await pause(20);
+  return { ended };
+}
+
+/** Shuts down, and checks that the processes that a job had have ended. */
+async function endJob(job: Job, processes: readonly number[], context: TestContext): Promise<void> {
+  // torchrun's agent and two ranks.
+  assert.ok(processes.length >= 3 && job.ranks.every(({ pid }) => processes.includes(pid)));
+  await job.shutdown();
+  const milliseconds = await goneAfter(processes, END_MS);
+  context.diagnostic(
+    `${processes.length} processes are gone ${milliseconds?.toFixed(0)} ms after the shutdown`,
+  );
+  assert.notEqual(milliseconds, undefined, 'processes were left behind');
+}
+
+test('the death of a rank within a step is an error that names it, and no process is left', async (context) => {
+  const job = await launchTorch(context, { ranks: 2 });
+  await job.on('all').python("import subprocess\nchild = subprocess.Popen(['sleep', '600'])");
+  const { ended } = await beginSteps(await job.train(CONFIG));
+  const processes = descendantsOf(process.pid);
+  process.kill(job.ranks[1]?.pid ?? 0, 'SIGKILL');
+  const killed = performance.now();
+  const error = await ended;
+  context.diagnostic(`reported after ${(performance.now() - killed).toFixed(0)} ms`);
+  assert.equal(error.code, 'RANK_DIED', error.message);
+  assert.match(
+    error.message,
+    /^rank 1's process ended \(SIGKILL\) while run\.step ran.*await job\.shutdown\(\)/,
+  );
+  await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED' });
+  await endJob(job, processes, context);
+});
+
+test('a rank that stands still is named, and the job goes on when it does', async (context) => {
+  const job = await launchTorch(context, { ranks: 2 });
+  const run = await job.train(CONFIG);
+  const { ended } = await beginSteps(run);
+  const { pid = 0 } = job.ranks[1] ?? {};
+  process.kill(pid, 'SIGSTOP');
+  await pause(1000);
+  const why = await job.why();
+  assert.match(why.text, /^rank 0 waits in \w+ .* for rank 1, which does not answer/);
+  assert.deepEqual(why.waits[0]?.waitsFor, [1]);
+  process.kill(pid, 'SIGCONT');
+  await job.interrupt();
+  assert.match((await ended).message, /the run is intact/);
+  const { lastStep } = run;
+  await run.step(2);
+  assert.equal(run.lastStep, lastStep + 2);
+
+  await context.test('an interrupt ends a rank that goes on standing still', async () => {
+    const again = await beginSteps(run);
+    const processes = descendantsOf(process.pid);
+    process.kill(pid, 'SIGSTOP');
+    await pause(1000);
+    await job.interrupt();
+    const error = await again.ended;
+    assert.match(error.message, /rank 1, which does not answer/);
+    await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED', message: /rank 1's process ended/ });
+    await endJob(job, processes, context);
+  });
+});
+
+test('an interrupt ends steps, a loop and a collective, and the job goes on', async (context) => {
+  const job = await launchTorch(context, { ranks: 2 });
+  const [run, twin] = [await job.train(CONFIG), await job.train(CONFIG)];
+  const { ended } = await beginSteps(run);
+  await job.interrupt();
+  assert.match((await ended).message, /the run is intact/);
+  const sources = ['while True: pass', 'if rank == 0: dist.barrier()\nimport time; time.sleep(600)'];
+  for (const source of sources) {
+    const cell = job.on('all').python(source);
+    cell.catch(() => undefined); // it is awaited below
+    await pause(500);
+    const start = performance.now();
+    await job.interrupt();
+    await assert.rejects(cell, { code: 'INTERRUPTED' });
+    const milliseconds = performance.now() - start;
+    context.diagnostic(`ranks work again ${milliseconds.toFixed(0)} ms after the interrupt`);
+    assert.ok(milliseconds < HANG_MS);
+  }
+  await run.step(1);
+  await twin.step(run.lastStep);
+  const processes = descendantsOf(process.pid);
+  assert.deepEqual(run.losses, twin.losses);
+  await endJob(job, processes, context);
+});
+
+for (const occupation of ['train', "import subprocess; subprocess.run(['sleep', '600'])"]) {
+  test(`all processes end when the launcher is killed: ${occupation}`, async (context) => {
+    const folder = temporaryFolder(context);
+    const env = { ...process.env, TMPDIR: folder.path };
+    const launcher = fork(join(__dirname, 'torch-launcher.js'), [occupation], { silent: true, env });
+    context.after(() => launcher.kill('SIGKILL'));
+    await new Promise((resolve, reject) => {
+      launcher.once('message', resolve);
+      launcher.once('exit', (code) => reject(new Error(`the launcher ended by itself with status ${code}`)));
+    });
+    const processes = descendantsOf(launcher.pid ?? 0);
+    // torchrun's agent, two ranks, and what these have started.
+    assert.ok(processes.length >= 3, `${processes}`);
+    launcher.kill('SIGKILL');
+    const milliseconds = await goneAfter(processes, END_MS);
+    context.diagnostic(`${processes.length} processes are gone after ${milliseconds?.toFixed(0)} ms`);
+    assert.notEqual(milliseconds, undefined, 'processes were left behind');
+  });
+}
