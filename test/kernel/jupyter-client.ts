@@ -260,3 +260,9 @@ export function resultText(exchange: Exchange): unknown {
   const data = contents(exchange, 'execute_result')[0]?.data;
   return typeof data === 'object' && data !== null ? Reflect.get(data, 'text/plain') : undefined;
 }
+
+/** The text that the cell's display holds in the end. */
+export function shownText(exchange: Exchange): string {
+  const shown = [...contents(exchange, 'display_data'), ...contents(exchange, 'update_display_data')];
+  return shown.map(({ data }) => String(Reflect.get(Object(data), 'text/plain'))).at(-1) ?? '';
+}

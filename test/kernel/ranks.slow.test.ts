@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
-import { contents, type Exchange, JupyterClient, resultText } from './jupyter-client';
+import { contents, type Exchange, JupyterClient, resultText, shownText } from './jupyter-client';
 import { compilerOf, family, goneIn, NO_PROC } from './processes';
 
 let client: JupyterClient;
@@ -16,12 +16,6 @@ after(async () => {
   await client.execute('await job.shutdown()');
   await client.stop();
 });
-
-/** The text that the cell's display holds in the end. */
-function shownText(exchange: Exchange): string {
-  const shown = [...contents(exchange, 'display_data'), ...contents(exchange, 'update_display_data')];
-  return shown.map(({ data }) => String(Reflect.get(Object(data), 'text/plain'))).at(-1) ?? '';
-}
 
 describe('the steps of a run in a cell', () => {
   const TRAIN =
