@@ -9,9 +9,9 @@ import { StepError } from './step.mjs';
 const TEST_TIMEOUT_MILLISECONDS = 600_000;
 
 /** NAME.slow.test.ts takes seconds. NAME.alone.test.ts does too, and measures time or memory, or uses the whole machine. */
-const SLOW = /\.(slow|alone)\.test\.ts$/;
+const SLOW = /\.(slow|alone)(\.torch)?\.test\.ts$/;
 const LONG = /\.long\.test\.ts$/;
-/** NAME.torch.test.ts needs a Python with PyTorch, whose ranks use the whole machine. */
+/** NAME.torch.test.ts needs a Python with PyTorch, whose ranks use the whole machine; NAME.slow.torch.test.ts takes minutes. */
 const TORCH = /\.torch\.test\.ts$/;
 const ALONE = /\.(alone|long|torch)\.test\.ts$/;
 

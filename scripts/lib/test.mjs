@@ -7,8 +7,8 @@ import { runTorchTests } from './torch-tests.mjs';
 
 const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
   --fast        skip *.slow.test.ts and *.alone.test.ts
-  --long        also run *.long.test.ts
-  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch
+  --long        also run *.long.test.ts, and then the tests of --torch
+  --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; with --fast without the slow ones
   --golden      write the golden files again
   --no-lint     skip the linter
   --no-python   set up no Python (tests that need it are skipped and say so)`;
@@ -22,10 +22,14 @@ export function main() {
       return 0;
     }
     const { env } = await setUp('test', { withPython: !values['no-python'] });
-    if (values.torch) return runTorchTests(env, positionals);
+    const torch = { fast: values.fast, only: positionals };
+    if (values.torch) return runTorchTests(env, torch);
     if (!values['no-lint']) await step('lint', runBiome);
     const files = testFiles({ fast: values.fast, long: values.long, only: positionals });
-    return runTests(files, values.golden ? { ...env, SHARDLAB_GOLDEN: '1' } : env);
+    const status = await runTests(files, values.golden ? { ...env, SHARDLAB_GOLDEN: '1' } : env);
+    // Texts name the files of one kind; `--torch` runs the others.
+    if (!values.long || positionals.length > 0) return status;
+    return (await runTorchTests(env, torch)) || status;
   });
 }
 

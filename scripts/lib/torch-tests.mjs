@@ -14,13 +14,14 @@ const TOOLS = join(root, 'build', 'torch-tools');
 
 /**
  * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict), on the Python of SHARDLAB_TORCH_PYTHON or the
- * one that `shardlab engine torch` makes. If `only` has texts, only test files whose path contains one of them run.
+ * one that `shardlab engine torch` makes. `fast` leaves out pytest's tests with the mark `slow`, and NAME.slow.torch.test.ts. If `only` has texts, only test
+ * files whose path contains one of them run.
  */
-export async function runTorchTests(env, only) {
+export async function runTorchTests(env, { fast, only }) {
   const inPython = filesBelow(join(root, 'test', 'torch'))
     .map((file) => relative(root, file))
     .filter((file) => /(^|\/)test_[^/]*\.py$/.test(file) && isNamed(file, only));
-  const inTypeScript = testFiles({ torch: true, only });
+  const inTypeScript = testFiles({ torch: true, fast, only });
   if (inPython.length + inTypeScript.length === 0) {
     throw new StepError('No test file matches.', 'name part of a path of test_*.py or *.torch.test.ts');
   }
@@ -32,7 +33,8 @@ export async function runTorchTests(env, only) {
     PYTHONDONTWRITEBYTECODE: '1',
   };
   await step('pytest and mypy', (say) => ensureTools(python, env, say));
-  const pytest = ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', ...inPython];
+  const chosen = fast ? ['-m', 'not slow'] : [];
+  const pytest = ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', ...chosen, ...inPython];
   const first = inPython.length === 0 ? 0 : await passThrough(python, pytest, { cwd: root, env: toolsEnv });
   const second = inTypeScript.length === 0 ? 0 : await runTests(inTypeScript, torchEnv);
   if (only.length === 0) await step('types of Python', () => checkTypes(python, toolsEnv));

@@ -12,6 +12,10 @@ from launcher import ROOT, Job
 REFERENCE = ROOT / "test" / "data" / "torch_reference"
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "slow: takes minutes; `npm run test:torch -- --fast` leaves it out")
+
+
 @pytest.fixture(scope="session")
 def init(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The folder with the initial values of the reference."""

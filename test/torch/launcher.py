@@ -26,7 +26,7 @@ sys.path.insert(0, str(SOURCE))
 from shardlab_torch.link import Link, decode, mac_of, read_exactly  # noqa: E402
 
 Json = dict[str, Any]
-WAIT_SECONDS = 60
+WAIT_SECONDS = 180
 
 
 class RankFailed(Exception):

@@ -12,6 +12,8 @@ from launcher import SHAPE, Job, Json, RankFailed, config, formula_batches
 from plain import random_init
 from safetensors.torch import load_file, save_file
 
+pytestmark = pytest.mark.slow
+
 DEEP: Json = {**SHAPE, "layers": 4, "dim": 32}
 
 # The framework, the number of ranks, and the settings.

@@ -13,6 +13,8 @@ import pytest
 import ledger_runs
 from ledger_runs import DIM, HIDDEN, STEPS, VOCAB, WORLD
 
+pytestmark = pytest.mark.slow
+
 SHAPES = {
     '': [(VOCAB, DIM), (VOCAB, DIM), (VOCAB,)],
     **{f'blocks.{i}': [(HIDDEN, DIM), (HIDDEN,), (DIM, HIDDEN), (DIM,)] for i in range(2)},
