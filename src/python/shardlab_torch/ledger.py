@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from .scene import Frame, Scene
 from .span import Span
 from .strategy_frames import strategy_frames
 from .unit_marks import UnitMarks
+from .variables import number
 from .work_watcher import WorkWatcher
 
 _NOTHING: ContextManager[None] = nullcontext()
@@ -128,7 +128,7 @@ class Ledger:
             'end': end,
             'startCpu': profiled.start_cpu,
             'endCpu': profiled.end_cpu,
-            'loss': loss if loss is None or math.isfinite(loss) else _name_of(loss),
+            'loss': loss if loss is None else number(loss),
             'tokens': tokens,
             'memory': memory_record(tracked, spans, profiled.spans, (start, end), self._device),
             'collectives': profiled.comm.as_json(self._group_name_of),
@@ -212,7 +212,3 @@ class Ledger:
         owners = states.owners()
         buckets = states.model.reducer._get_zeros_like_grad_buckets()
         return [owners.get(id(bucket.parameters()[0]), '') for bucket in buckets]
-
-
-def _name_of(value: float) -> str:
-    return 'NaN' if math.isnan(value) else 'Infinity' if value > 0 else '-Infinity'

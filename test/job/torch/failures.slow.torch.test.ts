@@ -8,8 +8,6 @@ import type { Run } from '../../../src/job/run/run';
 import { goneAfter, HANG_MS, temporaryFolder } from '../job-fixture';
 import { descendantsOf, GPT, launchTorch } from './torch-fixture';
 
-/** Processes whose launcher or job has ended must end within this time. */
-const END_MS = 10_000;
 const CONFIG = { model: GPT, parallel: { strategy: 'FULL_SHARD' } } as const;
 
 const pause = (milliseconds: number): Promise<void> =>
@@ -35,7 +33,7 @@ async function endJob(job: Job, processes: readonly number[], context: TestConte
   // torchrun's agent and two ranks.
   assert.ok(processes.length >= 3 && job.ranks.every(({ pid }) => processes.includes(pid)));
   await job.shutdown();
-  const milliseconds = await goneAfter(processes, END_MS);
+  const milliseconds = await goneAfter(processes);
   context.diagnostic(
     `${processes.length} processes are gone ${milliseconds?.toFixed(0)} ms after the shutdown`,
   );
@@ -129,7 +127,7 @@ for (const occupation of ['train', "import subprocess; subprocess.run(['sleep', 
     // torchrun's agent, two ranks, and what these have started.
     assert.ok(processes.length >= 3, `${processes}`);
     launcher.kill('SIGKILL');
-    const milliseconds = await goneAfter(processes, END_MS);
+    const milliseconds = await goneAfter(processes);
     context.diagnostic(`${processes.length} processes are gone after ${milliseconds?.toFixed(0)} ms`);
     assert.notEqual(milliseconds, undefined, 'processes were left behind');
   });
