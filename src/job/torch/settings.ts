@@ -31,7 +31,10 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
     refused: 'modules that no unit shards are not built for PyTorch; leave the setting out',
   },
   'parallel.syncModuleStates': { ignored: 'all ranks read the same initial values' },
-  'parallel.forwardPrefetch': { ignored: `fully_shard has its own order of gathering; ${FSDP1}`, by: 'fsdp2' },
+  'parallel.forwardPrefetch': {
+    ignored: `fully_shard has its own order of gathering; ${FSDP1}`,
+    by: 'fsdp2',
+  },
   'parallel.backwardPrefetch': { ignored: `fully_shard has only 'BACKWARD_PRE'; ${FSDP1}`, by: 'fsdp2' },
   'parallel.limitAllGathers': { ignored: `fully_shard always limits all-gathers; ${FSDP1}`, by: 'fsdp2' },
   'parallel.bucketBytes': 'done',
@@ -133,9 +136,7 @@ export function checkForTorch(config: TrainConfig, framework: TorchFramework, wo
   return rows.flatMap(([path, support]) => {
     const isIgnored =
       typeof support === 'object' && 'ignored' in support && (support.by ?? framework) === framework;
-    return isIgnored
-      ? [`${path} has no effect with engine 'torch': ${support.ignored}`]
-      : [];
+    return isIgnored ? [`${path} has no effect with engine 'torch': ${support.ignored}`] : [];
   });
 }
 

@@ -58,12 +58,7 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     /no ZeroRedundancyOptimizer/,
   ],
   [parallel({ tp: 2 }), parallel({ tp: 1 }), /'fsdp1' does not divide the model/, 'fsdp1'],
-  [
-    parallel({ reshardAfterForward: false }),
-    parallel({}),
-    /'fsdp1' has only a strategy's default/,
-    'fsdp1',
-  ],
+  [parallel({ reshardAfterForward: false }), parallel({}), /'fsdp1' has only a strategy's default/, 'fsdp1'],
   [parallel({ pp: 2, schedule: 'zb' }), parallel({ pp: 2, schedule: 'gpipe' }), /parallel\.schedule: 'zb'/],
   [
     parallel({ pp: 2, stageSplit: 'parameters' }),
