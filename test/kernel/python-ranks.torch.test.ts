@@ -38,7 +38,7 @@ describe('a %%ranks --python cell', () => {
     );
   });
 
-  it('fails with the line of its error, and the ranks go on', async () => {
+  it('fails with the line of its error, and the ranks continue', async () => {
     const { reply } = await client.execute(
       "%%ranks --python\na = 1\nif rank == 1: raise ValueError('boo')\ndist.barrier()",
     );
@@ -46,7 +46,7 @@ describe('a %%ranks --python cell', () => {
     assert.match(shownText(await ok('%%ranks --python\ndist.barrier(); a')), /ranks 0-1 agree\s+1/);
   });
 
-  it('ends by an interrupt, also in a collective, and the ranks go on', async () => {
+  it('ends by an interrupt, also in a collective, and the ranks continue', async () => {
     for (const source of ['while True: pass', 'if rank == 0: dist.barrier()\nimport time; time.sleep(600)']) {
       const running = client.execute(`%%ranks --python\nprint('running', flush=True)\n${source}`);
       await client.until(({ content }) => JSON.stringify(content).includes('running'));

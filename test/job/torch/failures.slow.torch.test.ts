@@ -58,7 +58,7 @@ test('the death of a rank within a step is an error that names it, and no proces
   await endJob(job, processes, context);
 });
 
-test('a rank that stands still is named, and the job goes on when it does', async (context) => {
+test('a rank that stands still is named, and the job continues when it does', async (context) => {
   const job = await launchTorch(context, { ranks: 2 });
   const run = await job.train(CONFIG);
   const { ended } = await beginSteps(run);
@@ -75,7 +75,7 @@ test('a rank that stands still is named, and the job goes on when it does', asyn
   await run.step(2);
   assert.equal(run.lastStep, lastStep + 2);
 
-  await context.test('an interrupt ends a rank that goes on standing still', async () => {
+  await context.test('an interrupt ends a rank that does not continue', async () => {
     const again = await beginSteps(run);
     const processes = descendantsOf(process.pid);
     process.kill(pid, 'SIGSTOP');
@@ -88,7 +88,7 @@ test('a rank that stands still is named, and the job goes on when it does', asyn
   });
 });
 
-test('an interrupt ends steps, a loop and a collective, and the job goes on', async (context) => {
+test('an interrupt ends steps, a loop and a collective, and the job continues', async (context) => {
   const job = await launchTorch(context, { ranks: 2 });
   const [run, twin] = [await job.train(CONFIG), await job.train(CONFIG)];
   const { ended } = await beginSteps(run);
