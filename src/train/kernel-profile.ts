@@ -23,7 +23,7 @@ export interface TimedStep {
 /** The config to profile, and the number of rounds. */
 export interface ProfileOptions {
   readonly engine: Engine;
-  /** Give a group that has only this rank: waits would count as the library's own time. */
+  /** To profile kernels, a group that has only this rank: waits would count as the library's own time. */
   readonly group: ProcessGroup;
   readonly config: TrainConfig;
   readonly warmUp: number;
@@ -51,6 +51,21 @@ export function profileSteps({ engine, group, config, warmUp, rounds }: ProfileO
     }
   } finally {
     restore();
+  }
+}
+
+/** Trains a config on the group's ranks; returns the processor time of each step after the warm-up, of all threads. */
+export function timeSteps({ engine, group, config, warmUp, rounds }: ProfileOptions): Seconds[] {
+  const trainer = createTrainer({ config, engine, group, observer: SILENT });
+  try {
+    for (let step = 0; step < warmUp; step++) trainer.step();
+    return Array.from({ length: rounds }, () => {
+      const start = processorSeconds();
+      trainer.step();
+      return processorSeconds() - start;
+    });
+  } finally {
+    trainer.dispose();
   }
 }
 

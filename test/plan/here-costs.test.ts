@@ -4,7 +4,7 @@ import type { KernelCall } from '../../src/backend/kernel-costs';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
 import { ShardlabError } from '../../src/core/errors';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { hereCosts, predictHere } from '../../src/plan/dry-run/here-costs';
+import { hereCosts, overheadOfCalls, predictHere } from '../../src/plan/dry-run/here-costs';
 import {
   type HereMeasurements,
   keyOf,
@@ -37,6 +37,7 @@ const MEASURED: HereMeasurements = {
   world: 2,
   cores: 2,
   others: 0,
+  callOverhead: 0,
   kernels: [measuredAt(1000, 2e-6), measuredAt(9000, 10e-6)],
   collectives: [
     // In the ring of two ranks each rank receives as many bytes as the all-reduce has.
@@ -63,7 +64,7 @@ test('a call costs a time per call and per copied byte, and nothing on one rank'
 });
 
 function secondsOf(ranks: readonly (readonly RankAction[])[], carried = 0, others = 0): number {
-  return secondsTogether(ranks, { cores: 2, others, call: () => 1, carried: () => carried });
+  return secondsTogether(ranks, { cores: 2, others, callOverhead: 0, call: () => 1, carried: () => carried });
 }
 
 const compute = (seconds: number): RankAction => ({ kind: 'compute', seconds });
@@ -162,5 +163,23 @@ test("a rank's times match a dry run's calls one by one, and predict a step of t
     () => measuredKernels(config, [{ calls: calls.slice(1) }]),
     (error) =>
       error instanceof ShardlabError && error.code === 'INTERNAL' && /call 1 of a step/.test(error.message),
+  );
+});
+
+test('what steps take beyond their kernels and collectives is divided among their calls', () => {
+  const { callOverhead: _, ...measured } = MEASURED;
+  const config = parseTrainConfig({ ...CONFIG, parallel: { strategy: 'NO_SHARD' } });
+  const without = overheadOfCalls([{ config, seconds: 0 }], measured);
+  assert.equal(without, 0, 'never negative');
+  const seconds = overheadOfCalls([{ config, seconds: 1 }], measured);
+  const more = overheadOfCalls([{ config, seconds: 2 }], measured);
+  const numCalls = Math.round(1 / (more - seconds));
+  assert.ok(numCalls >= 1, `${numCalls} calls`);
+  near(more - seconds, 1 / numCalls);
+  const slow = predictHere(config, { ...MEASURED, callOverhead: 0.1 }, { world: 2 }).stepSeconds;
+  const fast = predictHere(config, MEASURED, { world: 2 }).stepSeconds;
+  assert.ok(
+    slow - fast > 0.1 * 0.9 && slow - fast < 0.1 * (numCalls + 1),
+    `${slow - fast} s for ${numCalls} calls`,
   );
 });

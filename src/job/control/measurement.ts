@@ -13,9 +13,16 @@ export type Measurement =
       readonly elements: number;
       readonly rounds: number;
     }
-  /** Profiles steps of the first `numRanks` ranks, which train at the same time but each alone; other ranks return []. */
+  /** Profiles steps of the first `numRanks` ranks, which train together or each alone at the same time; other ranks return []. */
   | {
       readonly what: 'kernels';
+      readonly numRanks: number;
+      readonly isAlone: boolean;
+      readonly profile: Omit<ProfileOptions, 'engine' | 'group'>;
+    }
+  /** Trains a config on the first `numRanks` ranks together; returns the processor time of each step, of all threads. */
+  | {
+      readonly what: 'steps';
       readonly numRanks: number;
       readonly profile: Omit<ProfileOptions, 'engine' | 'group'>;
     }

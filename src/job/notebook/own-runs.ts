@@ -5,7 +5,7 @@ import type { Bytes, Seconds } from '../../core/units';
 import type { BenchRow } from '../../dist/bench-collectives';
 import { communication } from '../../ledger/communication';
 import type { StepRecord } from '../../ledger/record';
-import { predictHere } from '../../plan/dry-run/here-costs';
+import { overheadOfCalls, predictHere } from '../../plan/dry-run/here-costs';
 import { type HereMeasurements, measuredKernels, median } from '../../plan/dry-run/here-measurements';
 import type { TimedStep } from '../../train/kernel-profile';
 import { type LinkNumbers, linkOf } from '../../transport/link';
@@ -13,6 +13,7 @@ import { type LoadProbe, openLoadProbe } from '../launch/load-probe';
 import { MAX_RANKS } from '../launch/options';
 import type { Job } from '../run/job';
 import { launch } from '../run/launch';
+import type { Run } from '../run/run';
 import {
   configOfCase,
   layoutCases,
@@ -65,8 +66,13 @@ export interface OwnRuns {
 
 /** Number of ranks that measure kernels and collectives; collectives need two. */
 const CALIBRATED_WORLD = 2;
-/** Number of warm-up steps, in which the code is compiled. */
-const WARM_UP = 4;
+/**
+ * Time of a run's warm-up. V8 compiles a rank's code during hundreds of steps, with threads of its own: a step of `tiny` on
+ * two ranks takes 46 ms after 10 steps, and 33 ms after 300.
+ */
+const WARM_UP_SECONDS: Seconds = 8;
+/** Number of warm-up steps before the kernels are measured. */
+const WARM_UP_STEPS = 60;
 const PROFILED_STEPS = 9;
 /** An operating system prefers threads that have just slept; several steps in a row average this out. */
 const STEPS_PER_ROUND = 3;
@@ -111,13 +117,10 @@ function jobsOf(cases: readonly OwnRunCase[]): readonly (readonly OwnRunCase[])[
 async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
   const job = await launch({ ranks: jobSize(CALIBRATED_WORLD, probe) });
   try {
-    const configs = OWN_MODELS.map((model) =>
-      parseTrainConfig(
-        configOfCase({ model, layout: null, ...WHOLE, recompute: false, world: 1, link: null }),
-      ),
-    );
     const kernels = [];
-    for (const config of configs) kernels.push(...measuredKernels(config, await profile(job, config)));
+    for (const { config, world } of calibrated()) {
+      kernels.push(...measuredKernels(config, await profile(job, config, world === 1), world));
+    }
     const loads = [await probe.others()];
     const [collectives = []] = await job.on('all').measure<BenchRow[]>({
       what: 'collectives',
@@ -126,10 +129,42 @@ async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
     });
     loads.push(await probe.others());
     const { cores } = probe;
-    return { world: CALIBRATED_WORLD, cores, others: median(loads), kernels, collectives };
+    const found = { world: CALIBRATED_WORLD, cores, others: median(loads), kernels, collectives };
+    const steps = [];
+    for (const config of withCalls()) steps.push({ config, seconds: await processorTime(job, config) });
+    return { ...found, callOverhead: overheadOfCalls(steps, found) };
   } finally {
     await job.shutdown();
   }
+}
+
+/** Returns what the calibration profiles: whole batches and microbatches on each rank alone, and layouts of two ranks. */
+function calibrated(): readonly { readonly config: TrainConfig; readonly world: number }[] {
+  const whole = { layout: null, ...WHOLE, recompute: false, world: 1, link: null };
+  const alone = OWN_MODELS.flatMap((model) =>
+    [4, 1].map((batch) => ({ ...configOfCase({ model, ...whole }), batch })),
+  );
+  const together = layoutCases().filter(({ world }) => world === CALIBRATED_WORLD);
+  return [
+    ...alone.map((config) => ({ config: parseTrainConfig(config), world: 1 })),
+    ...together.map((one) => ({ config: parseTrainConfig(configOfCase(one)), world: one.world })),
+  ];
+}
+
+/** Returns configs whose steps show what the library's code around calls takes. */
+function withCalls(): readonly TrainConfig[] {
+  const one = { model: 'tiny', strategy: 'FULL_SHARD', recompute: false, world: 2, link: null } as const;
+  const tp = layoutCases().filter(({ layout, model }) => layout?.name === 'tp 2' && model === 'tiny');
+  return [{ ...one, layout: null }, ...tp].map((each) => parseTrainConfig(configOfCase(each)));
+}
+
+/** Returns the median processor time of a step of rank 0. */
+async function processorTime(job: Job, config: TrainConfig): Promise<Seconds> {
+  const profile = { config, warmUp: WARM_UP_STEPS, rounds: PROFILED_STEPS };
+  const [steps = []] = await job
+    .on('all')
+    .measure<Seconds[]>({ what: 'steps', numRanks: CALIBRATED_WORLD, profile });
+  return median(steps);
 }
 
 /**
@@ -140,11 +175,11 @@ function jobSize(world: number, { cores }: LoadProbe): number {
   return Math.max(world, Math.min(cores, MAX_RANKS));
 }
 
-async function profile(job: Job, config: TrainConfig): Promise<readonly TimedStep[]> {
-  const profile = { config, warmUp: WARM_UP, rounds: PROFILED_STEPS };
+async function profile(job: Job, config: TrainConfig, isAlone: boolean): Promise<readonly TimedStep[]> {
+  const profile = { config, warmUp: WARM_UP_STEPS, rounds: PROFILED_STEPS };
   const [steps = []] = await job
     .on('all')
-    .measure<TimedStep[]>({ what: 'kernels', numRanks: CALIBRATED_WORLD, profile });
+    .measure<TimedStep[]>({ what: 'kernels', numRanks: CALIBRATED_WORLD, isAlone, profile });
   return steps;
 }
 
@@ -174,13 +209,13 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
   const config = configOfCase(one);
   const run = await job.train(config, { ranks: one.world });
   try {
-    await run.step(WARM_UP);
+    const warmSteps = await warmUp(run);
     const loads = [await probe.others()];
     for (let round = 0; round < rounds; round++) {
       await run.step(STEPS_PER_ROUND);
       loads.push(await probe.others());
     }
-    const steps = run.results.slice(WARM_UP).map(({ seconds }, i) => {
+    const steps = run.results.slice(warmSteps).map(({ seconds }, i) => {
       const round = Math.floor(i / STEPS_PER_ROUND);
       return { seconds, others: ((loads[round] ?? 0) + (loads[round + 1] ?? 0)) / 2 };
     });
@@ -200,6 +235,16 @@ async function runCase(job: Job, one: OwnRunCase, { measured, probe, rounds }: B
   } finally {
     await run.dispose();
   }
+}
+
+/** Steps a run until its code is compiled. Returns the number of steps. */
+async function warmUp(run: Run): Promise<number> {
+  for (let seconds = 0; seconds < WARM_UP_SECONDS; ) {
+    const [first = 0, last = 0] = [run.results.length, run.results.length + STEPS_PER_ROUND];
+    await run.step(STEPS_PER_ROUND);
+    seconds += run.results.slice(first, last).reduce((sum, step) => sum + step.seconds, 0);
+  }
+  return run.results.length;
 }
 
 /** Compares the bytes of a step on all ranks. */

@@ -1,4 +1,5 @@
 import { now, type Seconds } from '../../core/units';
+import type { ProcessGroup } from '../../dist/types';
 import type { Measurement } from '../control/measurement';
 import type { RankScope } from './scope';
 
@@ -8,18 +9,19 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
   switch (measurement.what) {
     case 'collectives': {
       const { benchCollectives } = await import('../../dist/bench-collectives.js');
-      const { numRanks } = measurement;
-      const first =
-        numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
+      const first = firstRanks(group, measurement.numRanks);
       return first === null ? [] : benchCollectives(first, engine, measurement.sizes);
     }
     case 'kernels': {
       const { profileSteps } = await import('../../train/kernel-profile.js');
-      const groups = group.ranks
-        .slice(0, measurement.numRanks)
-        .map((one) => group.subgroup([one], `rank ${one} alone`));
-      const own = groups[rank];
+      const { numRanks, isAlone } = measurement;
+      const own = isAlone ? aloneOf(group, numRanks)[rank] : firstRanks(group, numRanks);
       return own == null ? [] : profileSteps({ engine, group: own, ...measurement.profile });
+    }
+    case 'steps': {
+      const { timeSteps } = await import('../../train/kernel-profile.js');
+      const together = firstRanks(group, measurement.numRanks);
+      return together === null ? [] : timeSteps({ engine, group: together, ...measurement.profile });
     }
     case 'collective':
       return timeCollective(scope, measurement);
@@ -28,6 +30,15 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
     default:
       return measurement satisfies never;
   }
+}
+
+/** Returns a group per rank that has only this rank. */
+function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup | null)[] {
+  return group.ranks.slice(0, numRanks).map((one) => group.subgroup([one], `rank ${one} alone`));
+}
+
+function firstRanks(group: ProcessGroup, numRanks: number): ProcessGroup | null {
+  return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
 }
 
 /** Times rounds of a collective, after two rounds that do not count. */

@@ -1,5 +1,5 @@
 import type { KernelCosts } from '../../backend/kernel-costs';
-import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import type { Bytes, Seconds } from '../../core/units';
 import type { CallOp } from '../../transport/call';
 import { type Link, transferSeconds, type WireCost } from '../../transport/link';
@@ -17,8 +17,9 @@ import { secondsTogether } from './shared-cores';
  * [Note: predictions of this machine's own runs] A kernel's time, with the library's code before it, was measured for the same
  * shapes; for other shapes it is on a line through the measurements of this kernel. Every rank computes on one core (matmuls
  * too, if there are at least as many ranks as cores). A collective's time is a time per call and a time per byte that a rank
- * copies into or out of the shared memory. `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Not
- * included: what it costs to give a call to the comm thread, and caches and memory channels that ranks share.
+ * copies into or out of the shared memory. Around a call the main thread runs the library's code (hooks, buffers, tickets); this
+ * takes what steps of sharded and of divided models need beyond their kernels and collectives, divided by their calls. `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Not
+ * included: caches and memory channels that ranks share.
  */
 export function hereCosts(measured: HereMeasurements) {
   return { kernel: kernelCosts(measured.kernels), collective: collectiveCosts(measured) };
@@ -36,24 +37,60 @@ export interface HerePlace {
 /** Runs a config's ranks dry, and predicts the time of a step in which they share this machine's cores. */
 export function predictHere(config: TrainConfigInput, measured: HereMeasurements, place: HerePlace) {
   const { world, link, others = 0 } = place;
-  const { kernel, collective } = hereCosts(measured);
+  const { collective } = hereCosts(measured);
   const full = parseTrainConfig(config);
-  const ranks = Array.from({ length: world }, (_, rank) => {
-    const log = new ActionLog(kernel, { collective });
-    const { records } = runRank({ config: full, world, rank, costs: log.costs, curve: false });
-    return { actions: log.take(), lastStep: records.slice(-1) };
-  });
+  const ranks = Array.from({ length: world }, (_, rank) => runHere(full, measured, { world, rank }));
   const stepSeconds = secondsTogether(
     ranks.map(({ actions }) => actions),
     {
       cores: measured.cores,
       others,
+      callOverhead: measured.callOverhead,
       call: collective,
       carried: ({ op, bytes, ranks: { length } }) =>
         link === undefined ? 0 : transferSeconds(link, wireOf(op, bytes, length)),
     },
   );
   return { stepSeconds, lastStep: ranks.flatMap(({ lastStep }) => lastStep) };
+}
+
+/** Runs a rank of a config dry; returns what its main thread does in the last step. */
+function runHere(
+  config: TrainConfig,
+  measured: HereMeasurements,
+  { world, rank }: { readonly world: number; readonly rank: number },
+) {
+  const { kernel, collective } = hereCosts(measured);
+  const log = new ActionLog(kernel, { collective });
+  const { records } = runRank({ config, world, rank, costs: log.costs, curve: false });
+  return { actions: log.take(), lastStep: records.slice(-1) };
+}
+
+/** The processor time of rank 0 in a step of a config on `measured.world` ranks. */
+export interface MeasuredStep {
+  readonly config: TrainConfig;
+  readonly seconds: Seconds;
+}
+
+/** Returns the time per call that these steps took beyond their kernels and collectives; at least 0. */
+export function overheadOfCalls(
+  steps: readonly MeasuredStep[],
+  measured: Omit<HereMeasurements, 'callOverhead'>,
+): Seconds {
+  const known: HereMeasurements = { ...measured, callOverhead: 0 };
+  const { collective } = hereCosts(known);
+  let beyond: Seconds = 0;
+  let numCalls = 0;
+  for (const { config, seconds } of steps) {
+    beyond += seconds;
+    for (const action of runHere(config, known, { world: measured.world, rank: 0 }).actions) {
+      if (action.kind === 'compute') beyond -= action.seconds;
+      if (action.kind !== 'call') continue;
+      beyond -= collective(action.call);
+      numCalls++;
+    }
+  }
+  return numCalls === 0 ? 0 : Math.max(0, beyond / numCalls);
 }
 
 function kernelCosts(kernels: readonly MeasuredKernel[]): KernelCosts {

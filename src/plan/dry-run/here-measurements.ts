@@ -4,8 +4,8 @@ import { ShardlabError } from '../../core/errors';
 import type { Seconds } from '../../core/units';
 import type { TimedStep } from '../../train/kernel-profile';
 import type { CollectiveCall } from '../../transport/meta-plane';
-import { dryRun } from './dry-run';
 import { flopsOf, workOf } from './kernel-work';
+import { runRank } from './rank-run';
 
 /** The time of a kernel at one size, with the library's code before it. */
 export interface MeasuredKernel {
@@ -29,6 +29,8 @@ export interface HereMeasurements {
   readonly others: number;
   readonly kernels: readonly MeasuredKernel[];
   readonly collectives: readonly MeasuredCollective[];
+  /** Processor time of the library's code around a call; see `overheadOfCalls`. */
+  readonly callOverhead: Seconds;
 }
 
 export function keyOf({ name, inputs, attrs, place }: KernelCall): string {
@@ -45,17 +47,26 @@ export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'siz
 }
 
 /**
- * Matches the times of a rank that trained alone with the calls of a dry run of the same config. Times are medians over steps,
- * then means over the calls with the same key. Throws: INTERNAL if the calls are not the same.
+ * Matches the times of rank 0 of `world` ranks with the calls of a dry run of the same config. Times are medians over steps,
+ * then means over the calls with the same key. Code before a kernel that follows a collective is not the kernel's: it is part of
+ * `callOverhead`. Throws: INTERNAL if the calls are not the same.
  */
-export function measuredKernels(config: TrainConfig, steps: readonly TimedStep[]): MeasuredKernel[] {
-  const calls = callsOfStep(config);
-  for (const step of steps) requireSame(calls, step);
+export function measuredKernels(
+  config: TrainConfig,
+  steps: readonly TimedStep[],
+  world = 1,
+): MeasuredKernel[] {
+  const planned = callsOfStep(config, world);
+  const calls = planned.map(({ call }) => call);
+  const own = steps.map((step) =>
+    world === 1 ? step : { calls: step.calls.filter(({ name }) => !OF_GROUPS.has(name)) },
+  );
+  for (const step of own) requireSame(calls, step);
   const byKey = new Map<string, { readonly call: KernelCall; readonly seconds: Seconds[] }>();
   calls.forEach((call, index) => {
-    const at = steps.map(({ calls: timed }) => timed[index]);
-    const seconds =
-      median(at.map((timed) => timed?.seconds ?? 0)) + median(at.map((timed) => timed?.before ?? 0));
+    const at = own.map(({ calls: timed }) => timed[index]);
+    const before = planned[index]?.followsCall === true ? 0 : median(at.map((timed) => timed?.before ?? 0));
+    const seconds = median(at.map((timed) => timed?.seconds ?? 0)) + before;
     const key = keyOf(call);
     const entry = byKey.get(key) ?? { call, seconds: [] };
     entry.seconds.push(seconds);
@@ -69,16 +80,32 @@ export function measuredKernels(config: TrainConfig, steps: readonly TimedStep[]
   }));
 }
 
-/** Returns the kernel calls of a step after the first, on one rank alone. */
-function callsOfStep(config: TrainConfig): readonly KernelCall[] {
-  const upTo = (steps: number): KernelCall[] => {
-    const calls: KernelCall[] = [];
+/** Updates that a process group makes too; a rank's profile does not see those of its group. */
+const OF_GROUPS: ReadonlySet<string> = new Set(['copyInto', 'addInto', 'scale']);
+
+interface PlannedKernel {
+  readonly call: KernelCall;
+  /** Whether a collective was begun or awaited since the kernel before. */
+  readonly followsCall: boolean;
+}
+
+/** Returns the kernel calls of rank 0 in a step after the first. */
+function callsOfStep(config: TrainConfig, world: number): readonly PlannedKernel[] {
+  const upTo = (steps: number): PlannedKernel[] => {
+    const planned: PlannedKernel[] = [];
+    let followsCall = false;
     const kernel = (call: KernelCall): Seconds => {
-      calls.push(call);
+      if (OF_GROUPS.has(call.name) && world > 1) return 0;
+      planned.push({ call, followsCall });
+      followsCall = false;
       return 0;
     };
-    dryRun(config, { world: 1, steps, curve: false, costs: { kernel } });
-    return calls;
+    const follow = (): void => {
+      followsCall = true;
+    };
+    const costs = { kernel, collective: () => 0, watch: { began: follow, awaited: follow } };
+    runRank({ config, world, rank: 0, steps, curve: false, costs });
+    return planned;
   };
   return upTo(3).slice(upTo(2).length);
 }

@@ -8,6 +8,8 @@ export interface SharedCores {
   readonly cores: number;
   /** Number of other programs' threads that want a core all the time. */
   readonly others: number;
+  /** CPU time of the main thread before each call. */
+  readonly callOverhead: Seconds;
   /** CPU time of a call on each of its ranks. */
   readonly call: (call: WatchedCall) => Seconds;
   /** How long a shaped link carries a call; 0 without one. */
@@ -136,12 +138,19 @@ class SimulatedRank {
     if (action === undefined) this.end = this.#world.cores.now;
     else if (action.kind === 'compute') this.#world.cores.compute(action.seconds, next);
     else if (action.kind === 'wait') this.#await(action.call, next);
-    else if (action.call.async) {
-      this.#start(action.call, (seconds, done) => this.#onComm(seconds, done));
+    else {
+      const { cores, shared } = this.#world;
+      cores.compute(shared.callOverhead, () => this.#begin(action.call, next));
+    }
+  }
+
+  #begin(call: WatchedCall, next: () => void): void {
+    if (call.async) {
+      this.#start(call, (seconds, done) => this.#onComm(seconds, done));
       next();
     } else {
-      this.#start(action.call, (seconds, done) => this.#world.cores.compute(seconds, done));
-      this.#await(action.call, next);
+      this.#start(call, (seconds, done) => this.#world.cores.compute(seconds, done));
+      this.#await(call, next);
     }
   }
 
