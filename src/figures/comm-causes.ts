@@ -57,7 +57,7 @@ export function commCauses(run: RunView): Figure {
 }
 
 /** Returns the collectives of one step by cause and operation, as means over ranks and the last steps. */
-function kindsOf(run: RunView) {
+export function kindsOf(run: RunView) {
   const records = lastSteps(run).flat();
   const byKind = new Map<string, { cause: CommCause; op: string; rows: CommunicationRow[] }>();
   for (const row of communication(records)) {

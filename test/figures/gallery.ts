@@ -8,6 +8,8 @@ import { type LrRange, lrRangeFigure } from '../../src/figures/lr-range';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
+import type { ParityParts, ParityStep } from '../../src/figures/parity/parity-data';
+import { parityFigure } from '../../src/figures/parity/parity-figure';
 import { pipelineGantt } from '../../src/figures/pipeline-gantt';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
@@ -223,6 +225,10 @@ export function gallery(): Record<string, Figure> {
     'expert-loads': expertLoads(loadsOf(4)),
     'expert-loads-many': expertLoads(loadsOf(16), { layer: 'blocks.1.moe' }),
     'rank-loads': expertLoads(loadsOf(8), { layer: 'blocks.1.moe', by: 'rank' }),
+    parity: parityFigure(parityOf(four, whole, 1)),
+    'parity-equal': parityFigure(parityOf(four, four, 0)),
+    'parity-differs': parityFigure(parityOf(four, whole, 400)),
+    'parity-not-finite': parityFigure(parityOf(four, whole, Number.NaN)),
     'loss-none': lossCurve([]),
     'loss-first': lossCurve([{ name: 'FULL_SHARD', losses: [7.6] }]),
     'loss-not-finite': lossCurve([{ name: 'FULL_SHARD', losses: [7.6, 7.1, Number.NaN, Number.NaN] }]),
@@ -233,6 +239,43 @@ export function gallery(): Record<string, Figure> {
       })),
     ),
   };
+}
+
+/** Two runs of a model with long names, whose differences are `size` × 1e-5, and grow. */
+function parityOf(one: RunView, other: RunView, size: number): ParityParts {
+  const tolerance = 1e-3;
+  const names = ['wte.weight', `${LONG}.0.fc1.weight`, `${LONG}.1.fc1.weight`, 'ln_f.bias'];
+  const differences = names.map((name, i) => ({
+    name,
+    absolute: size * 1e-7,
+    relative: size * 1e-5 * 2 ** i,
+  }));
+  const [, most = { name: '', absolute: 0, relative: 0 }] = differences;
+  const steps = LOSSES.slice(0, 4).map((loss, step): ParityStep => {
+    const gradient = step === 0 ? null : { ...most, relative: most.relative * 3 ** step };
+    const first =
+      gradient !== null && !(gradient.relative <= tolerance)
+        ? { ...gradient, what: 'gradient' as const }
+        : null;
+    return {
+      step,
+      losses: step === 0 ? null : [loss, loss * (1 + size * 1e-6)],
+      gradient,
+      parameter: most,
+      first,
+    };
+  });
+  const parameters = differences.map((parameter) => ({
+    name: parameter.name,
+    parameter,
+    gradient: most,
+    notCompared: 0.1,
+  }));
+  const [here, there] = [
+    { name: 'shardlab', view: one },
+    { name: 'PyTorch fsdp2', view: other },
+  ];
+  return { one: here, other: there, steps, parameters, tolerance };
 }
 
 /** Loads of two layers whose last expert gets more rows from step to step. */

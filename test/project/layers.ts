@@ -28,7 +28,7 @@ const LAYERS = [
  * itself, except those that are named here.
  */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  figures: ['format', 'grammar', 'static', '.', 'plans', 'claims'],
+  figures: ['format', 'grammar', 'static', '.', 'parity', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
   job: ['control', 'rank', 'launch', 'torch', 'export', 'run', 'notebook'],
 };

@@ -40,7 +40,7 @@ def deep(tmp_path: Path) -> str:
 def save(job: Job, run: int, size: int, folder: Path, **options: Any) -> dict[str, torch.Tensor]:
     """Saves a run; returns all tensors of the checkpoint."""
     state = {"data": {"name": "synthetic", "fingerprint": None, "seq": 32}, "schedule": None}
-    work = {"kind": "save", "run": run, "save": 1, "folder": str(folder), "options": options, "parametersOnly": False}
+    work = {"kind": "save", "run": run, "save": 1, "folder": str(folder), "options": options, "beside": "states"}
     job.saves.clear()
     job.run({**work, "evaluations": [{"step": 1, "loss": 6.5}], "torchState": state}, range(size))
     assert [each["news"] for each in job.saves] == [{"error": None}] * size

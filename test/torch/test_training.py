@@ -68,7 +68,7 @@ CASES: dict[str, tuple[Json, str, int, Json]] = {
 
 
 def save(job: Job, run: int, size: int, folder: Path) -> dict[str, torch.Tensor]:
-    work = {"kind": "save", "run": run, "save": 1, "folder": str(folder), "options": {}, "parametersOnly": True, "evaluations": []}
+    work = {"kind": "save", "run": run, "save": 1, "folder": str(folder), "options": {}, "beside": "nothing", "evaluations": []}
     job.run({**work, "torchState": {"schedule": None}}, range(size))
     return load_file(folder / "model.safetensors")
 

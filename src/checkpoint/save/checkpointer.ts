@@ -9,7 +9,7 @@ import { processMark } from '../format/process-mark';
 import { storedBytes } from '../format/stored-dtypes';
 import { agree, exchange, type Outcome } from '../state/agreement';
 import { integersIn } from '../state/state-access';
-import { accessOf, type TrainingState } from '../state/training-state';
+import { accessOf, type SavedTraining } from '../state/training-state';
 import { leaveSave, type SaveSpec } from './commit';
 import type { SaveIdentity } from './part-writer';
 import { checkSaveOptions, describeSave, planSave, type SaveOptions, type SavePlan } from './save-plan';
@@ -68,7 +68,7 @@ export class Checkpointer {
    * state is copied; then training may continue. Throws: CONFIG while another save runs; IO if the folder cannot be
    * used; errors of collectives.
    */
-  async start(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
+  async start(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
     const target = resolve(folder);
     if (this.#running !== null) await this.#afterGivenUp(this.#running);
@@ -105,7 +105,7 @@ export class Checkpointer {
   }
 
   /** Like `start`, but waits until the checkpoint is in place. */
-  async save(state: TrainingState, folder: string, options: SaveOptions = {}): Promise<void> {
+  async save(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<void> {
     const { done } = await this.start(state, folder, options);
     await done;
   }
@@ -118,7 +118,7 @@ export class Checkpointer {
   }
 
   /** Agrees on the save with all ranks; returns rank 0's id and the marks of the ranks' processes. Throws: CONFIG. */
-  #enter(state: TrainingState, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
+  #enter(state: SavedTraining, folder: string, { type, dtype, maxShardBytes }: SaveOptions): SaveIdentity {
     const running = this.#running;
     const own = {
       mark: processMark(),
@@ -141,7 +141,7 @@ export class Checkpointer {
     );
   }
 
-  #prepare(state: TrainingState, { folder, id, rank }: SaveIdentity): void {
+  #prepare(state: SavedTraining, { folder, id, rank }: SaveIdentity): void {
     let outcome: Outcome = null;
     try {
       if (rank === 0) prepareFolder(this.#options.fileSystem, folder, id);
@@ -151,7 +151,7 @@ export class Checkpointer {
     agree(state, NAME, outcome);
   }
 
-  #specOf(state: TrainingState, options: SaveOptions, identity: SaveIdentity, plan: SavePlan): SaveSpec {
+  #specOf(state: SavedTraining, options: SaveOptions, identity: SaveIdentity, plan: SavePlan): SaveSpec {
     const { blockElements } = this.#options;
     const { heads, indices } = plan;
     const written = new SharedArrayBuffer(BigInt64Array.BYTES_PER_ELEMENT);
@@ -161,7 +161,7 @@ export class Checkpointer {
   }
 
   /** Copies the state. Resolves, also after a failure, to the function that ends the save. */
-  async #stage(state: TrainingState, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
+  async #stage(state: SavedTraining, plan: SavePlan, sink: SaveSink): Promise<() => Promise<void>> {
     try {
       await this.#copy(state, plan, sink);
     } catch (error) {
@@ -174,7 +174,7 @@ export class Checkpointer {
    * Copies this rank's elements in chunks of whole checksum blocks, and passes each chunk to the sink before it copies
    * the next chunk. Resolves when everything is copied; then the state may change.
    */
-  async #copy(state: TrainingState, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
+  async #copy(state: SavedTraining, { tasks }: SavePlan, sink: SaveSink): Promise<void> {
     const access = accessOf(state);
     const { blockElements } = this.#options;
     const most = Math.max(1, Math.floor(CHUNK_ELEMENTS / blockElements)) * blockElements;

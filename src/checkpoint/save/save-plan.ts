@@ -8,7 +8,7 @@ import { type StoredDType, storedBytes } from '../format/stored-dtypes';
 import { wholeShapeOf, wholeSizeOf } from '../state/parts';
 import { heldRanges, sharePlacement } from '../state/placement';
 import { VALUES } from '../state/state-access';
-import { stepsLeftOutOf, type TrainingState } from '../state/training-state';
+import { type SavedTraining, stepsLeftOutOf } from '../state/training-state';
 import type { CommitDocuments } from './commit';
 import { ownersOf } from './owners';
 import type { FileHead } from './part-writer';
@@ -73,7 +73,7 @@ export function checkStateDictType(type: string): void {
 }
 
 /** Plans which rank writes which elements into which file. All ranks call it. */
-export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
+export function planSave(state: SavedTraining, options: SaveOptions): SavePlan {
   const { group, replicas = group } = state;
   const named = state.model.namedState();
   const parameters = [...named.values()];
@@ -109,7 +109,7 @@ export function planSave(state: TrainingState, options: SaveOptions): SavePlan {
 
 /** Returns the checkpoint's description, which the first rank writes. All ranks call it. */
 export function describeSave(
-  { engine, group, optimizer }: TrainingState,
+  { engine, group, optimizer }: SavedTraining,
   { type = 'SHARDED_STATE_DICT', trainer = null }: SaveOptions,
   id: string,
 ): CommitDocuments['state'] {
@@ -133,7 +133,7 @@ export function describeSave(
   };
 }
 
-function savedArrays({ model, optimizer }: TrainingState, { dtype = 'F32' }: SaveOptions): SavedArray[] {
+function savedArrays({ model, optimizer }: SavedTraining, { dtype = 'F32' }: SaveOptions): SavedArray[] {
   return [...model.namedState()].flatMap(([name, one], parameter) => {
     const { requiresGrad, dtype: own } = one;
     const shape = wholeShapeOf(one);

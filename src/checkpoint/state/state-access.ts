@@ -18,6 +18,9 @@ export interface ElementStates {
   writeState(buffer: StateBuffer, name: string, offset: number, values: Float32Array): void;
 }
 
+/** The states of a side; without `writeState` they are only read. */
+type SideStates = Pick<ElementStates, 'readState'> & Partial<Pick<ElementStates, 'writeState'>>;
+
 /** Names a tensor of a training: a parameter's values, or one of its optimizer states. */
 export interface StateName {
   /** The parameter's index in the model's order. */
@@ -39,7 +42,7 @@ export interface StateAccess {
  */
 export function stateAccess(
   engine: Engine,
-  side: { readonly parameters: readonly Parameter[]; readonly optimizer: ElementStates | null } | null,
+  side: { readonly parameters: readonly Parameter[]; readonly optimizer: SideStates | null } | null,
 ): StateAccess {
   const partsOf = (name: StateName, range: Range): Part[] => {
     const parameter = side?.parameters[name.parameter];
@@ -67,7 +70,7 @@ export function stateAccess(
       for (const { buffer, offset, at, length } of partsOf(name, range)) {
         const part = values.subarray(at, at + length);
         if (name.state === VALUES) writePart(engine, buffer, offset, part);
-        else side?.optimizer?.writeState(buffer, name.state, offset, part);
+        else side?.optimizer?.writeState?.(buffer, name.state, offset, part);
       }
     },
   };

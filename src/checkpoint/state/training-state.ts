@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
+import { readState } from '../../nn/state-values';
 import type { Optimizer } from '../../optim/optimizer';
 import { exchange, type Ranks } from './agreement';
 import { type StateAccess, stateAccess } from './state-access';
@@ -16,16 +17,42 @@ export interface TrainingState {
   readonly optimizer: Optimizer | null;
 }
 
+/** The states that a save writes beside the parameters. */
+export interface SavedStates
+  extends Pick<Optimizer, 'steps' | 'stepsLeftOut' | 'lr' | 'paramGroups' | 'stateNames' | 'readState'> {}
+
+/** What a save reads: a training state, whose optimizer may be replaced by other states of the parameters. */
+export interface SavedTraining extends Omit<TrainingState, 'optimizer'> {
+  readonly optimizer: SavedStates | null;
+}
+
+/** The name of the state that `gradientStates` has. */
+export const GRADIENT = 'grad';
+
+/** Returns the gradients of the last step, before clipping, as states that a save writes in place of the optimizer's. */
+export function gradientStates(engine: Engine, optimizer: Optimizer): SavedStates {
+  const { steps, stepsLeftOut, lr, paramGroups } = optimizer;
+  return {
+    ...{ steps, stepsLeftOut, lr, paramGroups },
+    stateNames: [GRADIENT],
+    readState: (buffer, _, offset, length) => readState(engine, buffer, 'grad', offset, length),
+  };
+}
+
 /**
  * Returns the steps that optimizers left out for the parameters of all ranks, which may hold different ones. All ranks call it;
  * `name` is the function that the user called.
  */
-export function stepsLeftOutOf(ranks: Ranks, name: string, optimizer: Optimizer): Optimizer['stepsLeftOut'] {
+export function stepsLeftOutOf(
+  ranks: Ranks,
+  name: string,
+  { stepsLeftOut }: Pick<Optimizer, 'stepsLeftOut'>,
+): Optimizer['stepsLeftOut'] {
   // The first rank with a parameter counts.
-  return Object.assign({}, ...exchange(ranks, name, optimizer.stepsLeftOut).reverse());
+  return Object.assign({}, ...exchange(ranks, name, stepsLeftOut).reverse());
 }
 
 /** Returns access to this rank's elements, with parameters and buffers in the model's order. */
-export function accessOf({ engine, model, optimizer }: Omit<TrainingState, 'group'>): StateAccess {
+export function accessOf({ engine, model, optimizer }: Omit<SavedTraining, 'group'>): StateAccess {
   return stateAccess(engine, { parameters: [...model.namedState().values()], optimizer });
 }

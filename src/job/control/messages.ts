@@ -13,6 +13,9 @@ import type { Measurement } from './measurement';
 import type { Situation } from './situation';
 import type { BatchesMade, BatchesNeeded, TorchModel, TorchState } from './torch-messages';
 
+/** What a save has besides the parameters: the optimizer's states, the last step's gradients before clipping, or nothing. */
+export type SavedBeside = 'states' | 'gradients' | 'nothing';
+
 /** The loss on validation rows after a step. */
 export interface EvaluatedStep {
   readonly step: number;
@@ -90,8 +93,7 @@ export type RankWork =
       readonly save: number;
       readonly folder: string;
       readonly options: SaveOptions;
-      /** Whether optimizer states are left out. */
-      readonly parametersOnly: boolean;
+      readonly beside: SavedBeside;
       /** The validation losses so far, which the checkpoint contains. */
       readonly evaluations: readonly EvaluatedStep[];
       readonly torchState?: TorchState | undefined;

@@ -1,6 +1,7 @@
 import type { Engine } from '../../backend/engine';
 import type { Json } from '../../checkpoint/format/checkpoint-state';
 import type { Checkpointer, CheckpointSave } from '../../checkpoint/save/checkpointer';
+import { gradientStates } from '../../checkpoint/state/training-state';
 import { ConfigError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
 import type { Warn } from '../../core/warn';
@@ -40,7 +41,7 @@ export class RankSaves {
 
   /** Copies the state and returns its number of bytes; later messages report the writing. */
   async start(
-    { folder, options, parametersOnly, evaluations }: SaveWork,
+    { folder, options, beside, evaluations }: SaveWork,
     trainer: Trainer,
     group: ProcessGroup,
     tell: (news: SaveNews) => void,
@@ -48,14 +49,16 @@ export class RankSaves {
     // The module is loaded on first use.
     const { Checkpointer } = await import('../../checkpoint/save/checkpointer.js');
     this.#checkpointer ??= new Checkpointer({ warn: this.#warn });
+    const engine = this.#engine;
     const { model, optimizer, config, replicas } = trainer;
     const kept = { state: trainer.state(), config, evaluations } as unknown as Json; // all values are plain JSON
     const state = {
-      engine: this.#engine,
+      engine,
       group,
       replicas,
       model,
-      optimizer: parametersOnly ? null : optimizer,
+      optimizer:
+        beside === 'nothing' ? null : beside === 'states' ? optimizer : gradientStates(engine, optimizer),
     };
     const save = await this.#checkpointer.start(state, folder, { ...options, trainer: kept });
     void follow(save, tell);

@@ -150,7 +150,15 @@ export async function sendRate(
 const STOP_MS = 3000;
 
 /** What a run can be busy with. */
-type Business = 'stepping' | 'resharding' | 'saving' | 'loading' | 'evaluating' | 'sampling' | 'testing';
+type Business =
+  | 'stepping'
+  | 'comparing'
+  | 'resharding'
+  | 'saving'
+  | 'loading'
+  | 'evaluating'
+  | 'sampling'
+  | 'testing';
 
 /**
  * Allows one piece of a run's work at a time. New work waits for work that is stopping, and is refused during other

@@ -11,6 +11,7 @@ import { ConfigError, ShardlabError } from '../../core/errors';
 import { openRegularFile } from '../../core/regular-file';
 import { type Bytes, formatBytes, formatSeconds, now, type Seconds } from '../../core/units';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
+import type { SavedBeside } from '../control/messages';
 import type { RankLoad } from '../rank/saves';
 import type { RunParts } from './calls';
 
@@ -53,8 +54,8 @@ const SAVE_OPTIONS = ['type', 'maxShardBytes', 'dtype', 'async'] satisfies (keyo
 
 /** How a save differs from `run.save`. */
 interface SaveParts {
-  /** Leaves the optimizer's states out. Default false. */
-  readonly parametersOnly?: boolean;
+  /** Default: the optimizer's states. */
+  readonly beside?: SavedBeside;
   /** The folder that is shown, if `given` is only on the way to it. Default: `given`. */
   readonly shownAs?: string;
   /** Where the progress is shown. */
@@ -66,7 +67,7 @@ export async function saveRun(
   parts: RunParts,
   given: string,
   settings: RunSaveOptions,
-  { parametersOnly = false, shownAs = given, place = {} }: SaveParts = {},
+  { beside = 'states', shownAs = given, place = {} }: SaveParts = {},
 ): Promise<RunSave> {
   requireKnownOptions('run.save(path, { … })', settings, SAVE_OPTIONS);
   const { async: isAsync = false, ...options } = settings;
@@ -85,7 +86,7 @@ export async function saveRun(
       save: expected.id,
       folder: path,
       options,
-      parametersOnly,
+      beside,
       evaluations,
       ...(torch && { torchState: torch.stateAfter(step) }),
     } as const;
@@ -100,7 +101,7 @@ export async function saveRun(
   const text = `step ${step} saved: ${shortened(pathOf('save', shownAs))}, ${formatBytes(bytes)}`;
   const done = expected.done.then(
     () => {
-      if (!parametersOnly) calls.saved(path);
+      if (beside === 'states') calls.saved(path);
       line.finish(text);
     },
     (error: unknown) => {

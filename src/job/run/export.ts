@@ -28,12 +28,7 @@ export async function exportRun(parts: RunParts, options: ExportOptions): Promis
   const bundle = planBundle(config, { ...options, machines, gpusPerMachine }, history.lastStep);
   const weights = `${bundle.out}.weights-${process.pid}`;
   try {
-    await saveRun(
-      parts,
-      weights,
-      { type: 'FULL_STATE_DICT' },
-      { parametersOnly: true, shownAs: options.out },
-    );
+    await saveRun(parts, weights, { type: 'FULL_STATE_DICT' }, { beside: 'nothing', shownAs: options.out });
     return writeBundle(bundle, { init: weights, prepared });
   } finally {
     fs.rmSync(weights, { recursive: true, force: true });

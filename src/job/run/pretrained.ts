@@ -51,7 +51,7 @@ export async function savePretrained(
   publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
   const source = `${path}.whole-${process.pid}`;
   try {
-    const parameters = { parametersOnly: true, shownAs: folder };
+    const parameters = { beside: 'nothing', shownAs: folder } as const;
     await saveRun(parts, source, { ...save, type: 'FULL_STATE_DICT' }, parameters);
     const { maxShardBytes } = options;
     const bytes = withProgressSync('writing the model', 'bytes', (progress) =>

@@ -1,6 +1,7 @@
-import { ConfigError } from '../../core/errors';
+import { ConfigError, classOf } from '../../core/errors';
 import type { Tensor } from '../../core/tf';
 import type { LrRangeFigure } from '../../figures/lr-range';
+import type { ParityFigure } from '../../figures/parity/parity-figure';
 import type { FileBatch } from '../../train/own-task';
 import type { StepResult } from '../../train/step-result';
 import type { EvaluatedStep } from '../control/messages';
@@ -11,6 +12,7 @@ import { type EvaluateOptions, type Evaluation, evaluateRun } from './inference'
 import type { LogRow } from './log-file';
 import { checkLoopOptions, type LoopOptions } from './loop-options';
 import { type LrRangeOptions, lrRangeTest } from './lr-range-test';
+import { type ComparedRun, compareTraining, type ParityOptions } from './parity';
 import { createRunSummary, ProgressPlaces, type RunSummary } from './progress';
 import { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
@@ -168,6 +170,22 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
+   * Trains this run and another some steps and compares them: losses, gradients and parameters, calls and bytes of collectives, memory
+   * by cause. Names the first difference: step, module, parameter. The runs may be in jobs of different engines. They have the
+   * same model, data and optimizer, and have taken equally many steps. [Note: what counts as equal] Throws: CONFIG, errors of ranks.
+   * @example
+   * const [here, there] = await Promise.all([sl.launch({ ranks: 2 }), sl.launch({ ranks: 2 })]);
+   * const sharded = await here.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
+   * const whole = await there.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } });
+   * await sharded.parity(whole, { steps: 2 });
+   */
+  async parity(other: this, options: ParityOptions = {}): Promise<ParityFigure> {
+    if (!(other instanceof RunLoop))
+      throw new ConfigError(`run.parity takes another run, as run.parity(other), not ${classOf(other)}`);
+    return compareTraining([this.#compared, other.#compared], options);
+  }
+
+  /**
    * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
    * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with the scope;
    * each becomes the mean over all rows. Throws: CONFIG if the config's data keep no rows (`validation`), or for metrics of a
@@ -255,6 +273,11 @@ export abstract class RunLoop extends StepFigures {
       evaluations: () => history.evaluations,
     });
     return new TrainingLoop(this.#home, { name, numSteps, options, progress });
+  }
+
+  /** What a comparison with another run needs. */
+  get #compared(): ComparedRun {
+    return { parts: this.#parts, run: this, take: (work) => this.take('comparing', work) };
   }
 
   get #home(): LoopHome<this> {

@@ -46,10 +46,16 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
     if layout.pp > 1:
         dist.all_reduce(total, group=layout.pp_group)
     norm = float(total.sqrt())
-    if most is not None and norm + EPS > most:
+    scale = clip_scale(norm, most)
+    if scale < 1:
         for grad in grads:
-            grad.mul_(most / (norm + EPS))
+            grad.mul_(scale)
     return norm
+
+
+def clip_scale(norm: float, most: float | None) -> float:
+    """Returns by what clipping multiplies gradients of a norm; 1 within the limit."""
+    return 1.0 if most is None else min(1.0, most / (norm + EPS))
 
 
 def sharding_groups(grad: Tensor) -> list[ProcessGroup]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .checkpoint import Reader, Writer, folder_to_read, mark_of
 from .errors import Json, ShardlabError
-from .states import VALUES
+from .states import GRADIENT, VALUES
 from .trainer import Trainer
 
 Progress = Callable[[int, int], None]
@@ -25,15 +25,20 @@ def stored_name(name: str, state: str) -> str:
 
 def save(trainer: Trainer, work: Json) -> int:
     """Saves a run as whole tensors; returns the bytes. Every rank calls it; the run's first rank writes."""
-    trainer.rest()
-    with_optimizer = not work["parametersOnly"]
+    beside: str = work["beside"]
+    if beside == "gradients":
+        trainer.strategy.rest()
+    else:
+        trainer.rest()
+    names = {"states": trainer.states.state_names, "gradients": [GRADIENT], "nothing": []}[beside]
     is_writer = trainer.layout.world.rank == trainer.layout.ranks[0]
     writer = _on_first(trainer, lambda: Writer(work["folder"], work["options"])) if is_writer else _on_first(trainer, None)
     total = 0
     failure: BaseException | None = None
-    kinds = ("model", "optimizer") if with_optimizer and trainer.states.state_names else ("model",)
-    for kind in kinds:
-        tensors = _tensors(trainer, kind)
+    for kind, states in (("model", [VALUES]), ("optimizer", names)):
+        if not states:
+            continue
+        tensors = _tensors(trainer, states)
         try:
             if writer is not None and failure is None:
                 total += writer.write(kind, tensors)
@@ -42,14 +47,14 @@ def save(trainer: Trainer, work: Json) -> int:
         for _ in tensors:
             pass  # the ranks gather the other tensors together
     state = trainer.trainer_state(work.get("torchState") or {})
-    optimizer = {"steps": trainer.optimizer_steps, "lr": trainer.lr, "states": trainer.states.state_names}
+    optimizer = {"steps": trainer.optimizer_steps, "lr": trainer.lr, "states": names}
     kept = {"state": state, "config": trainer.config, "evaluations": work["evaluations"]}
 
     def commit() -> None:
         if failure is not None:
             raise failure
         if writer is not None:
-            writer.commit(len(trainer.layout.ranks), optimizer if with_optimizer else None, kept)
+            writer.commit(len(trainer.layout.ranks), None if beside == "nothing" else optimizer, kept)
 
     try:
         _on_first(trainer, commit)
@@ -76,10 +81,11 @@ def _on_first(trainer: Trainer, work: Callable[[], Any] | None) -> Any:
     return value
 
 
-def _tensors(trainer: Trainer, kind: str) -> Iterator[tuple[str, Tensor]]:
-    for name, state in trainer.states.keys(True):
-        if (state == VALUES) == (kind == "model"):
-            yield stored_name(name, state), trainer.states.whole(name, state)
+def _tensors(trainer: Trainer, states: list[str]) -> Iterator[tuple[str, Tensor]]:
+    """Yields whole tensors; gradients are those before clipping."""
+    for name, state in trainer.states.keys(states):
+        value = trainer.states.whole(name, state)
+        yield stored_name(name, state), value / trainer.clip_scale if state == GRADIENT else value
 
 
 def load_values(trainer: Trainer, folder: str) -> int:
@@ -109,10 +115,10 @@ def load(trainer: Trainer, work: Json, progress: Progress) -> Json:
     moments = Reader(folder, "optimizer") if names else None
     states = trainer.states
     if moments is not None:
-        keys = [(name, each) for name, each in states.keys(True) if each != VALUES]
+        keys = states.keys(names)
         moments.require({stored_name(name, each): trainer.stages.shapes[name] for name, each in keys})
     read = load_values(trainer, folder)
-    own = [key for key in states.keys(True) if key[1] != VALUES and key[0] in states.parameters]
+    own = [key for key in states.keys(names) if key[0] in states.parameters]
     for done, (name, each) in enumerate(own):
         if moments is not None:
             states.put(name, each, moments.tensor(stored_name(name, each)).to(trainer.layout.world.device))
@@ -136,7 +142,8 @@ def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, 
     if old is not None:
         old.rest()
     device = side.layout.world.device
-    keys = side.states.keys(state["optimizerSteps"] > 0)
+    has_states = state["optimizerSteps"] > 0
+    keys = side.states.keys([VALUES, *(side.states.state_names if has_states else [])])
     moved = compared = received = 0
     for done, (name, each) in enumerate(keys):
         value = torch.empty(side.stages.shapes[name], device=device) if old is None else old.states.whole(name, each)

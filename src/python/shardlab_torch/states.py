@@ -16,6 +16,7 @@ from .layout import Layout
 from .stages import Stages
 
 VALUES = "values"
+GRADIENT = "grad"
 # Reorders a whole tensor between the model's order and this run's.
 Reorder = Callable[[Tensor], Tensor]
 
@@ -34,13 +35,11 @@ class States:
         # By name: the order of a whole tensor here, and back.
         self.orders: dict[str, tuple[Reorder, Reorder]] = {}
 
-    def keys(self, with_optimizer: bool) -> list[tuple[str, str]]:
+    def keys(self, states: list[str]) -> list[tuple[str, str]]:
         """Returns the name and the state of each tensor, in the model's order; values come first."""
-        found = [(name, VALUES) for name in self.stages.shapes]
-        if with_optimizer:
-            trained = [name for name in self.stages.shapes if name not in self.stages.frozen]
-            found += [(name, state) for name in trained for state in self.state_names]
-        return found
+        found = [(name, VALUES) for name in self.stages.shapes if VALUES in states]
+        trained = [name for name in self.stages.shapes if name not in self.stages.frozen]
+        return found + [(name, state) for name in trained for state in states if state != VALUES]
 
     def whole(self, name: str, state: str) -> Tensor:
         """Returns a whole tensor on every rank. Every rank of the run calls it."""
@@ -82,6 +81,8 @@ class States:
 
     def _tensor(self, name: str, state: str) -> Tensor:
         parameter = self.parameters[name]
+        if state == GRADIENT:
+            return torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         return parameter if state == VALUES else self._states_of(parameter)[state]
 
     def _states_of(self, parameter: nn.Parameter) -> dict[str, Tensor]:
@@ -114,7 +115,7 @@ class ZeroStates(States):
     """States of a ZeroRedundancyOptimizer: one rank has all states of a parameter."""
 
     def _gather(self, name: str, state: str) -> Tensor:
-        if state == VALUES:
+        if state in (VALUES, GRADIENT):
             return super()._gather(name, state)
         owner = self._owner(name)
         is_own = owner == self.layout.dp_rank

@@ -16,7 +16,7 @@ from .courier import Courier
 from .errors import Json
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
-from .gradients import local_of, place_gradients, share_tied_gradient
+from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
 from .layout import Layout
 from .ledger import Ledger
 from .optimizers import make_optimizer, state_names
@@ -59,6 +59,8 @@ class Trainer:
         self.micro_batches = 0
         self.optimizer_steps = 0
         self.lr = float(self.config["optimizer"]["lr"])
+        # By what the last step's clipping has multiplied the gradients.
+        self.clip_scale = 1.0
         self._set_lr: float | None = None
         self._phase_steps = 0
         self._warned = False
@@ -125,6 +127,7 @@ class Trainer:
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages.tied)
+                self.clip_scale = clip_scale(norm, self.config["clipNorm"])
             self.strategy.update(self.optimizer)
             self.optimizer_steps += 1
         with self._span("loss"):

@@ -1,0 +1,91 @@
+import type { RunView } from '../run-view';
+
+/** A run under the name that figures show. */
+export interface NamedView {
+  readonly name: string;
+  readonly view: RunView;
+}
+
+/** How much one tensor differs between two runs. */
+export interface Difference {
+  /** The parameter's name. */
+  readonly name: string;
+  /** The largest difference of two elements. */
+  readonly absolute: number;
+  /** The same, divided by the largest magnitude of an element. */
+  readonly relative: number;
+}
+
+/** A parameter and its gradient, with their largest differences over all steps. */
+export interface ParityParameter {
+  readonly name: string;
+  readonly parameter: Difference;
+  /** null: it has none, because it is not trained. */
+  readonly gradient: Difference | null;
+  /** The share of elements that are not compared after an update, because their gradients are rounding. */
+  readonly notCompared: number;
+}
+
+/** A difference beyond the tolerance. */
+export interface FoundDifference extends Difference {
+  readonly what: 'gradient' | 'parameter';
+}
+
+/** Both runs after a step. */
+export interface ParityStep {
+  readonly step: number;
+  /** null before the first step. */
+  readonly losses: readonly [number, number] | null;
+  /** The largest differences; null: there are no gradients. */
+  readonly gradient: Difference | null;
+  readonly parameter: Difference | null;
+  /** The first gradient beyond the tolerance in the model's order, else the first parameter. */
+  readonly first: FoundDifference | null;
+}
+
+/** Where two runs first differ by more than the tolerance. */
+export interface FirstDifference {
+  /** The step; the number of the last step before if the parameters differed before the first compared step. */
+  readonly step: number;
+  readonly what: 'initial parameter' | 'gradient' | 'parameter' | 'loss';
+  /** The module and the whole name of the parameter; null for a loss. */
+  readonly module: string | null;
+  readonly parameter: string | null;
+  readonly absolute: number;
+  readonly relative: number;
+}
+
+/** What a figure of two runs shows. */
+export interface ParityParts {
+  readonly one: NamedView;
+  readonly other: NamedView;
+  readonly steps: readonly ParityStep[];
+  readonly parameters: readonly ParityParameter[];
+  readonly tolerance: number;
+}
+
+/** Returns the loss's difference of a step, in relation to the loss. */
+export function lossDifference({
+  losses,
+}: ParityStep): { readonly absolute: number; readonly relative: number } | null {
+  if (losses === null) return null;
+  const [a, b] = losses;
+  const absolute = Math.abs(a - b);
+  return { absolute, relative: absolute === 0 ? 0 : absolute / Math.max(Math.abs(a), Math.abs(b)) };
+}
+
+/** Returns a step's differences of the loss, of gradients and of parameters; null: there are none to compare. */
+export function differencesOf(step: ParityStep): readonly (number | null)[] {
+  return [lossDifference(step), step.gradient, step.parameter].map((one) => one?.relative ?? null);
+}
+
+/** Returns the name of the module that has a parameter: 'blocks.0.qkv' of 'blocks.0.qkv.weight'. */
+export function moduleOf(name: string): string {
+  return name.split('.').slice(0, -1).join('.');
+}
+
+/** Writes a difference with two digits: 4.2e-4, 0.12. */
+export function digits(value: number): string {
+  if (!Number.isFinite(value)) return 'not a number';
+  return value !== 0 && value < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(2)));
+}

@@ -1,0 +1,100 @@
+import { createFigure, type Figure, titleOf } from '../figure';
+import { counted } from '../format';
+import { safe } from '../grammar/ink';
+import { plot } from '../grammar/plot';
+import { textWidth } from '../grammar/text-width';
+import type { Table } from '../table';
+import {
+  differencesOf,
+  digits,
+  type FirstDifference,
+  lossDifference,
+  moduleOf,
+  type NamedView,
+  type ParityParts,
+} from './parity-data';
+import { groupsOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
+import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
+
+/** Two runs beside each other. Shown in a notebook as a figure. */
+export interface ParityFigure extends Figure {
+  /** Whether nothing differs by more than `tolerance`. */
+  readonly isEqual: boolean;
+  readonly tolerance: number;
+  /** null if nothing differs by more than the tolerance. */
+  readonly first: FirstDifference | null;
+  /** Both losses, and the largest differences of each step. */
+  readonly steps: Table;
+  /** The largest differences of each parameter and its gradient. */
+  readonly parameters: Table;
+  /** Calls and bytes of both runs by what they carry and by operation, per rank and step. */
+  readonly comm: Table;
+  /** Bytes of both runs at their peaks, by cause. */
+  readonly memory: Table;
+}
+
+/** Draws how much losses, gradients and parameters differ between two runs: over the steps, and by part of the model. */
+export function parityFigure(parts: ParityParts): ParityFigure {
+  const { one, other, tolerance } = parts;
+  const first = firstDifference(parts);
+  const parameters = parametersTable(parts);
+  const groups = groupsOf(parts.parameters);
+  const left = Math.max(...groups.map(({ name }) => textWidth(name, 11) * 1.1)) + 14;
+  const axis = valueAxis(parts);
+  const figure = createFigure({
+    title: findingOf(parts, first),
+    subtitle: subtitleOf(parts),
+    ...plot(
+      { top: 88, left: 64, right: 16, foot: 46, pixels: Math.max(216, groups.length * 17), legend: 'plot' },
+      [stepsPanel(parts, axis), modulesPanel(groups, axis, tolerance, left)],
+    ),
+    table: parameters,
+  });
+  const tables = {
+    steps: stepsTable(parts),
+    parameters,
+    comm: communicationBeside(one, other),
+    memory: memoryBeside(one, other),
+  };
+  return { ...figure, ...tables, isEqual: first === null, tolerance, first };
+}
+
+function firstDifference({ steps, tolerance }: ParityParts): FirstDifference | null {
+  for (const one of steps) {
+    const { step, first } = one;
+    if (first !== null) {
+      const { what, name, absolute, relative } = first;
+      const said = one.losses === null ? 'initial parameter' : what;
+      return { step, what: said, module: moduleOf(name), parameter: name, absolute, relative };
+    }
+    const loss = lossDifference(one);
+    if (loss !== null && !(loss.relative <= tolerance))
+      return { step, what: 'loss', module: null, parameter: null, ...loss };
+  }
+  return null;
+}
+
+function findingOf({ steps }: ParityParts, first: FirstDifference | null): string {
+  const numSteps = counted(steps.length - 1, 'step');
+  if (first === null) {
+    const most = Math.max(...steps.flatMap(differencesOf).map((value) => value ?? 0));
+    const same = most === 0 ? 'are exactly equal' : `differ by at most ${digits(most)}`;
+    return titleOf(`Losses, gradients and parameters of ${numSteps} ${same}`, `${numSteps} ${same}`);
+  }
+  const { step, what, parameter, relative } = first;
+  const by = Number.isFinite(relative) ? `by ${digits(relative)} of its size` : 'not a number';
+  if (what === 'initial parameter')
+    return titleOf(`Before any step, ${parameter} differs ${by}`, 'The initial parameters differ');
+  const name = what === 'loss' ? 'the loss' : `the ${what} of ${parameter}`;
+  return titleOf(
+    `First difference: step ${step}, ${name}, ${by}`,
+    `First difference: step ${step}, ${name}`,
+    `The runs first differ in step ${step}`,
+  );
+}
+
+function subtitleOf({ one, other, tolerance }: ParityParts): string {
+  const place = ({ name, view }: NamedView): string =>
+    `${safe(name)} (${view.strategy}, ${counted(view.world, 'rank')})`;
+  return `${place(one)} and ${place(other)}: largest difference ÷ largest element; tolerance ${digits(tolerance)}.`;
+}

@@ -1,0 +1,66 @@
+import { inspect } from 'node:util';
+import { SETTING_ROWS, settingAt } from '../../config/setting-table';
+import { ConfigError } from '../../core/errors';
+import { counted } from '../../figures/format';
+import type { RunParts } from './calls';
+
+/** Settings that say how a step is computed, not what it computes; runs that are compared may differ in them. */
+const HOW = [
+  'parallel',
+  'mixedPrecision',
+  'gradScaler',
+  'offload',
+  'activationCheckpointing',
+  'optimizer.fused',
+];
+
+/** Settings that say what a step computes; a section's parts stand for the section. */
+const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
+  (path, _, all) =>
+    !HOW.some((how) => path === how || path.startsWith(`${how}.`)) &&
+    !all.some((part) => part.startsWith(`${path}.`)),
+);
+
+type Compared = Pick<RunParts, 'history'>;
+
+/**
+ * Throws: CONFIG naming each setting in which two runs differ, if it changes what a step computes; other numbers of ranks with
+ * batches of their own; other numbers of steps so far.
+ */
+export function requireSameTraining(one: Compared, other: Compared): void {
+  if (one.history === other.history)
+    throw new ConfigError(
+      'run.parity compares two runs, and was given the same run twice; make another with job.train(config)',
+    );
+  const [{ config, world }, theirs] = [one.history.phase, other.history.phase];
+  // The rate's schedule reads the length of the training; nothing else does.
+  const read = WHAT.filter((path) => path !== 'steps' || config.schedule !== null);
+  const differences = read.flatMap((path) => {
+    const [mine, its] = [settingAt(config, path), settingAt(theirs.config, path)];
+    return JSON.stringify(mine) === JSON.stringify(its) ? [] : [`${path}: ${said(mine)} and ${said(its)}`];
+  });
+  const [numHere, numThere] = [numReplicas(config, world), numReplicas(theirs.config, theirs.world)];
+  if (numHere !== numThere)
+    differences.push(`ranks with batches of their own (ranks ÷ tp, pp and cp): ${numHere} and ${numThere}`);
+  if (differences.length > 0) {
+    throw new ConfigError(
+      `run.parity compares runs that compute the same, and these differ in:\n${differences.join('\n')}\nMake both with the same ` +
+        `settings; only ${HOW.join(', ')} may differ`,
+      { differences },
+    );
+  }
+  const [mine, its] = [one.history.lastStep, other.history.lastStep];
+  if (mine === its) return;
+  throw new ConfigError(
+    `run.parity needs runs after the same step, but this run has taken ${counted(mine, 'step')} and the other ${its}; make both anew, ` +
+      'or save one and load it into the other: run.save(path), other.load(path)',
+  );
+}
+
+function numReplicas({ parallel }: RunParts['history']['phase']['config'], world: number): number {
+  return world / (parallel.tp * parallel.pp * parallel.cp);
+}
+
+function said(value: unknown): string {
+  return inspect(value, { breakLength: Number.POSITIVE_INFINITY, depth: 2 });
+}
