@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { join, relative } from 'node:path';
+import { fromBuild } from './from-build.mjs';
 import { leanNotebook, notebookText } from './lean-notebook.mjs';
 import { filesBelow, root } from './places.mjs';
 
@@ -32,9 +33,23 @@ export function isStale(path) {
   return JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.inputs !== inputsOf(path);
 }
 
+/**
+ * Why a notebook cannot be executed here; undefined if it can. One that needs PyTorch ("needs": "torch" in its metadata) keeps its
+ * stored outputs where there is none.
+ */
+export function whyNotHere(path, env = process.env) {
+  if (JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.needs !== 'torch') return undefined;
+  const { describeTorch, torchPython } = fromBuild('job/torch/find-python');
+  const { python, missing } = torchPython(env);
+  const found = python === undefined ? missing : describeTorch(python);
+  return typeof found === 'string'
+    ? `it needs PyTorch, and there is none here (${found}): npx shardlab engine torch`
+    : undefined;
+}
+
 /** Makes an executed notebook lean, and stores the hash of its inputs in it. */
 export function storeNotebook(path) {
   const notebook = leanNotebook(JSON.parse(readFileSync(path, 'utf8')));
-  notebook.metadata[KEY] = { inputs: inputsOf(path) };
+  notebook.metadata[KEY] = { ...notebook.metadata[KEY], inputs: inputsOf(path) };
   writeFileSync(path, notebookText(notebook));
 }

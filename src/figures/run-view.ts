@@ -51,8 +51,18 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
   throw notRecorded(step, Math.min(...steps), Math.max(...steps));
 }
 
-/** Makes the error for a step without records; it names the recorded steps. */
-export function notRecorded(step: number | undefined, first: number, last: number): ConfigError {
+/** Makes the error for a step without records; it names the recorded steps. `newest` are those of the newest steps that have records. */
+export function notRecorded(
+  step: number | undefined,
+  first: number,
+  last: number,
+  newest: readonly number[] = [],
+): ConfigError {
+  if (step !== undefined && step >= first && step <= last) {
+    return new ConfigError(
+      `step ${step} has no record: ranks of PyTorch record the last step of each run.step; recorded: ${newest.join(', ') || 'none'}`,
+    );
+  }
   return new ConfigError(`step ${step} is not recorded; choose one of ${first} to ${last}`);
 }
 

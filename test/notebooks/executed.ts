@@ -26,6 +26,8 @@ export interface Output {
 interface Inputs {
   notebookFiles(): string[];
   isStale(path: string): boolean;
+  /** Why a notebook cannot be executed here; undefined if it can. */
+  whyNotHere(path: string): string | undefined;
 }
 
 /** The reason why notebooks cannot be executed here; false if they can. */

@@ -192,6 +192,22 @@ const FACTS: readonly Fact[] = [
     holds: (outputs) => shows(outputs, /^\[ (\d+), \1 \]$/),
   },
   {
+    notebook: '11-graduate',
+    sentence: 'losses, gradients and parameters agree up to rounding',
+    holds: (_, notebook) =>
+      titled(notebook, /^Losses, gradients and parameters of 3 steps differ by at most \d(\.\d)?e-[4-9]$/) !== undefined,
+  },
+  {
+    notebook: '11-graduate',
+    sentence: 'Both send the same bytes',
+    holds: (outputs) => shows(outputs, /^Each rank receives the same per step/),
+  },
+  {
+    notebook: '11-graduate',
+    sentence: 'The loss of step 1 is still equal; the gradients are not',
+    holds: (outputs) => shows(outputs, /step: 1,\s+what: 'gradient'/),
+  },
+  {
     notebook: '12-fragments',
     sentence: 'The line above gives the measured ratios',
     holds: (outputs) =>

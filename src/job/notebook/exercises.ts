@@ -95,6 +95,14 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     because:
       'in each of 2 rounds of the reduce-scatter and 2 of the all-gather, the three chunks travel once each: 4 × 10 elements, 2(N − 1) n',
   },
+  '11.cause': {
+    words: ['comm'],
+    because: "FSDP2 copies a unit's gradients into a buffer before it reduces them; this library reduces them in place",
+  },
+  '11.setting': {
+    words: ['optimizer.lr', 'lr'],
+    because: 'the learning rate decides what a step computes, so the runs cannot agree',
+  },
   '12.right': {
     words: ['adamw(fused=true)', 'adamw', 'torch.optim.adamw(fused=true)'],
     because:

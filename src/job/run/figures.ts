@@ -222,7 +222,8 @@ export function phaseOf<P extends { readonly world: number }>(
 ): Phase<P> & Omit<RunView, 'strategy' | 'forecast'> {
   const phase = history.stepsOf(step ?? history.lastStep);
   if (step !== undefined && history.steps.numSteps > 0 && !phase.records.some((one) => one.step === step)) {
-    throw notRecorded(step, history.firstStep, history.lastStep);
+    const newest = [...new Set(phase.records.map((one) => one.step))];
+    throw notRecorded(step, history.firstStep, history.lastStep, newest);
   }
   return { ...phase, note: noteOf(phase.world, link) };
 }
