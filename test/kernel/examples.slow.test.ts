@@ -36,6 +36,7 @@ const NOTEBOOK = [
     'sampleVideo',
     'savePretrained',
     'export',
+    'parity',
   ],
 ];
 /** Examples of cells of ranks, with the last extent of their input x. */

@@ -195,7 +195,8 @@ const FACTS: readonly Fact[] = [
     notebook: '11-graduate',
     sentence: 'losses, gradients and parameters agree up to rounding',
     holds: (_, notebook) =>
-      titled(notebook, /^Losses, gradients and parameters of 3 steps differ by at most \d(\.\d)?e-[4-9]$/) !== undefined,
+      titled(notebook, /^Losses, gradients and parameters of 3 steps differ by at most \d(\.\d)?e-[4-9]$/) !==
+      undefined,
   },
   {
     notebook: '11-graduate',

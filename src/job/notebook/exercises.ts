@@ -97,7 +97,8 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '11.cause': {
     words: ['comm'],
-    because: "FSDP2 copies a unit's gradients into a buffer before it reduces them; this library reduces them in place",
+    because:
+      "FSDP2 copies a unit's gradients into a buffer before it reduces them; this library reduces them in place",
   },
   '11.setting': {
     words: ['optimizer.lr', 'lr'],
