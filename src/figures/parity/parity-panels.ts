@@ -79,7 +79,7 @@ interface Group {
 }
 
 /** The most characters of a part's name; of longer names, the end is shown. */
-const NAME = 30;
+const NAME = 26;
 
 function shortened(name: string): string {
   return name.length <= NAME ? name : `…${name.slice(1 - NAME)}`;
@@ -127,7 +127,7 @@ export function modulesPanel(
       groups.map(({ name }) => strong(safe(name))),
       range,
     ),
-    heading: 'Largest difference by part of the model',
+    heading: 'By part of the model',
     data: [...drawn(1, ({ gradient }) => gradient), ...drawn(2, ({ parameter }) => parameter)],
     shapes: [ruleX(at(tolerance), range, LIMIT)],
   };
