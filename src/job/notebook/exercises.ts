@@ -98,7 +98,7 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   '11.cause': {
     words: ['comm'],
     because:
-      "FSDP2 copies a unit's gradients into a buffer before it reduces them; this library reduces them in place",
+      'FSDP2 holds buffers for its all-gathers and reduce-scatters; ranks of this library share memory and need none',
   },
   '11.setting': {
     words: ['optimizer.lr', 'lr'],
