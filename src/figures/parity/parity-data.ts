@@ -89,3 +89,11 @@ export function digits(value: number): string {
   if (!Number.isFinite(value)) return 'not a number';
   return value !== 0 && value < 0.001 ? value.toExponential(1) : String(Number(value.toPrecision(2)));
 }
+
+/** The most characters of a name in a figure. */
+const NAME = 26;
+
+/** Returns a name, or the end of a long one. */
+export function shortened(name: string): string {
+  return name.length <= NAME ? name : `…${name.slice(1 - NAME)}`;
+}

@@ -12,6 +12,7 @@ import {
   moduleOf,
   type NamedView,
   type ParityParts,
+  shortened,
 } from './parity-data';
 import { groupsOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
 import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
@@ -83,14 +84,12 @@ function findingOf({ steps }: ParityParts, first: FirstDifference | null): strin
   }
   const { step, what, parameter, relative } = first;
   const by = Number.isFinite(relative) ? `by ${digits(relative)} of its size` : 'not a number';
+  const names = [parameter ?? '', shortened(parameter ?? '')];
   if (what === 'initial parameter')
-    return titleOf(`Before any step, ${parameter} differs ${by}`, 'The initial parameters differ');
-  const name = what === 'loss' ? 'the loss' : `the ${what} of ${parameter}`;
-  return titleOf(
-    `First difference: step ${step}, ${name}, ${by}`,
-    `First difference: step ${step}, ${name}`,
-    `The runs first differ in step ${step}`,
-  );
+    return titleOf(...names.map((name) => `Before any step, ${name} differs ${by}`));
+  const places = what === 'loss' ? ['the loss'] : names.map((name) => `the ${what} of ${name}`);
+  const wordings = places.map((place) => `First difference: step ${step}, ${place}`);
+  return titleOf(...wordings.flatMap((wording) => [`${wording}, ${by}`, wording]));
 }
 
 function subtitleOf({ one, other, tolerance }: ParityParts): string {

@@ -3,7 +3,14 @@ import { bold, safe, soft, strong } from '../grammar/ink';
 import { dots, line, lineColor, note, ruleX, ruleY } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import type { Panel } from '../grammar/plot';
-import { differencesOf, digits, moduleOf, type ParityParameter, type ParityParts } from './parity-data';
+import {
+  differencesOf,
+  digits,
+  moduleOf,
+  type ParityParameter,
+  type ParityParts,
+  shortened,
+} from './parity-data';
 
 /** The least power of ten that is drawn: differences of 0 are there. */
 const LEAST_POWER = -9;
@@ -76,13 +83,6 @@ interface Group {
   readonly name: string;
   readonly gradient: number | null;
   readonly parameter: number;
-}
-
-/** The most characters of a part's name; of longer names, the end is shown. */
-const NAME = 26;
-
-function shortened(name: string): string {
-  return name.length <= NAME ? name : `…${name.slice(1 - NAME)}`;
 }
 
 /** Returns blocks and the modules beside them, in the model's order. */
