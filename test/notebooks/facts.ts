@@ -201,7 +201,7 @@ const FACTS: readonly Fact[] = [
   {
     notebook: '11-graduate',
     sentence: 'Both send the same bytes',
-    holds: (outputs) => shows(outputs, /^Each rank receives the same per step/),
+    holds: (outputs) => shows(outputs, /^Each rank receives the same bytes per step/),
   },
   {
     notebook: '11-graduate',

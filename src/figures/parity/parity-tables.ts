@@ -7,8 +7,8 @@ import { titleOf } from '../figure';
 import { byteScale, inUnit } from '../format';
 import { higherPeak, type RunView, recordsOfStep } from '../run-view';
 import { sumOf } from '../spread';
-import { createTable, type Table } from '../table';
-import { lossDifference, type NamedView, type ParityParts } from './parity-data';
+import { createTable, numbers, type Table } from '../table';
+import { digits, lossDifference, type NamedView, type ParityParts } from './parity-data';
 
 /** Returns a table of the collectives of both runs per rank and step, by cause and operation; the title names what differs most. */
 export function communicationBeside(one: NamedView, other: NamedView): Table {
@@ -29,26 +29,21 @@ export function communicationBeside(one: NamedView, other: NamedView): Table {
       otherWireBytes: b?.wireBytes ?? 0,
     };
   });
-  const titles = [
-    { key: 'cause' },
-    { key: 'op' },
-    ...(['calls', 'payload', 'wire'] as const).flatMap((what) => {
-      const key = what === 'calls' ? 'Calls' : `${what[0]?.toUpperCase()}${what.slice(1)}Bytes`;
-      const own = what === 'calls' ? 'calls' : `${what}Bytes`;
-      const said = what === 'calls' ? 'calls' : what === 'wire' ? 'received bytes' : 'payload bytes';
-      return [
-        { key: own, title: `${said}, ${one.name}` },
-        { key: `other${key}`, title: `${said}, ${other.name}` },
-      ];
-    }),
+  const columns = [
+    ...[{ key: 'cause' }, { key: 'op' }],
+    ...[{ key: 'calls' }, { key: 'otherCalls', title: 'other calls' }],
+    { key: 'payloadBytes', title: 'payload' },
+    { key: 'otherPayloadBytes', title: 'other payload' },
+    { key: 'wireBytes', title: 'received' },
+    { key: 'otherWireBytes', title: 'other received' },
   ];
   const [received, theirs] = [sumOf(rows, (row) => row.wireBytes), sumOf(rows, (row) => row.otherWireBytes)];
   const scale = byteScale(Math.max(received, theirs));
   const title =
     received === theirs
-      ? `Each rank receives the same per step: ${inUnit(received, scale)}`
+      ? `Each rank receives the same bytes per step: ${inUnit(received, scale)}`
       : `Each rank receives ${inUnit(received, scale)} per step in ${one.name}, ${inUnit(theirs, scale)} in ${other.name}`;
-  return createTable(rows, { title, columns: titles });
+  return createTable(rows, { title: `${title} (other: ${other.name})`, columns });
 }
 
 function keyOf({ cause, op }: { readonly cause: string; readonly op: string }): string {
@@ -108,10 +103,19 @@ export function stepsTable({ steps, one, other }: ParityParts): Table {
     parameterDifference: step.parameter?.relative ?? null,
     parameter: step.parameter?.name ?? null,
   }));
-  const columns = Object.keys(rows[0] ?? {}).map((key) => {
-    const title = key === 'loss' ? `loss, ${one.name}` : key === 'otherLoss' ? `loss, ${other.name}` : key;
-    return { key, title };
-  });
+  const format = numbers(digits);
+  const columns = [
+    ...[
+      { key: 'step' },
+      { key: 'loss', title: `loss, ${one.name}` },
+      { key: 'otherLoss', title: `loss, ${other.name}` },
+    ],
+    { key: 'lossDifference', title: 'difference', format },
+    { key: 'gradientDifference', title: 'gradients differ by', format },
+    { key: 'gradient', title: 'most in' },
+    { key: 'parameterDifference', title: 'parameters by', format },
+    { key: 'parameter', title: 'most in' },
+  ];
   return createTable(rows, { columns });
 }
 
@@ -126,5 +130,20 @@ export function parametersTable({ parameters }: ParityParts): Table {
       parameterRelative: parameter.relative,
       notCompared,
     })),
+    {
+      columns: [
+        { key: 'parameter' },
+        ...[
+          'gradientAbsolute',
+          'gradientRelative',
+          'parameterAbsolute',
+          'parameterRelative',
+          'notCompared',
+        ].map((key) => ({
+          key,
+          format: numbers(digits),
+        })),
+      ],
+    },
   );
 }
