@@ -117,6 +117,12 @@ function jobsOf(cases: readonly OwnRunCase[]): readonly (readonly OwnRunCase[])[
 async function measureHere(probe: LoadProbe): Promise<HereMeasurements> {
   const job = await launch({ ranks: jobSize(CALIBRATED_WORLD, probe) });
   try {
+    if ((await job.status()).rows.some(({ blas }) => blas === 'none')) {
+      throw new ConfigError(
+        'predictions: the ranks found no BLAS library, and dry runs count on one. Install numpy, which contains OpenBLAS ' +
+          '(npm start does), or see shardlab doctor',
+      );
+    }
     const kernels = [];
     for (const { config, world } of calibrated()) {
       kernels.push(...measuredKernels(config, await profile(job, config, world === 1), world));
