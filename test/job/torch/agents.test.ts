@@ -47,8 +47,16 @@ test('each host gets an agent of torchrun, which knows the first host; ssh gets 
 });
 
 test('mpirun and srun start ranks without the rank of another job', () => {
-  const [mpi] = commands({ interface: 'eth0', launcher: 'mpirun', hosts: ['n1', 'n2'], rendezvous: 'n2:5000' });
-  assert.match(mpi?.args.join(' ') ?? '', /^-np 4 --host n1:2,n2:2 .*-x SHARDLAB_TORCH -x MASTER_PORT -x MASTER_ADDR/);
+  const [mpi] = commands({
+    interface: 'eth0',
+    launcher: 'mpirun',
+    hosts: ['n1', 'n2'],
+    rendezvous: 'n2:5000',
+  });
+  assert.match(
+    mpi?.args.join(' ') ?? '',
+    /^-np 4 --host n1:2,n2:2 .*-x SHARDLAB_TORCH -x MASTER_PORT -x MASTER_ADDR/,
+  );
   assert.equal(mpi?.env.RANK, undefined);
   assert.deepEqual([mpi?.env.MASTER_ADDR, mpi?.env.MASTER_PORT], ['n2', '5000']);
   const [srun] = commands({ interface: 'eth0', launcher: 'slurm', partition: 'debug' });
