@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from importlib import import_module
 from typing import Any
 
 import torch
@@ -23,7 +24,7 @@ def import_deepspeed() -> Any:
     """Imports DeepSpeed for CPUs. Raises ShardlabError if it is not installed."""
     os.environ.setdefault("DS_ACCELERATOR", "cpu")
     try:
-        import deepspeed  # type: ignore[import-untyped,unused-ignore]
+        deepspeed: Any = import_module("deepspeed")
     except ImportError as error:
         raise ShardlabError("CONFIG", f"framework 'deepspeed': {error}; run pip install deepspeed in the ranks' Python") from None
     # Its shared-memory all-reduce would be compiled by C++ at the first use; gloo does the same.
@@ -32,6 +33,11 @@ def import_deepspeed() -> Any:
     deepspeed.utils.logger.setLevel(logging.WARNING)
     warnings.filterwarnings("ignore", category=FutureWarning, module="torch.distributed")
     return deepspeed
+
+
+def _fragments() -> Any:
+    """Returns DeepSpeed's functions that read and write whole tensors."""
+    return import_module("deepspeed.utils")
 
 
 class _Groups:
@@ -102,17 +108,17 @@ class PartitionStates(States):
     """States of DeepSpeed's partitions. Under ZeRO-1 and 2 parameters are whole, and copies in partitions are updated."""
 
     def _gather(self, name: str, state: str) -> Tensor:
-        from deepspeed.utils import safe_get_full_fp32_param, safe_get_full_optimizer_state
-
+        parts = _fragments()
         parameter = self.parameters[name]
         if state == VALUES:
-            return safe_get_full_fp32_param(parameter) if hasattr(parameter, "ds_id") else parameter.detach()  # type: ignore[no-any-return]
-        self._make_states()
-        return safe_get_full_optimizer_state(parameter, state).detach()  # type: ignore[no-any-return]
+            whole: Tensor = parts.safe_get_full_fp32_param(parameter) if hasattr(parameter, "ds_id") else parameter.detach()
+        else:
+            self._make_states()
+            whole = parts.safe_get_full_optimizer_state(parameter, state).detach()
+        return whole
 
     def _place(self, name: str, state: str, value: Tensor) -> None:
-        from deepspeed import utils as parts
-
+        parts = _fragments()
         parameter: Any = self.parameters[name]
         if state != VALUES:
             self._make_states()
