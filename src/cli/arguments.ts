@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { nearest } from '../config/nearest';
 import { PARALLEL, type ParallelConfig } from '../config/settings/parallel';
 import { SPLITS } from '../config/settings/pipeline';
+import type { LaunchOptions } from '../job/launch/options';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../transport/link';
 
 /** Returns a parser of an option's value: an integer of at least `least`. */
@@ -27,6 +28,33 @@ export function setOption(): Option {
 /** Returns the option that chooses the library for matmuls. */
 export function blasOption(): Option {
   return new Option('--blas <choice>', 'the library for matmuls').choices(['auto', 'none']).default('auto');
+}
+
+/** Options that say what trains. */
+export interface EngineOptions {
+  readonly engine: 'wasm' | 'torch';
+  readonly python?: string;
+  readonly blas: 'auto' | 'none';
+}
+
+/** Adds the options that choose the engine to a command. */
+export function addEngineOptions(command: Command): Command {
+  return command
+    .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm', 'torch']).default('wasm'))
+    .option(
+      '--python <path>',
+      "with --engine torch, the Python that has PyTorch (default: that of 'shardlab engine torch')",
+    )
+    .addOption(blasOption());
+}
+
+/** Returns the options of `launch` that choose the engine. `launch` refuses those that the engine does not have. */
+export function engineOf({
+  engine,
+  python,
+  blas,
+}: EngineOptions): Pick<LaunchOptions, 'engine' | 'python' | 'blas'> {
+  return { engine, ...(python === undefined ? {} : { python }), ...(blas === 'auto' ? {} : { blas }) };
 }
 
 /** The settings of `parallel` that have an option of their own. */

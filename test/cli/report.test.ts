@@ -23,6 +23,7 @@ const run: HeadlessRun = {
   blas: 'none',
   numParams: 1000,
   results: seconds.map((time, i) => result(i + 1, time)),
+  numProfiled: 0,
   records: steps.flat(),
   lastStep: steps.at(-1) ?? [],
   maxRssBytes: 300 * 2 ** 20,
@@ -39,6 +40,11 @@ test('speed is computed from the median step, without two warm-up steps', () => 
 test('a run of two steps also has a speed', () => {
   const report = runReport({ ...run, results: run.results.slice(0, 2) });
   assert.equal(report.step_ms, 9000);
+});
+
+test('the speed leaves out profiled steps', () => {
+  const report = runReport({ ...run, numProfiled: 2 });
+  assert.equal(report.step_ms, 200);
 });
 
 test('memory by cause adds up to the peak of the rank and step with the most memory', () => {

@@ -24,6 +24,15 @@ def test_a_cell_keeps_its_variables_and_shows_its_last_value(pair: Job) -> None:
     assert shown[1]["bundle"] == {"text/plain": "tensor([1., 1.])"}
 
 
+def test_code_outside_of_cells_returns_its_last_value_and_shows_nothing(pair: Job) -> None:
+    pair.outputs.clear()
+    source = "[rank * 2, torch.ones(2)]"
+    assert pair.run({"kind": "python", "source": source, "values": {}}) == [[0, [1.0, 1.0]], [2, [1.0, 1.0]]]
+    assert pair.run({"kind": "python", "source": "float", "values": {}}) == ["<class 'float'>"] * 2
+    assert pair.run({"kind": "python", "source": "a = 1", "values": {}}) == [None, None]
+    assert pair.outputs == []
+
+
 def test_an_error_has_its_line_in_the_cell(pair: Job) -> None:
     with pytest.raises(RankFailed) as caught:
         pair.python("a = 1\n\nb = a / 0", cell=7)

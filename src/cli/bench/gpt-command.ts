@@ -6,8 +6,10 @@ import type { StrategyName } from '../../config/strategies';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import {
+  addEngineOptions,
   addParallelOptions,
-  blasOption,
+  type EngineOptions,
+  engineOf,
   type ParallelOptions,
   parallelSettings,
   wholeNumber,
@@ -44,11 +46,10 @@ const PRECISIONS = {
   bf16: { paramDtype: 'bf16', reduceDtype: 'fp32' },
 } as const;
 
-interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, ParallelOptions {
+interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, EngineOptions, ParallelOptions {
   readonly strategy: keyof typeof STRATEGIES;
   readonly precision: keyof typeof PRECISIONS;
   readonly init?: string;
-  readonly blas: 'auto' | 'none';
   readonly peer?: string;
   readonly port: number;
   readonly threads: number;
@@ -99,11 +100,11 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
         .choices(Object.keys(PRECISIONS))
         .default('fp32'),
     )
-    .addOption(blasOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
     .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
+  addEngineOptions(command);
   addParallelOptions(command);
   for (const [name, { usual, says }] of Object.entries(SIZES))
     command.option(`--${name} <n>`, says, wholeNumber(1), usual);
@@ -115,8 +116,8 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
       options.peer === undefined
         ? undefined
         : await withProgress('running the peer', '', peerRun(options.peer), progressOn(io));
-    const { world, blas, strategy, precision } = options;
-    const run = await trainHeadless({ config, ranks: world, blas, init }, io);
+    const { world, strategy, precision } = options;
+    const run = await trainHeadless({ ...engineOf(options), config, ranks: world, init }, io);
     const speed = speedReport(run, strategy);
     const own = { ...speed, precision, blas: run.blas, processor: processorName() };
     const report = peer === undefined ? own : compare(own, peer, init !== undefined);

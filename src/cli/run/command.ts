@@ -1,13 +1,15 @@
 import { resolve } from 'node:path';
-import { type Command, Option } from 'commander';
+import type { Command } from 'commander';
 import { configNamed, PRESETS } from '../../config/named-config';
 import { placeText } from '../../config/place-text';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
 import {
+  addEngineOptions,
   addParallelOptions,
-  blasOption,
+  type EngineOptions,
+  engineOf,
   type ParallelOptions,
   parallelSettings,
   setOption,
@@ -17,12 +19,11 @@ import type { Io, Perform } from '../io';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
 
-interface RunCommandOptions extends ParallelOptions {
+interface RunCommandOptions extends EngineOptions, ParallelOptions {
   readonly ranks: number;
   readonly steps?: number;
   readonly data?: string;
   readonly set: readonly string[];
-  readonly blas: 'auto' | 'none';
   readonly init?: string;
   readonly events?: string;
   readonly save?: string;
@@ -42,12 +43,11 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
     .option('--data <path>', "a file or folder of text to train on (default: the config's data)")
     .addOption(setOption())
-    .addOption(new Option('--engine <name>', 'the compute engine').choices(['wasm']).default('wasm'))
-    .addOption(blasOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--save <folder>', 'writes a checkpoint after the last step')
     .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
+  addEngineOptions(command);
   addParallelOptions(command);
   perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
     const data = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
@@ -56,7 +56,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     );
     const named = withSettings(configNamed(name, io.cwd), [...data, ...degrees, ...options.set]);
     const config = options.steps === undefined ? named : { ...named, steps: options.steps };
-    const { ranks, blas } = options;
+    const { ranks } = options;
     if (options.init !== undefined && options.resume !== undefined) {
       throw new ConfigError('--init and --resume both define the initial parameters; give one of them');
     }
@@ -67,7 +67,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     };
     const [init, events] = [path('init'), path('events')];
     const [save, resume] = [path('save'), path('resume')];
-    const run = await trainHeadless({ config, ranks, blas, init, events, save, resume }, io);
+    const run = await trainHeadless({ ...engineOf(options), config, ranks, init, events, save, resume }, io);
     const report = runReport(run);
     output.answer(report, () => asText(placeText(run), report));
     if (run.eventsFailure === undefined) return 0;

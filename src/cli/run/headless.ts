@@ -4,6 +4,7 @@ import { requireSavePlace } from '../../checkpoint/format/file-system';
 import type { TrainConfig, TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { LaunchOptions } from '../../job/launch/options';
+import type { Job } from '../../job/run/job';
 import { launch } from '../../job/run/launch';
 import type { Run } from '../../job/run/run';
 import { createEventFile, type EventFileWriter } from '../../ledger/event-file';
@@ -12,7 +13,7 @@ import type { StepResult } from '../../train/step-result';
 import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */
-export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'blas'> {
+export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'engine' | 'python' | 'blas'> {
   /** The config as the user wrote it: a written default that has no effect gets a warning. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
@@ -33,6 +34,8 @@ export interface HeadlessRun {
   readonly blas: string;
   readonly numParams: number;
   readonly results: readonly StepResult[];
+  /** Number of last steps that took more time because they were profiled: on PyTorch, the last step of a call. */
+  readonly numProfiled: number;
   /** Records of all steps, and of the last step. */
   readonly records: Iterable<StepRecord>;
   readonly lastStep: readonly StepRecord[];
@@ -67,7 +70,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
       return { run, eventsFailure };
     });
     if (save !== undefined) io.stderr(`${await run.save(save)}\n`);
-    const maxRss = await job.on('all').measure<number>({ what: 'maxRss' });
+    const maxRss = await maxRssOf(job, options.engine);
     const [first] = job.ranks;
     return {
       config: run.config,
@@ -76,6 +79,7 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
       blas: first?.blas ?? '',
       numParams: run.numParams,
       results: run.results,
+      numProfiled: options.engine === 'torch' ? 1 : 0,
       records: run.records,
       lastStep: run.records.newest(),
       maxRssBytes: Math.max(...maxRss) * 1024,
@@ -84,6 +88,14 @@ export async function trainHeadless(options: HeadlessOptions, io: Io): Promise<H
   } finally {
     await job.shutdown();
   }
+}
+
+/** Returns the largest resident memory of each rank's process, in KiB. */
+function maxRssOf(job: Job, engine: LaunchOptions['engine']): Promise<number[]> {
+  const all = job.on('all');
+  return engine === 'torch'
+    ? (all.python('import resource\nresource.getrusage(resource.RUSAGE_SELF).ru_maxrss') as Promise<number[]>)
+    : all.measure<number>({ what: 'maxRss' });
 }
 
 /** Returns the number of remaining steps; the checkpoint's steps count. */

@@ -2,6 +2,7 @@ import { dataRanksOf } from '../../config/settings/model-parallel';
 import { communication } from '../../ledger/communication';
 import { memoryAtPeak } from '../../ledger/memory';
 import type { StepRecord } from '../../ledger/record';
+import type { StepResult } from '../../train/step-result';
 import type { HeadlessRun } from './headless';
 
 /** Speed and size in the reports of all training commands; the keys are those of the peer's line. */
@@ -15,8 +16,9 @@ const NUM_WARM_UP = 2;
 
 /** Returns speed and size of a run; `strategy` is the caller's name for its strategy. */
 export function speedReport(run: HeadlessRun, strategy: string) {
-  const warm = run.results.length > NUM_WARM_UP ? run.results.slice(NUM_WARM_UP) : run.results;
-  const seconds = warm.map((result) => result.seconds).sort((a, b) => a - b);
+  const seconds = timedSteps(run)
+    .map((result) => result.seconds)
+    .sort((a, b) => a - b);
   const median = seconds[Math.floor(seconds.length / 2)] ?? Number.NaN;
   const tokens = run.results[0]?.tokens ?? 0;
   return {
@@ -31,6 +33,12 @@ export function speedReport(run: HeadlessRun, strategy: string) {
     losses: run.results.map(({ loss }) => rounded(loss, 6)),
     rss_mb_max: Math.round(run.maxRssBytes / 2 ** 20),
   };
+}
+
+/** Leaves out warm-up steps and profiled steps, unless no step is left. */
+function timedSteps({ results, numProfiled }: HeadlessRun): readonly StepResult[] {
+  const timed = results.slice(NUM_WARM_UP, results.length - numProfiled);
+  return timed.length > 0 ? timed : results;
 }
 
 function meshOf({ config, world }: HeadlessRun) {

@@ -8,7 +8,7 @@ export interface TorchModel {
 }
 
 /** The libraries that shard a model on PyTorch: fully_shard, or FullyShardedDataParallel. */
-export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1'] as const;
+export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
 export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
 
 /** What a checkpoint stores of a run on PyTorch that only the launcher knows. */

@@ -1,8 +1,10 @@
+import { networkInterfaces } from 'node:os';
 import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { isFolder } from '../../core/regular-file';
 import { type Bytes, formatBytes } from '../../core/units';
 import { type Link, type LinkName, type LinkNumbers, linkOf } from '../../transport/link';
+import { CLUSTER_OPTIONS, type Cluster, type ClusterOptions, planCluster } from './cluster';
 
 /**
  * The most ranks of one job. A rank is a process with its own engine on this machine; for larger jobs, use a plan instead.
@@ -21,7 +23,7 @@ const BASE_BYTES = { wasm: RANK_BASE_BYTES, torch: TORCH_BASE_BYTES };
 const START_SECONDS = { wasm: 60, torch: 180 };
 
 /** Options of `launch`: the number of ranks, and their engine, link and memory. */
-export interface LaunchOptions {
+export interface LaunchOptions extends ClusterOptions {
   /** Number of rank processes, 1 to 64. */
   readonly ranks: number;
   /** 'wasm' (default): Node processes with this library's engine; 'torch': processes of PyTorch, which torchrun starts. */
@@ -49,7 +51,10 @@ export interface LaunchOptions {
 }
 
 /** Checked launch options with all defaults filled in. */
-export interface LaunchPlan extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python'>> {
+export interface LaunchPlan
+  extends Required<Omit<LaunchOptions, 'link' | 'memoryLimit' | 'python' | keyof ClusterOptions>> {
+  /** Where ranks of PyTorch run; undefined: the ranks are this library's. */
+  readonly cluster: Cluster | undefined;
   readonly python: string | undefined;
   readonly link: Link | undefined;
   readonly memoryLimit: Bytes | undefined;
@@ -67,6 +72,7 @@ const KNOWN = [
   'memoryLimit',
   'baseDir',
   'startSeconds',
+  ...CLUSTER_OPTIONS,
 ];
 
 /**
@@ -79,32 +85,47 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   }
   requireKnownOptions('launch({ … })', options, KNOWN);
   const { engine = 'wasm', blas = 'auto', transport = 'auto', memoryLimit } = options;
-  checkRanks(options.ranks);
   oneOf('engine', engine, ENGINES);
   checkEngineOptions(engine, options);
+  const numHosts = engine === 'torch' && Array.isArray(options.hosts) ? options.hosts.length : 0;
+  checkRanks(options.ranks, Math.max(1, numHosts));
+  const cluster = engine === 'torch' ? planCluster(options, networkInterfaces()) : undefined;
   oneOf('transport', transport, ['auto', 'shared-memory', 'zeromq']);
   const isPath = typeof blas === 'object' && typeof blas?.path === 'string';
   if (!isPath && blas !== 'auto' && blas !== 'none') throw wrong('blas', blas, "'auto', 'none' or { path }");
   if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
   const startSeconds = options.startSeconds ?? START_SECONDS[engine];
   positive('startSeconds', startSeconds, 'seconds');
-  checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
+  const isElsewhere = numHosts > 0 || cluster?.launcher === 'slurm';
+  if (!isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
   if (typeof baseDir !== 'string' || !isFolder(baseDir))
     throw wrong('baseDir', baseDir, 'the path of a folder');
   const link = options.link === undefined ? undefined : linkOf(options.link);
   const { python } = options;
-  return { ranks: options.ranks, engine, python, blas, transport, link, memoryLimit, baseDir, startSeconds };
+  return {
+    ranks: options.ranks,
+    engine,
+    python,
+    cluster,
+    blas,
+    transport,
+    link,
+    memoryLimit,
+    baseDir,
+    startSeconds,
+  };
 }
 
-function checkRanks(ranks: unknown): asserts ranks is number {
+function checkRanks(ranks: unknown, numHosts: number): asserts ranks is number {
+  const most = numHosts * MAX_RANKS;
   if (typeof ranks !== 'number' || !Number.isInteger(ranks) || ranks < 1) {
-    throw wrong('ranks', ranks, `a whole number from 1 to ${MAX_RANKS}`);
+    throw wrong('ranks', ranks, `a whole number from 1 to ${most}`);
   }
-  if (ranks > MAX_RANKS) {
+  if (ranks > most) {
     throw new ConfigError(
-      `ranks is ${ranks}, but a job on one host has at most ${MAX_RANKS} rank processes; launch ${MAX_RANKS} or fewer`,
-      { ranks, most: MAX_RANKS },
+      `ranks is ${ranks}, but a job on ${numHosts === 1 ? 'one host' : `${numHosts} hosts`} has at most ${most} rank processes; launch ${most} or fewer`,
+      { ranks, most },
     );
   }
 }
@@ -123,7 +144,7 @@ function checkFits(ranks: number, baseBytes: Bytes, availableMemory: Bytes): voi
 /** Options that mean something to one engine only. */
 const ONLY_OF: Readonly<Record<(typeof ENGINES)[number], readonly (keyof LaunchOptions)[]>> = {
   wasm: ['blas', 'transport', 'link', 'memoryLimit'],
-  torch: ['python'],
+  torch: ['python', ...CLUSTER_OPTIONS],
 };
 
 /** Refuses options that the engine would ignore. */

@@ -23,8 +23,12 @@ export async function launch(options: LaunchOptions): Promise<Job> {
   if (warning !== undefined) warnOnStderr(warning);
   const progress = new Progress('starting', 'ranks');
   try {
-    const start = plan.engine === 'torch' ? startTorchFleet : startFleet;
-    return new Job(await start(plan, progress.show), registerJob);
+    const { cluster } = plan;
+    const fleet =
+      cluster === undefined
+        ? startFleet(plan, progress.show)
+        : startTorchFleet({ ...plan, cluster }, progress.show);
+    return new Job(await fleet, registerJob);
   } finally {
     progress.end();
   }

@@ -1,5 +1,6 @@
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { unbroken } from '../../cell/unbroken';
+import { now } from '../../core/units';
 import type { ControlServer } from '../control/control-server';
 import type { FromRank, ToRank } from '../control/messages';
 import {
@@ -34,20 +35,37 @@ export interface TorchListener {
   receive(rank: number, message: FromRank): void;
   /** A rank has proved itself. */
   connected(rank: number, pid: number): void;
-  /** A rank's connection has ended: its process has ended, or ends now. */
-  lost(rank: number): void;
+  /** A rank's connection has ended: its process has ended, or ends now. `reason` says why this side ended it. */
+  lost(rank: number, reason?: string): void;
 }
 
 /** The launcher's end of the links to Python ranks. */
 export interface TorchControl extends ControlServer {
   readonly address: TorchAddress;
+  /** Ends a rank by ending its connection. */
+  drop(rank: number): void;
+}
+
+/**
+ * [Note: links between hosts] If the network fails, no end of a connection arrives. So both sides of a link between hosts say that they
+ * are there, and end the connection, and the rank its process, when the other side was silent for this time.
+ */
+export interface LinkPatience {
+  readonly beatSeconds: number;
+  readonly silentSeconds: number;
+}
+
+/** Where a control link listens; `patience`: its ranks are on other hosts. */
+export interface LinkPlace {
+  readonly host: string;
+  readonly patience?: LinkPatience | undefined;
 }
 
 /** Listens for `numRanks` Python ranks on an address of this host. [Note: control link of Python ranks] Throws: the system's errors. */
 export async function openTorchControl(
   numRanks: number,
   listener: TorchListener,
-  host = '127.0.0.1',
+  { host, patience }: LinkPlace = { host: '127.0.0.1' },
 ): Promise<TorchControl> {
   const key = randomKey();
   const links = new Map<number, RankLink>();
@@ -68,7 +86,8 @@ export async function openTorchControl(
       if (!isFree) return undefined;
       const link = new RankLink(socket, hello);
       links.set(rank, link);
-      socket.once('close', () => listener.lost(rank));
+      const silence = patience && watchSilence(link, socket, patience);
+      socket.once('close', () => listener.lost(rank, silence?.()));
       listener.connected(rank, pid);
       return (payload) => hear(payload, rank, listener);
     });
@@ -78,6 +97,7 @@ export async function openTorchControl(
   return {
     address: { host, port, key: key.toString('hex') },
     send: (rank, message) => links.get(rank)?.send(message),
+    drop: (rank) => links.get(rank)?.drop(),
     close(): void {
       server.close();
       for (const socket of strangers) socket.destroy();
@@ -147,6 +167,7 @@ function readHello(code: Buffer, payload: Buffer, key: Buffer, nonce: Buffer): H
 function hear(payload: Buffer, rank: number, listener: TorchListener): boolean {
   const content = decodePayload(payload);
   if (content === undefined) return false;
+  if ((content.json as { type?: unknown }).type === 'alive') return true;
   unbroken(() => listener.receive(rank, fromPython(content)));
   return true;
 }
@@ -162,16 +183,51 @@ class RankLink {
   }
 
   send(message: ToRank): void {
-    if (this.#socket.destroyed) return;
     const { json, bytes } = toPython(message);
+    this.#write(json, bytes);
+  }
+
+  /** Says that this side is there. */
+  beat(): void {
+    this.#write({ type: 'alive' });
+  }
+
+  #write(json: unknown, bytes?: Uint8Array): void {
+    if (this.#socket.destroyed) return;
     const payload = encodePayload(json, bytes);
     unbroken(() => this.#socket.write(encodeFrame(this.#key.next(payload), payload)));
+  }
+
+  /** Ends the connection at once. */
+  drop(): void {
+    this.#socket.destroy();
   }
 
   /** Sends what is left, and closes. */
   close(): void {
     this.#socket.end();
   }
+}
+
+/** Says regularly that this side is there, and ends a silent connection; returns a function that says whether it was silent. */
+function watchSilence(
+  link: RankLink,
+  socket: Socket,
+  { beatSeconds, silentSeconds }: LinkPatience,
+): () => string | undefined {
+  let heard = now();
+  let reason: string | undefined;
+  socket.on('data', () => {
+    heard = now();
+  });
+  const timer = setInterval(() => {
+    link.beat();
+    if (now() - heard < silentSeconds) return;
+    reason = `its host was silent for ${silentSeconds} s`;
+    socket.destroy();
+  }, beatSeconds * 1e3);
+  socket.once('close', () => clearInterval(timer));
+  return () => reason;
 }
 
 function listening(server: Server, host: string): Promise<void> {

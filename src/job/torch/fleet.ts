@@ -4,20 +4,27 @@ import { findInstallation } from '../../cell/installation';
 import type { ShowProgress } from '../../cell/progress';
 import { now } from '../../core/units';
 import { createJobFolder, removeJobFolder } from '../control/folder';
+import type { Cluster } from '../launch/cluster';
 import { FAREWELL_MS, type Fleet, type FleetListener, freePort, StartReports } from '../launch/fleet';
 import type { LaunchPlan } from '../launch/options';
-import { openTorchControl, type TorchControl } from './control';
+import { agentCommands } from './agents';
+import { openTorchControl, type TorchControl, type TorchListener } from './control';
 import { findTorch } from './find-python';
 import { TorchProcesses } from './processes';
 
 /** Name of the environment variable that tells a Python rank where its launcher is. */
 const VARIABLE = 'SHARDLAB_TORCH';
 
+/** A plan for ranks of PyTorch. */
+export interface TorchPlan extends LaunchPlan {
+  readonly cluster: Cluster;
+}
+
 /**
- * Starts ranks of PyTorch by torchrun's agent and waits until all are ready; `progress` gets the number of ready ranks. Throws: CONFIG
+ * Starts ranks of PyTorch by their launcher and waits until all are ready; `progress` gets the number of ready ranks. Throws: CONFIG
  * if there is no Python with PyTorch, LAUNCH with the ranks' last output; then no process or folder remains.
  */
-export async function startTorchFleet(plan: LaunchPlan, progress: ShowProgress): Promise<Fleet> {
+export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): Promise<Fleet> {
   const python = findTorch(plan.python);
   const folder = createJobFolder();
   const starting = new StartReports((numReady) => progress(numReady, plan.ranks));
@@ -44,16 +51,28 @@ export async function startTorchFleet(plan: LaunchPlan, progress: ShowProgress):
   };
   const listening = Object.assign(fleet, { listener: starting as FleetListener });
   try {
-    control = await openTorchControl(plan.ranks, {
+    const { cluster } = plan;
+    const patience = isElsewhere(cluster) ? PATIENCE : undefined;
+    const heard: TorchListener = {
       receive: (rank, message) => listening.listener.receive(rank, message),
       connected: (rank, pid) => processes?.connected(rank, pid),
-      lost: (rank) => processes?.lost(rank),
-    });
+      lost: (rank, reason) => processes?.lost(rank, reason),
+    };
+    const opened = await openTorchControl(plan.ranks, heard, { host: cluster.address, patience });
+    control = opened;
     processes = await TorchProcesses.start({
-      python,
+      commands: agentCommands({
+        cluster,
+        python,
+        numRanks: plan.ranks,
+        freePort: await freePort(),
+        packages: packagesFolder(),
+        baseDir: plan.baseDir,
+        variables: variables(plan, { ...opened.address, folder, baseDir: plan.baseDir, ...patience }),
+        env: process.env,
+      }),
       numRanks: plan.ranks,
-      masterPort: await freePort(),
-      env: environment(plan, folder, control),
+      drop: isElsewhere(cluster) || cluster.launcher === 'mpirun' ? opened.drop : undefined,
       written: (name, text) => listening.listener.written(0, name, text),
     });
     const reports = await starting.all(processes.ranks, plan.startSeconds);
@@ -65,17 +84,32 @@ export async function startTorchFleet(plan: LaunchPlan, progress: ShowProgress):
   }
 }
 
-/** Returns the environment of the agent, which its ranks inherit. */
-function environment(plan: LaunchPlan, folder: string, { address }: TorchControl): NodeJS.ProcessEnv {
-  const packages = join(findInstallation(), 'src', 'python');
-  const threads = Math.max(1, Math.floor(availableParallelism() / plan.ranks));
+/** How long both sides of a link between hosts wait for the other. */
+const PATIENCE = { beatSeconds: 2, silentSeconds: 30 } as const;
+
+/** Whether ranks may run on other hosts. */
+function isElsewhere({ hosts, launcher }: Cluster): boolean {
+  return hosts.length > 0 || launcher === 'slurm';
+}
+
+/** Returns the variables that ranks need. The number of threads is a guard's to choose on a host whose cores are not known here. */
+function variables(plan: TorchPlan, setup: object): Record<string, string> {
+  const { cluster } = plan;
+  const packages = packagesFolder();
   const paths = [packages, process.env.PYTHONPATH ?? ''].filter((path) => path !== '');
+  const threads = Math.max(1, Math.floor(availableParallelism() / plan.ranks));
+  const chosen = process.env.OMP_NUM_THREADS ?? (isElsewhere(cluster) ? undefined : String(threads));
+  const name = cluster.interface;
   return {
-    ...process.env,
     PYTHONPATH: paths.join(delimiter),
-    OMP_NUM_THREADS: process.env.OMP_NUM_THREADS ?? String(threads),
-    [VARIABLE]: JSON.stringify({ ...address, folder, baseDir: plan.baseDir, startedSeconds: now() }),
+    ...(chosen === undefined ? {} : { OMP_NUM_THREADS: chosen }),
+    ...(name === undefined ? {} : { GLOO_SOCKET_IFNAME: name, NCCL_SOCKET_IFNAME: name }),
+    [VARIABLE]: JSON.stringify({ ...setup, startedSeconds: now() }),
   };
+}
+
+function packagesFolder(): string {
+  return join(findInstallation(), 'src', 'python');
 }
 
 /** Asks ranks to end, and kills them if they do not. */

@@ -1,105 +1,86 @@
-import { type ChildProcess, spawn } from 'node:child_process';
-import { ShardlabError } from '../../core/errors';
 import { firstRanks } from '../control/selection';
 import { killGroup, type RankExit, type RankProcess } from '../launch/rank-process';
+import { Agent, type Written } from './agent';
+import type { AgentCommand } from './agents';
 
-/** After a rank's connection has ended, torchrun's agent gets this time to report how its process ended. */
+/** After a rank's connection has ended, its agent gets this time to report how its process ended. */
 const REPORT_MS = 4000;
-/** Characters of the agent's standard error that are stored. */
-const TAIL_CHARACTERS = 8000;
 
 /** How ranks of PyTorch are started. */
 export interface TorchStart {
-  readonly python: string;
+  readonly commands: readonly AgentCommand[];
   readonly numRanks: number;
-  readonly masterPort: number;
-  readonly env: NodeJS.ProcessEnv;
-  /** Receives what ranks' native code and the agent write. */
-  readonly written: (name: 'stdout' | 'stderr', text: string) => void;
+  /** Ends a rank on another host by ending its connection; undefined: ranks are processes of this machine. */
+  readonly drop: ((rank: number) => void) | undefined;
+  readonly written: Written;
 }
 
 /**
- * The processes of a job on PyTorch: torchrun's elastic agent, and its ranks. The agent runs in a process group of its own. A rank's end is
- * seen by its connection, and its exit status is in the agent's report.
+ * The processes of a job on PyTorch: agents, and the ranks that they start. A rank's end is seen by its connection, and its exit status
+ * is in torchrun's report.
  */
 export class TorchProcesses {
   readonly ranks: readonly RankProcess[];
-  readonly #agent: ChildProcess;
-  readonly #agentExited: Promise<void>;
+  readonly #agents: readonly Agent[];
+  readonly #drop: TorchStart['drop'];
   readonly #lost: (() => void)[] = [];
+  readonly #reasons: (string | undefined)[] = [];
   readonly #pids: number[] = [];
   readonly #killed = new Set<number>();
-  #agentExit: RankExit | undefined;
-  #tail = '';
 
-  private constructor(agent: ChildProcess, { numRanks, written }: TorchStart) {
-    this.#agent = agent;
-    for (const name of ['stdout', 'stderr'] as const) {
-      agent[name]?.setEncoding('utf8').on('data', (text: string) => {
-        if (name === 'stderr') this.#tail = (this.#tail + text).slice(-TAIL_CHARACTERS);
-        const shown = name === 'stderr' ? withoutAgentLines(text) : text;
-        if (shown !== '') written(name, shown);
-      });
-    }
-    this.#agentExited = new Promise((resolve) => {
-      agent.once('close', (code, signal) => {
-        this.#agentExit = { code, signal };
-        resolve();
-        // Ranks whose agent was killed lose nothing by it, but nobody reports their ends any more.
-        for (const lost of this.#lost) lost();
-      });
-    });
+  private constructor(agents: readonly Agent[], { numRanks, drop }: TorchStart) {
+    this.#agents = agents;
+    this.#drop = drop;
     this.ranks = firstRanks(numRanks).map((rank) => this.#rankProcess(rank));
+    // Ranks whose agent was killed lose nothing by it, but nobody reports their ends any more.
+    for (const { rank } of this.ranks) void this.#agentOf(rank).exited.then(() => this.#lost[rank]?.());
   }
 
-  /** Starts the agent and its ranks. Throws: LAUNCH if the Python cannot be run. */
+  /** Starts the agents and their ranks. Throws: LAUNCH if a command cannot be run; then the others are killed. */
   static async start(options: TorchStart): Promise<TorchProcesses> {
-    const { python, numRanks, masterPort, env } = options;
-    const agent = spawn(python, ['-m', 'torch.distributed.run', ...agentArguments(numRanks, masterPort)], {
-      detached: true,
-      env,
-      stdio: ['ignore', 'pipe', 'pipe'],
-    });
-    await new Promise<void>((resolve, reject) => {
-      agent.once('spawn', resolve);
-      agent.once('error', (cause) =>
-        reject(
-          new ShardlabError(
-            'LAUNCH',
-            `${python} could not be started: ${cause.message}; name another with python`,
-            {
-              cause,
-            },
-          ),
-        ),
-      );
-    });
-    return new TorchProcesses(agent, options);
+    const started = await Promise.allSettled(
+      options.commands.map((command) => Agent.start(command, options.written)),
+    );
+    const agents = started.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+    const failed = started.find((one) => one.status === 'rejected');
+    if (failed === undefined) return new TorchProcesses(agents, options);
+    for (const agent of agents) agent.kill();
+    throw failed.reason;
   }
 
-  /** The agent's last output, for messages. */
+  /** The agents' last output, for messages. */
   get stderrTail(): string {
-    return this.#tail.trim();
+    return this.#agents
+      .map(({ lastWords }) => lastWords)
+      .join('\n')
+      .trim();
   }
 
   connected(rank: number, pid: number): void {
     this.#pids[rank] = pid;
   }
 
-  /** Must be called when a rank's connection has ended. */
-  lost(rank: number): void {
+  /** Must be called when a rank's connection has ended; `reason` says why, if this side ended it. */
+  lost(rank: number, reason?: string): void {
+    this.#reasons[rank] = reason;
     this.#lost[rank]?.();
   }
 
-  /** Kills the agent and all ranks. */
+  /** Kills the agents and all ranks. */
   kill(): void {
     for (const rank of this.ranks) rank.kill();
-    if (this.#agentExit === undefined && this.#agent.pid !== undefined) killGroup(this.#agent.pid);
+    for (const agent of this.#agents) agent.kill();
   }
 
-  /** Resolves when the agent and all ranks have ended. */
+  /** Resolves when the agents and all ranks have ended. */
   async ended(): Promise<void> {
-    await Promise.all([this.#agentExited, ...this.ranks.map(({ exited }) => exited)]);
+    await Promise.all([...this.#agents, ...this.ranks].map(({ exited }) => exited));
+  }
+
+  /** Agents start equally many ranks, in the order of their hosts. */
+  #agentOf(rank: number): Agent {
+    const perAgent = this.ranks.length / this.#agents.length;
+    return this.#agents[Math.floor(rank / perAgent)] as Agent; // every rank has one
   }
 
   #rankProcess(rank: number): RankProcess {
@@ -136,11 +117,15 @@ export class TorchProcesses {
   /** Kills a rank, and the processes that its own code started: the agent gives each rank a process group. */
   #killRank(rank: number): void {
     const pid = this.#pids[rank];
-    if (pid !== undefined) killGroup(pid);
+    if (pid === undefined) return;
+    if (this.#drop === undefined) killGroup(pid);
+    else this.#drop(rank);
   }
 
   async #exitOf(rank: number): Promise<RankExit> {
     if (this.#killed.has(rank)) return { code: null, signal: 'SIGKILL', cause: 'job' };
+    const reason = this.#reasons[rank];
+    if (reason !== undefined) return { code: null, signal: reason };
     const late = new AbortController();
     const timer = new Promise<void>((resolve) => {
       const handle = setTimeout(resolve, REPORT_MS);
@@ -149,20 +134,14 @@ export class TorchProcesses {
         resolve();
       });
     });
-    await Promise.race([this.#agentExited, timer]);
+    const agent = this.#agentOf(rank);
+    await Promise.race([agent.exited, timer]);
     late.abort();
-    const reported = exitInReport(this.#tail, this.#pids[rank]);
+    const reported = exitInReport(agent.tail, this.#pids[rank]);
     if (reported !== undefined) return reported;
-    if (this.#agentExit?.code === 0) return { code: 0, signal: null };
+    if (agent.exit?.code === 0) return { code: 0, signal: null };
     return { code: null, signal: 'its connection ended' };
   }
-}
-
-/** Arguments of torchrun. The agent looks after its processes twice per second, and restarts none. */
-function agentArguments(numRanks: number, masterPort: number): string[] {
-  const numbers = { nnodes: 1, 'nproc-per-node': numRanks, 'master-port': masterPort, 'max-restarts': 0 };
-  const flags = Object.entries({ ...numbers, 'master-addr': '127.0.0.1', 'monitor-interval': 0.5 });
-  return [...flags.flatMap(([name, value]) => [`--${name}`, String(value)]), '-m', 'shardlab_torch'];
 }
 
 /** Returns the end of a process as torchrun's report says it: "exitcode : -9 (pid: 1234)"; a negative code is a signal's number. */
@@ -185,11 +164,3 @@ const SIGNALS: Readonly<Record<number, string>> = {
   11: 'SIGSEGV',
   15: 'SIGTERM',
 };
-
-/** Lines of torchrun's own log, which say nothing to a notebook's user that the error does not. */
-const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
-
-function withoutAgentLines(text: string): string {
-  const lines = text.split('\n').filter((line) => !AGENT_LINE.test(line));
-  return lines.join('\n').trim() === '' ? '' : lines.join('\n');
-}

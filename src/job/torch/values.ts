@@ -28,6 +28,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ],
     ...parallelValues(config, framework, world),
     ...precisionValues(config),
+    ...(framework === 'deepspeed' ? deepSpeedValues(config) : []),
   ];
   return refused.flatMap(([isRefused, text]) => (isRefused ? [text] : []));
 }
@@ -41,8 +42,8 @@ function parallelValues(
   const isSharded = SHARDED.includes(strategy);
   return [
     [
-      strategy === 'ZERO_2',
-      'parallel.strategy: ZERO_2 needs DeepSpeed, which is not built here; use ZERO_1 or SHARD_GRAD_OP',
+      strategy === 'ZERO_2' && framework !== 'deepspeed',
+      "parallel.strategy: ZERO_2 needs DeepSpeed: job.train(config, { framework: 'deepspeed' }); or use ZERO_1 or SHARD_GRAD_OP",
     ],
     [
       tp > 1 && !isSharded && tp * pp < world,
@@ -87,5 +88,23 @@ function precisionValues({ mixedPrecision }: TrainConfig): (readonly [boolean, s
       outputDtype !== null && outputDtype !== 'float32',
       'mixedPrecision.outputDtype: PyTorch computes the loss in float32; leave it out',
     ],
+  ];
+}
+
+/** The strategies that are stages of DeepSpeed's ZeRO. */
+const ZERO_STAGES: readonly string[] = ['ZERO_1', 'ZERO_2', 'FULL_SHARD'];
+
+function deepSpeedValues({ parallel, mixedPrecision, frozen }: TrainConfig): (readonly [boolean, string])[] {
+  const { strategy, tp, pp, noSync } = parallel;
+  const only = "not built with framework 'deepspeed'";
+  return [
+    [
+      !ZERO_STAGES.includes(strategy),
+      `parallel.strategy: ${strategy} is ${only}, which has ZERO_1, ZERO_2 and FULL_SHARD (its ZeRO-3)`,
+    ],
+    [Math.max(tp, pp) > 1, `parallel.tp and parallel.pp are ${only}; use framework 'fsdp2'`],
+    [mixedPrecision !== null, `mixedPrecision is ${only}; use framework 'fsdp2'`],
+    [frozen.length > 0, `frozen is ${only}; use framework 'fsdp2'`],
+    [noSync !== null, 'parallel.noSync: DeepSpeed decides when it reduces gradients; leave it out'],
   ];
 }

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import socket
 import sys
 
 from .courier import Courier
-from .errors import rank_error
+from .errors import ShardlabError, rank_error
 from .link import Link, LinkError
 
 
@@ -18,15 +20,21 @@ def main() -> int:
         print("shardlab_torch is started by shardlab: sl.launch({ engine: 'torch' })", file=sys.stderr)
         return 2
     setup = json.loads(text)
+    _take_place()
     rank = int(os.environ["RANK"])
     try:
         link = Link.connect(setup["host"], int(setup["port"]), bytes.fromhex(setup["key"]), rank)
     except (OSError, LinkError) as error:
         print(f"rank {rank} cannot reach its launcher: {error}", file=sys.stderr)
         return 1
+    if "beatSeconds" in setup:
+        link.end_when_silent(setup["beatSeconds"], setup["silentSeconds"])
     courier = Courier(link)
     courier.start()
     try:
+        if not os.path.isdir(setup["folder"]):
+            place = f"{socket.gethostname()} does not see the job's folder {setup['folder']}"
+            raise ShardlabError("LAUNCH", f"{place}; set TMPDIR to a folder on a file system that all hosts share")
         # torch is imported here, when the launcher can already ask this rank for its status.
         from .worker import Worker
 
@@ -36,6 +44,23 @@ def main() -> int:
         return 1
     worker.run()
     return 0
+
+
+# Where a process finds its rank, its rank on its host, and the number of ranks, if mpirun or Slurm has started it.
+_PLACES = (
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_SIZE"),
+    ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS"),
+)
+
+
+def _take_place() -> None:
+    """Sets torchrun's variables from those of mpirun or Slurm. Without MASTER_ADDR, the first node of the job step has rank 0."""
+    for place in _PLACES:
+        if "RANK" not in os.environ and place[0] in os.environ:
+            os.environ.update(zip(("RANK", "LOCAL_RANK", "WORLD_SIZE"), map(os.environ.__getitem__, place)))
+    nodes = re.match(r"([^\[,]+)(?:\[(\w+))?", os.environ.get("SLURM_STEP_NODELIST", ""))
+    if nodes is not None:
+        os.environ.setdefault("MASTER_ADDR", nodes[1] + (nodes[2] or ""))
 
 
 if __name__ == "__main__":

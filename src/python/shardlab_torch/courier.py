@@ -124,6 +124,8 @@ class Courier(threading.Thread):
                 self._later(float(message["delayMs"]) / 1e3, {"code": "INTERRUPTED", "text": "the work was interrupted"})
             case "abort":
                 self._later(0, message["reason"])
+            case "alive":
+                pass  # hearing it is enough
             case "reset":
                 with self._changed:
                     if self._running is None:

@@ -35,7 +35,7 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
         over = sharding_groups(grad)
         groups.update({group.group_name: group for group in over})
         key: tuple[str, ...] = tuple(group.group_name for group in over)
-        square = grads[-1].float().pow(2).sum()
+        square = torch.linalg.vector_norm(grads[-1], dtype=torch.float32).square()
         sums[key] = sums[key] + square if key in sums else square
     total = torch.zeros((), device=layout.world.device)
     for key, value in sums.items():

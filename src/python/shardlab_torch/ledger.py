@@ -195,6 +195,10 @@ class Ledger:
             return 'activation'
         if call.op == 'barrier':
             return 'control'
+        if hasattr(self._attached().optimizer, 'averaged_gradients') and not scene.within('loss'):
+            # DeepSpeed reduces gradients within backward, and gathers parameters wherever it needs them.
+            reduces = call.op in ('allReduce', 'reduceScatter')
+            return 'param' if not reduces else 'norm' if scene.within('optimizer') else 'grad'
         if scene.within('optimizer'):
             return 'norm' if call.op == 'allReduce' else 'param'
         if scene.in_backward:

@@ -6,6 +6,7 @@ keys of this connection only, and the code of a frame covers its number, so no f
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import json
@@ -13,6 +14,7 @@ import os
 import socket
 import struct
 import threading
+import time
 
 from .errors import Json
 
@@ -108,6 +110,18 @@ class Link:
     def close(self) -> None:
         """Ends the connection."""
         self._sock.close()
+
+    def end_when_silent(self, beat: float, silent: float) -> None:
+        """Says every `beat` seconds that this side is there; from now on, `receive` raises OSError if the launcher is silent for so long."""
+        self._sock.settimeout(silent)
+
+        def run() -> None:
+            with contextlib.suppress(OSError):  # the connection has ended
+                while True:
+                    time.sleep(beat)
+                    self.send({"type": "alive"})
+
+        threading.Thread(target=run, name="beat", daemon=True).start()
 
 
 def frame(mac: bytes, payload: bytes) -> bytes:

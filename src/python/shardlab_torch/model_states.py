@@ -49,6 +49,7 @@ class ModelStates:
         owners: dict[int, str] = {}
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)
+        yield from self._deepspeed_states()
         for name, param in self._inner.named_parameters():
             module = owners.setdefault(id(param), clean_name(name).rpartition('.')[0])
             yield State(param, 'param.full', module)
@@ -138,6 +139,23 @@ class ModelStates:
                 whole = param is flat and (not is_sharded or param.grad.shape != shard_size)
                 # With use_orig_params, gradients of parameters are views of the flat gradient's storage.
                 yield State(param.grad, 'grad.full' if whole or not is_sharded else 'grad.shard', module)
+
+    def _deepspeed_states(self) -> Iterator[State]:
+        """Yields the flat partitions of DeepSpeed, which have parameters of many modules."""
+        for name in ('single_partition_of_fp32_groups', 'fp32_partitioned_groups_flat'):
+            for tensor in getattr(self.optimizer, name, ()):
+                yield State(tensor, 'param.shard', '')
+        for param in self._inner.parameters():
+            if hasattr(param, 'ds_tensor'):
+                yield State(param.ds_tensor, 'param.shard', '')
+        for bucket in getattr(self.optimizer, 'ipg_buckets', {}).values():
+            for tensor in bucket.buffer if isinstance(bucket.buffer, list) else [bucket.buffer]:
+                if tensor is not None:
+                    yield State(tensor, 'comm', '')
+        if hasattr(self.optimizer, 'averaged_gradients'):
+            for gradients in self.optimizer.averaged_gradients.values():
+                for tensor in gradients or ():
+                    yield State(tensor, 'grad.shard', '')
 
     def _optimizer_states(self, owners: dict[int, str]) -> Iterator[State]:
         for optimizer in (self.optimizer, getattr(self.optimizer, 'optim', None)):

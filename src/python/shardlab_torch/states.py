@@ -95,9 +95,13 @@ class States:
             found.setdefault("step", torch.tensor(0.0))
         return found
 
-    def local_pairs(self, old: "States", name: str) -> list[tuple[Tensor, Tensor]]:
-        """Returns this rank's optimizer states of a parameter, each with that of a run with the same layout."""
-        own, others = self._states_of(self.parameters[name]), old._states_of(old.parameters[name])
+    def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
+        """Returns this rank's part of a parameter, and of its optimizer states, each with that of a run with the same layout."""
+        parameter, other = self.parameters[name], old.parameters[name]
+        return [(parameter, other), *(self._state_pairs(old, parameter, other) if with_states else ())]
+
+    def _state_pairs(self, old: Any, parameter: nn.Parameter, other: nn.Parameter) -> list[tuple[Tensor, Tensor]]:
+        own, others = self._states_of(parameter), old._states_of(other)
         return [(own[state], others[state]) for state in self.state_names]
 
     def set_steps(self, steps: int) -> None:
@@ -135,8 +139,8 @@ class ZeroStates(States):
         finally:
             self.optimizer = outer
 
-    def local_pairs(self, old: States, name: str) -> list[tuple[Tensor, Tensor]]:
-        return super().local_pairs(old, name) if self._owner(name) == self.layout.dp_rank else []
+    def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
+        return super().local_pairs(old, name, with_states and self._owner(name) == self.layout.dp_rank)
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if self.optimizer._param_to_rank[parameter] == self.layout.dp_rank:

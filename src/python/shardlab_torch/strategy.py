@@ -72,9 +72,13 @@ class Strategy:
         """Scales gradients whose norm is above `most`; returns the norm before."""
         return clip_gradients(self.parameters(), self.layout, most, shared)
 
-    def update(self, optimizer: torch.optim.Optimizer) -> None:
-        """Updates parameters."""
+    def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
+        """Updates parameters; returns the norm of the gradients, which `clip` has found."""
         optimizer.step()
+        return norm
+
+    def dispose(self) -> None:
+        """Frees what the garbage collector would not."""
 
 
 class Replicated(Strategy):

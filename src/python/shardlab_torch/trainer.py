@@ -14,6 +14,7 @@ import torch.distributed as dist
 from .batches import Batches
 from .courier import Courier
 from .errors import Json
+from .deepspeed_zero import DeepSpeedZero
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
@@ -72,6 +73,8 @@ class Trainer:
 
     def _strategy(self, framework: str) -> Strategy:
         name = self.config["parallel"]["strategy"]
+        if framework == "deepspeed":
+            return DeepSpeedZero(self.stages, self.layout, self.config)
         sharded = FullyShardedDataParallel if framework == "fsdp1" else FullyShard
         whole: dict[str, type[Strategy]] = {"NO_SHARD": Replicated, "ZERO_1": Zero1}
         return whole.get(name, sharded)(self.stages, self.layout, self.config)
@@ -127,8 +130,8 @@ class Trainer:
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages.tied)
-                self.clip_scale = clip_scale(norm, self.config["clipNorm"])
-            self.strategy.update(self.optimizer)
+            norm = self.strategy.update(self.optimizer, norm)
+            self.clip_scale = clip_scale(norm, self.config["clipNorm"])
             self.optimizer_steps += 1
         with self._span("loss"):
             mean = self.mean(self.passes.shared(loss))
@@ -173,15 +176,13 @@ class Trainer:
         """Takes the tensors and the counts of a trainer of the same work and ranks, without communication."""
         old.rest()
         has_states = old.optimizer_steps > 0
-        for name, parameter in self.states.parameters.items():
-            pairs: list[tuple[torch.Tensor, torch.Tensor]] = [(parameter, old.states.parameters[name])]
-            if has_states and name not in self.stages.frozen:
-                pairs += self.states.local_pairs(old.states, name)
+        for name in self.states.parameters:
             with torch.no_grad():
-                for own, other in pairs:
+                for own, other in self.states.local_pairs(old.states, name, has_states and name not in self.stages.frozen):
                     local_of(own).copy_(local_of(other))
         self.restore(old.trainer_state({}))
 
     def dispose(self) -> None:
         """Drops what was asked ahead; the tensors are freed with this object."""
         self.batches.forget()
+        self.strategy.dispose()

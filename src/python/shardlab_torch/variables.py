@@ -29,8 +29,8 @@ class Variables:
             raise ShardlabError("CONFIG", f"rank {rank} has no variable {name}; assign it in a cell, as {name} = …")
         return sendable(self.names[name], name)
 
-    def run(self, source: str, file: str) -> str | None:
-        """Runs a cell; returns the text of its last expression, or None. `file` is its name in tracebacks."""
+    def run(self, source: str, file: str) -> Any:
+        """Runs a cell; returns the value of its last expression, or None. `file` is its name in tracebacks."""
         linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
         tree = ast.parse(source, file)
         last = tree.body[-1] if tree.body else None
@@ -39,8 +39,7 @@ class Variables:
             return None
         tree.body.pop()
         exec(compile(tree, file, "exec"), self.names)
-        value = eval(compile(ast.Expression(last.value), file, "eval"), self.names)
-        return None if value is None else repr(value)
+        return eval(compile(ast.Expression(last.value), file, "eval"), self.names)
 
 
 def _received(value: Any) -> Any:
@@ -70,6 +69,14 @@ def sendable(value: Any, name: str) -> Any:
     raise ShardlabError(
         "CONFIG", f"get: {name} has a {type(value).__name__}, which cannot be sent; get numbers, text, lists or tensors"
     )
+
+
+def sendable_or_text(value: Any) -> Any:
+    """Returns a value as plain JSON, or its repr if it has no such form."""
+    try:
+        return sendable(value, "the value")
+    except ShardlabError:
+        return repr(value)
 
 
 def number_text(value: float) -> str:

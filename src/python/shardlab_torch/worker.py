@@ -16,7 +16,7 @@ from .errors import Json, ShardlabError, rank_error
 from .output import Output
 from .runs import Runs
 from .situation import Watcher
-from .variables import Variables
+from .variables import Variables, sendable_or_text
 from .world import World, is_lost
 
 
@@ -81,9 +81,11 @@ class Worker:
         match order["kind"]:
             case "python":
                 self._variables.put(order.get("values") or {})
-                text = self._variables.run(order["source"], file or "cell")
-                if text is not None:
-                    self._show({"kind": "result", "bundle": {"text/plain": text}})
+                value = self._variables.run(order["source"], file or "cell")
+                if self._cell is None:
+                    return sendable_or_text(value)
+                if value is not None:
+                    self._show({"kind": "result", "bundle": {"text/plain": repr(value)}})
                 return None
             case "put":
                 return self._variables.put(order["values"])

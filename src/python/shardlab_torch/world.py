@@ -39,7 +39,7 @@ class World:
     def _begin(self) -> None:
         host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
         is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = _DIST.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents)
+        store = _DIST.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents, multi_tenant=True)
         prefixed = _DIST.PrefixStore(f"shardlab {self._epoch}", store)
         before = _open_sockets()
         device_id = self.device if self.device.type == "cuda" else None

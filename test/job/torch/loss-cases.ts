@@ -50,6 +50,12 @@ export const CASES: readonly Case[] = [
     framework: 'fsdp1',
   },
   { name: 'ZeRO-1', ranks: 2, dp: 2, config: parallel({ strategy: 'ZERO_1' }) },
+  ...(['ZERO_1', 'ZERO_2', 'FULL_SHARD'] as const).map(
+    (strategy, i): Case => ({
+      ...{ name: `DeepSpeed ZeRO-${i + 1}`, ranks: 2, dp: 2, config: parallel({ strategy }) },
+      framework: 'deepspeed',
+    }),
+  ),
   { name: 'TP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2 }) },
   { name: 'PP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', pp: 2 }) },
   {

@@ -100,3 +100,15 @@ test('what has no effect on PyTorch is a warning that says why', () => {
   ]);
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }, 'fsdp1'), []);
 });
+
+test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () => {
+  for (const strategy of ['ZERO_1', 'ZERO_2', 'FULL_SHARD'] as const) {
+    assert.deepEqual(check({ model: 'tiny', parallel: { strategy } }, 'deepspeed'), []);
+  }
+  const refused = (config: TrainConfigInput, message: RegExp): void => {
+    assert.throws(() => check({ model: 'tiny', ...config }, 'deepspeed'), { code: 'CONFIG', message });
+  };
+  refused({ parallel: { strategy: 'NO_SHARD' } }, /NO_SHARD is not built with framework 'deepspeed'/);
+  refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /tp and parallel.pp are not built/);
+  refused({ parallel: { strategy: 'ZERO_1' }, mixedPrecision: 'bf16' }, /mixedPrecision is not built/);
+});

@@ -1,0 +1,118 @@
+import type { NetworkInterfaceInfo } from 'node:os';
+import { ConfigError } from '../../core/errors';
+
+/** What starts ranks of PyTorch. */
+export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;
+export type Launcher = (typeof LAUNCHERS)[number];
+
+/** A host, and the command in front of a command that then runs there, as ['ip', 'netns', 'exec', 'a'] or ['docker', 'exec', '-i', 'a']. */
+export interface CommandHost {
+  readonly address: string;
+  readonly run: readonly string[];
+}
+
+/** Options of `launch` that place ranks of PyTorch on hosts. */
+export interface ClusterOptions {
+  /**
+   * What starts the ranks: 'torchrun' (default) on this machine or on `hosts` that a command reaches, 'ssh' (torchrun on hosts that ssh
+   * reaches), 'mpirun' or 'slurm' (srun).
+   */
+  readonly launcher?: Launcher;
+  /** The hosts, which have equally many ranks: names for ssh, mpirun and slurm; addresses with a command for torchrun. */
+  readonly hosts?: readonly (string | CommandHost)[];
+  /** With launcher 'slurm', the partition. */
+  readonly partition?: string;
+  /** 'host:port' where ranks find each other; default: the first host, and a free port. */
+  readonly rendezvous?: string;
+  /** The network interface by which hosts reach this machine and each other, as 'eth0'; needed if ranks run on other hosts. */
+  readonly interface?: string;
+}
+
+/** Checked options of hosts. */
+export interface Cluster {
+  readonly launcher: Launcher;
+  readonly hosts: readonly CommandHost[];
+  readonly partition: string | undefined;
+  readonly rendezvous: { readonly host: string | undefined; readonly port: number | undefined };
+  readonly interface: string | undefined;
+  /** This machine's address on that interface. */
+  readonly address: string;
+}
+
+/** The names of these options. */
+export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'rendezvous', 'interface'] as const;
+
+type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
+
+/** Checks the options that place ranks on hosts; `interfaces` are this machine's. Throws: CONFIG. */
+export function planCluster(
+  options: ClusterOptions & { readonly ranks: number },
+  interfaces: Interfaces,
+): Cluster {
+  const { launcher = 'torchrun', hosts = [], partition, rendezvous, ranks } = options;
+  if (!LAUNCHERS.includes(launcher)) {
+    throw new ConfigError(`launcher is '${launcher}', but must be one of ${LAUNCHERS.join(', ')}`);
+  }
+  if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${String(hosts)}, but must be a list of hosts`);
+  if (partition !== undefined && launcher !== 'slurm') {
+    throw new ConfigError(
+      `partition is an option of launcher 'slurm', and the launcher is '${launcher}'; leave it out`,
+    );
+  }
+  if (launcher === 'ssh' && hosts.length === 0) {
+    throw new ConfigError("launcher 'ssh' needs hosts, as hosts: ['node1', 'node2']");
+  }
+  if (hosts.length > 0 && ranks % hosts.length !== 0) {
+    throw new ConfigError(
+      `${ranks} ranks are not equally many on ${hosts.length} hosts; change ranks or hosts`,
+    );
+  }
+  const isElsewhere = hosts.length > 0 || launcher === 'slurm';
+  if (isElsewhere && options.interface === undefined) {
+    throw new ConfigError(
+      `ranks on other hosts need interface, the network interface by which they reach this machine: one of ${Object.keys(interfaces).join(', ')}`,
+    );
+  }
+  return {
+    launcher,
+    hosts: hosts.map((host) => hostOf(host, launcher)),
+    partition,
+    rendezvous: placeOf(rendezvous),
+    interface: options.interface,
+    address: options.interface === undefined ? '127.0.0.1' : addressOf(options.interface, interfaces),
+  };
+}
+
+function hostOf(host: string | CommandHost, launcher: Launcher): CommandHost {
+  const isName = typeof host === 'string';
+  if (launcher === 'torchrun') {
+    if (!isName && typeof host?.address === 'string' && Array.isArray(host.run)) return host;
+    throw new ConfigError(
+      `launcher 'torchrun' needs the command that runs a command on a host, as { address: '10.0.0.2', run: ['ip', 'netns', 'exec', 'a'] }, ` +
+        `not ${JSON.stringify(host)}; launcher 'ssh' takes names of hosts`,
+    );
+  }
+  // An option that ssh or mpirun would take for its own is no host.
+  if (isName && /^[\w.@:[\]-]+$/.test(host) && !host.startsWith('-')) {
+    return { address: host.replace(/^.*@/, ''), run: ['ssh', '-o', 'BatchMode=yes', '-T', host] };
+  }
+  throw new ConfigError(
+    `launcher '${launcher}' takes names of hosts, as 'node1', not ${JSON.stringify(host)}`,
+  );
+}
+
+function placeOf(rendezvous: string | undefined): Cluster['rendezvous'] {
+  if (rendezvous === undefined) return { host: undefined, port: undefined };
+  const [, host, port] = /^(.+):(\d+)$/.exec(rendezvous) ?? [];
+  const number = Number(port);
+  if (host !== undefined && number >= 1 && number <= 65535) return { host, port: number };
+  throw new ConfigError(`rendezvous is '${rendezvous}', but must be host:port, as 'node1:29500'`);
+}
+
+function addressOf(name: string, interfaces: Interfaces): string {
+  const found = interfaces[name]?.find(({ family }) => family === 'IPv4');
+  if (found !== undefined) return found.address;
+  throw new ConfigError(
+    `interface is '${name}', but must be one with an IPv4 address: ${Object.keys(interfaces).join(', ')}`,
+  );
+}

@@ -1,0 +1,84 @@
+import { type ChildProcess, spawn } from 'node:child_process';
+import { ShardlabError } from '../../core/errors';
+import { killGroup, type RankExit } from '../launch/rank-process';
+import type { AgentCommand } from './agents';
+
+/** Characters of an agent's standard error that are stored. */
+const TAIL_CHARACTERS = 8000;
+
+/** Receives what ranks' native code and an agent write. */
+export type Written = (name: 'stdout' | 'stderr', text: string) => void;
+
+/** A process of this machine that starts ranks, in a process group of its own: torchrun's agent, a host's guard, mpirun or srun. */
+export class Agent {
+  /** Resolves when the process has ended. */
+  readonly exited: Promise<void>;
+  readonly #process: ChildProcess;
+  #exit: RankExit | undefined;
+  #tail = '';
+
+  private constructor(process: ChildProcess, written: Written) {
+    this.#process = process;
+    for (const name of ['stdout', 'stderr'] as const) {
+      process[name]?.setEncoding('utf8').on('data', (text: string) => {
+        if (name === 'stderr') this.#tail = (this.#tail + text).slice(-TAIL_CHARACTERS);
+        const shown = name === 'stderr' ? withoutAgentLines(text) : text;
+        if (shown !== '') written(name, shown);
+      });
+    }
+    this.exited = new Promise((resolve) => {
+      process.once('close', (code, signal) => {
+        this.#exit = { code, signal };
+        resolve();
+      });
+    });
+  }
+
+  /** Starts a command. Throws: LAUNCH if it cannot be run. */
+  static async start({ file, args, env, order }: AgentCommand, written: Written): Promise<Agent> {
+    const stdin = order === undefined ? 'ignore' : 'pipe';
+    const process = spawn(file, args, { detached: true, env, stdio: [stdin, 'pipe', 'pipe'] });
+    // A guard that ends at once closes its input; its end is reported.
+    process.stdin?.on('error', () => undefined);
+    await new Promise<void>((resolve, reject) => {
+      process.once('spawn', resolve);
+      process.once('error', (cause) => {
+        const text = `${file} could not be started: ${cause.message}; install it, or name another Python or launcher`;
+        reject(new ShardlabError('LAUNCH', text, { cause }));
+      });
+    });
+    if (order !== undefined) process.stdin?.write(`${order}\n`);
+    return new Agent(process, written);
+  }
+
+  /** How it ended; undefined while it runs. */
+  get exit(): RankExit | undefined {
+    return this.#exit;
+  }
+
+  /** Its last output, with torchrun's report. */
+  get tail(): string {
+    return this.#tail;
+  }
+
+  /** Its last output without PyTorch's warnings, for messages. */
+  get lastWords(): string {
+    const lines = this.#tail.split('\n').filter((line) => !line.startsWith('[W'));
+    return lines.join('\n').trim();
+  }
+
+  /** Kills the process; a guard on another host sees the end of its input. */
+  kill(): void {
+    if (this.#exit !== undefined || this.#process.pid === undefined) return;
+    this.#process.stdin?.end();
+    killGroup(this.#process.pid);
+  }
+}
+
+/** Lines of torchrun's own log, which say nothing to a notebook's user that the error does not. */
+const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
+
+function withoutAgentLines(text: string): string {
+  const lines = text.split('\n').filter((line) => !AGENT_LINE.test(line));
+  return lines.join('\n').trim() === '' ? '' : lines.join('\n');
+}

@@ -1,0 +1,134 @@
+import { join } from 'node:path';
+import type { Cluster, CommandHost } from '../launch/cluster';
+
+/** A command of this machine that starts ranks. */
+export interface AgentCommand {
+  readonly file: string;
+  readonly args: readonly string[];
+  readonly env: NodeJS.ProcessEnv;
+  /** The first line of its standard input, which then stays open until the command must end. */
+  readonly order?: string;
+}
+
+/** What the commands start. */
+export interface AgentPlan {
+  readonly cluster: Cluster;
+  readonly python: string;
+  readonly numRanks: number;
+  /** A port that ranks find each other by, unless the cluster names one. */
+  readonly freePort: number;
+  /** The folder of the Python package. */
+  readonly packages: string;
+  readonly baseDir: string;
+  /** What ranks need in their environment, the job's key among it. */
+  readonly variables: Readonly<Record<string, string>>;
+  /** The environment of this process. */
+  readonly env: NodeJS.ProcessEnv;
+}
+
+const PROGRAM = ['-m', 'shardlab_torch'] as const;
+
+/** Returns the commands that start a job's ranks. */
+export function agentCommands(plan: AgentPlan): AgentCommand[] {
+  const { launcher, hosts } = plan.cluster;
+  if (launcher === 'mpirun') return [mpirun(plan)];
+  if (launcher === 'slurm') return [srun(plan)];
+  if (hosts.length > 0) return hosts.map((host, node) => onHost(plan, host, node));
+  return [
+    {
+      file: plan.python,
+      args: torchrun(plan, { nodes: 1, node: 0, host: '127.0.0.1' }),
+      env: { ...plan.env, ...plan.variables },
+    },
+  ];
+}
+
+/** Returns torchrun's arguments. The agent looks after its processes twice per second, and restarts none. */
+function torchrun(
+  { numRanks, freePort, cluster }: AgentPlan,
+  { nodes, node, host }: { readonly nodes: number; readonly node: number; readonly host: string },
+): string[] {
+  const { rendezvous } = cluster;
+  const flags = {
+    nnodes: nodes,
+    'node-rank': node,
+    'nproc-per-node': numRanks / nodes,
+    'max-restarts': 0,
+    'master-addr': rendezvous.host ?? host,
+    'master-port': rendezvous.port ?? freePort,
+    'monitor-interval': 0.5,
+  };
+  const given = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
+  return ['-m', 'torch.distributed.run', ...given, ...PROGRAM];
+}
+
+/** Returns the command that starts an agent of torchrun on a host, under a guard that ends it with this process. */
+function onHost(plan: AgentPlan, { run }: CommandHost, node: number): AgentCommand {
+  const { python, packages, baseDir, variables, numRanks, env, cluster } = plan;
+  const { hosts, launcher } = cluster;
+  const args = torchrun(plan, { nodes: hosts.length, node, host: hosts[0]?.address ?? '' });
+  const guard = [python, '-I', join(packages, 'shardlab_torch', 'host.py')];
+  // ssh gives its arguments to a shell.
+  const command = launcher === 'ssh' ? [guard.map(quoted).join(' ')] : guard;
+  const [file = '', ...before] = run;
+  const order = { argv: [python, ...args], env: variables, folder: baseDir, ranks: numRanks / hosts.length };
+  return { file, args: [...before, ...command], env, order: JSON.stringify(order) };
+}
+
+function mpirun({ cluster, python, numRanks, freePort, variables, env }: AgentPlan): AgentCommand {
+  const { hosts, rendezvous } = cluster;
+  const perHost = numRanks / Math.max(1, hosts.length);
+  const place = placeVariables(
+    rendezvous.host ?? hosts[0]?.address ?? '127.0.0.1',
+    rendezvous.port ?? freePort,
+  );
+  const exported = Object.keys({ ...variables, ...place }).flatMap((name) => ['-x', name]);
+  const where =
+    hosts.length === 0
+      ? ['--oversubscribe']
+      : ['--host', hosts.map(({ address }) => `${address}:${perHost}`).join(',')];
+  const args = ['-np', String(numRanks), ...where, '--bind-to', 'none', ...exported, python, ...PROGRAM];
+  return { file: 'mpirun', args, env: withoutPlace({ ...env, ...variables, ...place }) };
+}
+
+/** Without hosts and a rendezvous, ranks find the first node in Slurm's own variables. */
+function srun({ cluster, python, numRanks, freePort, variables, env }: AgentPlan): AgentCommand {
+  const { hosts, rendezvous, partition } = cluster;
+  const nodes =
+    hosts.length === 0
+      ? []
+      : ['--nodes', String(hosts.length), '--nodelist', hosts.map(({ address }) => address).join(',')];
+  const chosen = partition === undefined ? [] : ['--partition', partition];
+  const args = [
+    '--ntasks',
+    String(numRanks),
+    ...nodes,
+    ...chosen,
+    '--kill-on-bad-exit=1',
+    '--export=ALL',
+    '--overcommit',
+    python,
+    ...PROGRAM,
+  ];
+  const place = placeVariables(rendezvous.host ?? hosts[0]?.address, rendezvous.port ?? freePort);
+  return { file: 'srun', args, env: withoutPlace({ ...env, ...variables, ...place }) };
+}
+
+function placeVariables(host: string | undefined, port: number): Record<string, string> {
+  return { MASTER_PORT: String(port), ...(host === undefined ? {} : { MASTER_ADDR: host }) };
+}
+
+/** Removes another job's rank, which ranks would take for their own. */
+function withoutPlace({
+  RANK: _,
+  LOCAL_RANK: __,
+  WORLD_SIZE: ___,
+  ...env
+}: NodeJS.ProcessEnv): NodeJS.ProcessEnv {
+  return env;
+}
+
+/** Returns a word as a shell reads it. */
+function quoted(word: string): string {
+  return `'${word.replaceAll("'", "'\\''")}'`;
+}
