@@ -48,7 +48,7 @@ export interface TorchControl extends ControlServer {
 
 /**
  * [Note: links between hosts] If the network fails, no end of a connection arrives. So both sides of a link between hosts say that they
- * are there, and end the connection, and the rank its process, when the other side was silent for this time.
+ * are there. The launcher ends the connection when a rank was silent for this time; a rank ends its process a little later.
  */
 export interface LinkPatience {
   readonly beatSeconds: number;

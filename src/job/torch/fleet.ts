@@ -68,7 +68,12 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
         freePort: await freePort(),
         packages: packagesFolder(),
         baseDir: plan.baseDir,
-        variables: variables(plan, { ...opened.address, folder, baseDir: plan.baseDir, ...patience }),
+        variables: variables(plan, {
+          ...opened.address,
+          folder,
+          baseDir: plan.baseDir,
+          ...(patience && PATIENCE_OF_RANKS),
+        }),
         env: process.env,
       }),
       numRanks: plan.ranks,
@@ -84,8 +89,10 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
   }
 }
 
-/** How long both sides of a link between hosts wait for the other. */
+/** How long the launcher waits for a host that is silent. */
 const PATIENCE = { beatSeconds: 2, silentSeconds: 30 } as const;
+/** Ranks wait longer for the launcher, so that it says why they end. */
+const PATIENCE_OF_RANKS = { ...PATIENCE, silentSeconds: 40 } as const;
 
 /** Whether ranks may run on other hosts. */
 function isElsewhere({ hosts, launcher }: Cluster): boolean {

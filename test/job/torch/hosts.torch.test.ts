@@ -14,7 +14,7 @@ const CONFIG: TrainConfigInput = {
   ...{ model: GPT, batch: 1, seed: 5, steps: 3 },
   parallel: { strategy: 'FULL_SHARD' },
 };
-/** Ranks of a host that was cut off end after 30 s of silence. */
+/** Ranks of a host that was cut off end after 40 s of silence. */
 const GONE_SECONDS = 60;
 
 /** Python that returns a rank's address and its rank on its host. */
