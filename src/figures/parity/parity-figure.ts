@@ -14,7 +14,7 @@ import {
   type ParityParts,
   shortened,
 } from './parity-data';
-import { groupsOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
+import { groupsOf, linesOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
 import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
 
 /** Two runs beside each other. Shown in a notebook as a figure. */
@@ -40,13 +40,15 @@ export function parityFigure(parts: ParityParts): ParityFigure {
   const first = firstDifference(parts);
   const parameters = parametersTable(parts);
   const groups = groupsOf(parts.parameters);
-  const left = Math.max(...groups.map(({ name }) => textWidth(name, 11) * 1.1)) + 14;
+  const names = groups.map(({ name }) => linesOf(name));
+  const left = Math.max(...names.flat().map((line) => textWidth(line, 11) * 1.1)) + 14;
+  const row = 3 + 14 * Math.max(...names.map(({ length }) => length));
   const axis = valueAxis(parts);
   const figure = createFigure({
     title: findingOf(parts, first),
     subtitle: subtitleOf(parts),
     ...plot(
-      { top: 88, left: 64, right: 16, foot: 46, pixels: Math.max(216, groups.length * 17), legend: 'plot' },
+      { top: 88, left: 64, right: 16, foot: 46, pixels: Math.max(216, groups.length * row), legend: 'plot' },
       [stepsPanel(parts, axis), modulesPanel(groups, axis, tolerance, left)],
     ),
     table: parameters,

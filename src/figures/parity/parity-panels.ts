@@ -3,14 +3,8 @@ import { bold, safe, soft, strong } from '../grammar/ink';
 import { dots, line, lineColor, note, ruleX, ruleY } from '../grammar/marks';
 import { NEUTRAL } from '../grammar/palette';
 import type { Panel } from '../grammar/plot';
-import {
-  differencesOf,
-  digits,
-  moduleOf,
-  type ParityParameter,
-  type ParityParts,
-  shortened,
-} from './parity-data';
+import { wrapped } from '../grammar/text-width';
+import { differencesOf, digits, moduleOf, type ParityParameter, type ParityParts } from './parity-data';
 
 /** The least power of ten that is drawn: differences of 0 are there. */
 const LEAST_POWER = -9;
@@ -39,6 +33,8 @@ export function valueAxis({ steps, parameters, tolerance }: ParityParts) {
 type ValueAxis = ReturnType<typeof valueAxis>;
 
 const KINDS = ['loss', 'gradients', 'parameters'] as const;
+/** The widest line of a part's name. */
+const NAME_PIXELS = 150;
 const LIMIT = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
 /** Draws the largest differences of each step. */
@@ -89,7 +85,7 @@ interface Group {
 export function groupsOf(parameters: readonly ParityParameter[]): Group[] {
   const groups = new Map<string, Group>();
   for (const { name, parameter, gradient } of parameters) {
-    const key = shortened(/^.*?\.\d+(?=\.)/.exec(name)?.[0] ?? (moduleOf(name) || name));
+    const key = /^.*?\.\d+(?=\.)/.exec(name)?.[0] ?? (moduleOf(name) || name);
     const known = groups.get(key);
     const most = (a: number | null | undefined, b: number | null): number | null =>
       a == null ? b : b === null || a > b || Number.isNaN(a) ? a : b;
@@ -100,6 +96,11 @@ export function groupsOf(parameters: readonly ParityParameter[]): Group[] {
     });
   }
   return [...groups.values()];
+}
+
+/** Returns the lines in which a panel shows the name of a part of the model. */
+export function linesOf(name: string): string[] {
+  return wrapped(name, 11, NAME_PIXELS);
 }
 
 /** Draws the largest differences of each part of the model over all steps. */
@@ -124,7 +125,7 @@ export function modulesPanel(
   return {
     x: { domain: [0.44 + left / 720, 1], ...axis, ...titled('relative difference') },
     y: rowAxis(
-      groups.map(({ name }) => strong(safe(name))),
+      groups.map(({ name }) => linesOf(name).map(safe).map(strong).join('<br>')),
       range,
     ),
     heading: 'By part of the model',

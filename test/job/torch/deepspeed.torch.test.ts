@@ -1,27 +1,14 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { launch } from '../../../src/job/run/launch';
-import { findTorch } from '../../../src/job/torch/find-python';
 import { memoryAtPeak } from '../../../src/ledger/memory';
-import { GPT, largestDifference, launchTorch } from './torch-fixture';
+import { GPT, lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
 
 const BOUND = 1e-4;
 const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, seed: 5 } as const;
-
-/** Returns whether the ranks' Python lacks DeepSpeed, as a reason to skip. */
-function lacksDeepSpeed(): string | false {
-  try {
-    const probe = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("deepspeed") is None)';
-    execFileSync(findTorch(undefined), ['-c', probe]);
-    return false;
-  } catch {
-    return 'the Python of the ranks has no deepspeed';
-  }
-}
 
 async function lossesHere(steps: number): Promise<readonly number[]> {
   const job = await launch({ ranks: 2 });

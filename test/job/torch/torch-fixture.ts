@@ -3,6 +3,7 @@ import type { TestContext } from 'node:test';
 import type { LaunchOptions } from '../../../src/job/launch/options';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
+import { findTorch } from '../../../src/job/torch/find-python';
 
 /** Launches ranks of PyTorch, which are shut down when the test ends. */
 export async function launchTorch(
@@ -33,4 +34,15 @@ export function descendantsOf(pid: number): number[] {
   const isBelow = (one: number | undefined): boolean =>
     one !== undefined && (one === pid || isBelow(parents.get(one)));
   return [...parents].filter(([one, parent]) => one !== pid && isBelow(parent)).map(([one]) => one);
+}
+
+/** Returns whether the ranks' Python lacks DeepSpeed, as a reason to skip. */
+export function lacksDeepSpeed(): string | false {
+  try {
+    const probe = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("deepspeed") is None)';
+    execFileSync(findTorch(undefined), ['-c', probe]);
+    return false;
+  } catch {
+    return 'the Python of the ranks has no deepspeed';
+  }
 }
