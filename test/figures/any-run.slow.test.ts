@@ -9,7 +9,7 @@ import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
 import type { RunView } from '../../src/figures/run-view';
-import { simulatedRun } from './gallery';
+import { simulatedRun } from './gallery-runs';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults } from './svg-texts';
 

@@ -1,101 +1,33 @@
 import { commCauses } from '../../src/figures/comm-causes';
 import { commTimeline } from '../../src/figures/comm-timeline';
 import { compareRuns } from '../../src/figures/compare';
-import { expertLoads, type StepLoads } from '../../src/figures/expert-loads';
+import { expertLoads } from '../../src/figures/expert-loads';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
-import { type LrRange, lrRangeFigure } from '../../src/figures/lr-range';
+import { lrRangeFigure } from '../../src/figures/lr-range';
 import { memoryFigure } from '../../src/figures/memory-figure';
 import { memoryRanks } from '../../src/figures/memory-ranks';
 import { memoryTimeline } from '../../src/figures/memory-timeline';
-import type { ParityParts, ParityStep } from '../../src/figures/parity/parity-data';
 import { parityFigure } from '../../src/figures/parity/parity-figure';
 import { pipelineGantt } from '../../src/figures/pipeline-gantt';
 import { plotNumbers } from '../../src/figures/plot-numbers';
 import type { RunView } from '../../src/figures/run-view';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
-import { noBytes, type Owner, type StepRecord } from '../../src/ledger/record';
-import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { type Scenario, simulateRanks } from '../ledger/simulated-step';
-import { predictStates } from '../support/formulas/zero-formulas';
+import {
+  accumulated,
+  emptied,
+  LONG,
+  LOSSES,
+  loadsOf,
+  meshRun,
+  parityOf,
+  rangeOf,
+  rounded,
+  simulatedRun,
+  steps,
+  stretched,
+} from './gallery-runs';
 import { pipelineRun } from './pipeline-run';
-
-/** A run of one simulated step, with ZeRO's prediction. */
-export function simulatedRun(scenario: Omit<Scenario, 'rank'>): RunView {
-  const { strategy, world, blockParams = 198_272, rootParams = 270_592, layers = 4 } = scenario;
-  const blocks = Array.from({ length: layers }, (_, i) => ({ name: `blocks.${i}`, numParams: blockParams }));
-  const units = [{ name: '', numParams: rootParams, staysWhole: true }, ...blocks];
-  const { states: predicted, wireBytes } = predictStates({ units, world, strategy });
-  const states = noBytes();
-  for (const { cause, bytes } of predicted) states[cause] = bytes;
-  const forecast = () => ({ states, peaks: states, wireBytes });
-  return { strategy, world, records: simulateRanks(scenario), forecast };
-}
-
-/** Some steps whose times differ a little. */
-function steps(scenario: Omit<Scenario, 'rank'>): RunView {
-  const runs = [1, 2, 3, 4].map((step) => simulatedRun({ ...scenario, step, wireMs: 4 + 0.1 * (step % 3) }));
-  const [first] = runs;
-  return { ...(first ?? simulatedRun(scenario)), records: runs.flatMap(({ records }) => records) };
-}
-
-function stretched(record: StepRecord, factor: number): StepRecord {
-  const { owners, atPeak } = record.memory;
-  const grown = atPeak.map((bytes, i) =>
-    owners[i]?.cause === 'activation' ? Math.round(bytes * factor) : bytes,
-  );
-  const peakBytes = grown.reduce((sum, bytes) => sum + bytes, 0);
-  return { ...record, memory: { ...record.memory, atPeak: grown, peakBytes } };
-}
-
-function emptied(record: StepRecord): StepRecord {
-  const none = {
-    owners: [],
-    atStart: [],
-    atPeak: [],
-    atRest: [],
-    peakBytes: 0,
-    peakSeconds: 0,
-    restBytes: 0,
-    elsewhereBytes: 0,
-  };
-  return {
-    ...record,
-    spans: [],
-    collectives: [],
-    memory: { ...record.memory, ...none, curve: { seconds: [], owner: [], deltaBytes: [] } },
-  };
-}
-
-/** The same bytes with values rounded to bfloat16, when ranks round them. */
-function rounded(run: RunView): RunView {
-  const records = run.records.map((record): StepRecord => {
-    const owners = record.memory.owners.map(
-      (owner): Owner =>
-        ['param.full', 'activation', 'grad.full'].includes(owner.cause)
-          ? { ...owner, declared: 'bfloat16' }
-          : owner,
-    );
-    return { ...record, memory: { ...record.memory, owners } };
-  });
-  return { ...run, records };
-}
-
-/** The same bytes for four times the tokens. */
-function accumulated(run: RunView): RunView {
-  return { ...run, records: run.records.map((record) => ({ ...record, tokens: (record.tokens ?? 0) * 4 })) };
-}
-
-/** A dry run of all ranks with tensor and context parallelism. */
-export function meshRun(world: number): RunView {
-  const model = { kind: 'gpt', layers: 1, dim: 32, heads: 4, vocab: 64, seq: 16 } as const;
-  const config = { model, data: 'synthetic', parallel: { tp: 2, cp: 2 } } as const;
-  const { records } = dryRun(config, { world, ranks: 'all', steps: 1, curve: false });
-  return { strategy: 'FULL_SHARD', world, records };
-}
-
-const LONG = 'model.decoder.a_module_with_a_name_that_nobody_would_like_to_read.layers';
-const LOSSES = Array.from({ length: 20 }, (_, i) => 7.6 * Math.exp(-i / 40) + 0.02 * Math.sin(i * 3));
 
 /** Every kind of figure over ordinary and extreme runs, by name, made again on every call. */
 export function gallery(): Record<string, Figure> {
@@ -239,72 +171,4 @@ export function gallery(): Record<string, Figure> {
       })),
     ),
   };
-}
-
-/** Two runs of a model with long names, whose differences are `size` × 1e-5, and grow. */
-function parityOf(one: RunView, other: RunView, size: number): ParityParts {
-  const tolerance = 1e-3;
-  const names = ['wte.weight', `${LONG}.0.fc1.weight`, `${LONG}.1.fc1.weight`, 'ln_f.bias'];
-  const differences = names.map((name, i) => ({
-    name,
-    absolute: size * 1e-7,
-    relative: size * 1e-5 * 2 ** i,
-  }));
-  const [, most = { name: '', absolute: 0, relative: 0 }] = differences;
-  const steps = LOSSES.slice(0, 4).map((loss, step): ParityStep => {
-    const gradient = step === 0 ? null : { ...most, relative: most.relative * 3 ** step };
-    const first =
-      gradient !== null && !(gradient.relative <= tolerance)
-        ? { ...gradient, what: 'gradient' as const }
-        : null;
-    return {
-      step,
-      losses: step === 0 ? null : [loss, loss * (1 + size * 1e-6)],
-      gradient,
-      parameter: most,
-      first,
-    };
-  });
-  const parameters = differences.map((parameter) => ({
-    name: parameter.name,
-    parameter,
-    gradient: most,
-    notCompared: 0.1,
-  }));
-  const [here, there] = [
-    { name: 'shardlab', view: one },
-    { name: 'PyTorch fsdp2', view: other },
-  ];
-  return { one: here, other: there, steps, parameters, tolerance };
-}
-
-/** Loads of two layers whose last expert gets more rows from step to step. */
-function loadsOf(numExperts: number): StepLoads[] {
-  return LOSSES.map((_, i) => {
-    const tokens = Array.from({ length: numExperts }, (_, e) => 40 + ((e * 7 + i * 3) % 11));
-    const grown = tokens.with(-1, 40 + 2 * i);
-    return {
-      step: i + 1,
-      experts: {
-        'blocks.0.moe': { tokens, dropped: tokens.map(() => 1) },
-        'blocks.1.moe': { tokens: grown, dropped: tokens.map(() => 0) },
-      },
-      // The loads fall after half of the steps, as if experts were moved.
-      rankRows: {
-        'blocks.1.moe': [0, 1, 2, 3].map((rank) => ({
-          rank,
-          rows: 80 + (i < LOSSES.length / 2 ? 30 : 4) * (rank % 2),
-        })),
-      },
-    };
-  });
-}
-
-/** A range test whose loss falls, then grows; or one whose loss never falls. */
-function rangeOf(falls: boolean): LrRange {
-  const lrs = Array.from({ length: 40 }, (_, i) => 10 ** (-5 + i / 8));
-  const smoothed = lrs.map((_, i) =>
-    falls ? 5 - 2 / (1 + Math.exp((20 - i) / 3)) + Math.exp((i - 36) / 1.5) : 5,
-  );
-  return { lrs, smoothed, losses: smoothed.map((loss, i) => loss + Math.sin(i) * 0.1), hasDiverged: falls };
 }

@@ -4,7 +4,7 @@ import { trafficOf } from '../../src/figures/traffic';
 import { trafficMatrix } from '../../src/figures/traffic-matrix';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
 import { simulateRanks } from '../ledger/simulated-step';
-import { meshRun } from './gallery';
+import { meshRun } from './gallery-runs';
 
 const sumOf = (values: readonly number[]): number => values.reduce((sum, value) => sum + value, 0);
 

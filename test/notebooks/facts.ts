@@ -1,21 +1,7 @@
 import { basename } from 'node:path';
 import type { Notebook } from './executed';
+import { answers, type Fact, shows, titled } from './fact';
 import { figuresOf, textOf } from './sentences';
-
-/** A sentence in a notebook's prose, and what the outputs must show for it. */
-interface Fact {
-  readonly notebook: string;
-  /** As it is written in the prose. */
-  readonly sentence: string;
-  holds(outputs: readonly string[], notebook: Notebook): boolean;
-}
-
-const titled = (notebook: Notebook, pattern: RegExp) =>
-  figuresOf(notebook).find(({ title }) => pattern.test(title));
-const answers = (notebook: Notebook, pattern: RegExp): boolean =>
-  figuresOf(notebook).some(({ subtitle }) => pattern.test(subtitle));
-const shows = (outputs: readonly string[], pattern: RegExp): boolean =>
-  outputs.some((text) => pattern.test(text));
 
 /** Numbers and results that the prose of the notebooks states. */
 const FACTS: readonly Fact[] = [

@@ -7,7 +7,7 @@ import { commTimeline } from '../../src/figures/comm-timeline';
 import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { DISPLAY } from '../../src/figures/table';
-import { simulatedRun } from '../figures/gallery';
+import { simulatedRun } from '../figures/gallery-runs';
 import { importScript } from '../project/scripts';
 import { type Notebook, notebookInputs } from './executed';
 

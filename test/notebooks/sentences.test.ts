@@ -7,7 +7,7 @@ import type { Figure } from '../../src/figures/figure';
 import { lossCurve } from '../../src/figures/loss-curve';
 import { compareMemoryTimeline } from '../../src/figures/memory-multiples';
 import { DISPLAY } from '../../src/figures/table';
-import { simulatedRun } from '../figures/gallery';
+import { simulatedRun } from '../figures/gallery-runs';
 import type { Notebook } from './executed';
 import { unshownFacts } from './facts';
 import { falseSentences, figuresOf } from './sentences';

@@ -166,6 +166,35 @@ test("a rank's times match a dry run's calls one by one, and predict a step of t
   );
 });
 
+test("on two ranks, code before a kernel that follows a call is not the kernel's, and updates of groups are left out", () => {
+  const config = parseTrainConfig({ ...CONFIG, parallel: { strategy: 'NO_SHARD', tp: 2 } });
+  const updates = new Set(['copyInto', 'addInto', 'scale']);
+  const callsOf = (steps: number) => {
+    const calls: { readonly call: KernelCall; readonly follows: boolean }[] = [];
+    let follows = false;
+    const kernel = (call: KernelCall): number => {
+      if (updates.has(call.name)) return 0;
+      calls.push({ call, follows });
+      follows = false;
+      return 0;
+    };
+    const follow = (): void => {
+      follows = true;
+    };
+    const watch = { began: follow, awaited: follow };
+    dryRun(config, { world: 2, steps, costs: { kernel, collective: () => 0, watch } });
+    return calls;
+  };
+  const step = callsOf(3).slice(callsOf(2).length);
+  const timed = step.map(({ call }): TimedCall => ({ name: call.name, seconds: 1e-6, before: 1e-3 }));
+  const calls = [{ name: 'copyInto', seconds: 1, before: 1 }, ...timed];
+  const seconds = new Map(measuredKernels(config, [{ calls }], 2).map((one) => [one.key, one.seconds]));
+  const total = step.reduce((sum, { call }) => sum + (seconds.get(keyOf(call)) ?? 0), 0);
+  const numFollowing = step.filter(({ follows }) => follows).length;
+  assert.ok(numFollowing > 4, `${numFollowing} kernels follow a call`);
+  near(total, step.length * 1e-6 + (step.length - numFollowing) * 1e-3);
+});
+
 test('what steps take beyond their kernels and collectives is divided among their calls', () => {
   const { callOverhead: _, ...measured } = MEASURED;
   const config = parseTrainConfig({ ...CONFIG, parallel: { strategy: 'NO_SHARD' } });

@@ -21,7 +21,9 @@ interface PredictionsOptions {
 export function addPredictionsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent
     .command('predictions')
-    .description("predicts this machine's runs from one job of two ranks, runs them, and compares")
+    .description(
+      "predicts this machine's runs from one job of two ranks, runs them, and compares; takes about 15 minutes",
+    )
     .option('--worlds <list>', 'numbers of ranks, comma-separated', parseWorlds, [1, 2, 4])
     .option('--rounds <k>', 'rounds of three steps per run; the faster half counts', wholeNumber(1), 5)
     .option(

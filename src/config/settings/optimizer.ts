@@ -56,6 +56,9 @@ const DEFAULTS_OF_KIND = {
   lion: LION_DEFAULTS,
 } as const;
 
+/** Optimizers that divide a gradient by its size, or take its sign: an update is as large for a small gradient as for a large one. */
+export const NORMALIZING_OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'adamW8bit', 'lion'];
+
 /** The part of a config that the rules below read. */
 export interface Read {
   readonly optimizer: OptimizerConfig;

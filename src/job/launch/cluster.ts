@@ -35,6 +35,8 @@ export interface Cluster {
   readonly partition: string | undefined;
   readonly rendezvous: { readonly host: string | undefined; readonly port: number | undefined };
   readonly interface: string | undefined;
+  /** Whether ranks may run on other hosts. */
+  readonly isElsewhere: boolean;
   /** This machine's address on that interface. */
   readonly address: string;
 }
@@ -70,7 +72,7 @@ export function planCluster(
   const isElsewhere = hosts.length > 0 || launcher === 'slurm';
   if (isElsewhere && options.interface === undefined) {
     throw new ConfigError(
-      `ranks on other hosts need interface, the network interface by which they reach this machine: one of ${Object.keys(interfaces).join(', ')}`,
+      `ranks on other hosts need interface, the network interface by which they reach this machine: one of ${usable(interfaces)}`,
     );
   }
   return {
@@ -79,6 +81,7 @@ export function planCluster(
     partition,
     rendezvous: placeOf(rendezvous),
     interface: options.interface,
+    isElsewhere,
     address: options.interface === undefined ? '127.0.0.1' : addressOf(options.interface, interfaces),
   };
 }
@@ -110,9 +113,19 @@ function placeOf(rendezvous: string | undefined): Cluster['rendezvous'] {
 }
 
 function addressOf(name: string, interfaces: Interfaces): string {
-  const found = interfaces[name]?.find(({ family }) => family === 'IPv4');
-  if (found !== undefined) return found.address;
+  const address = ipv4Of(name, interfaces);
+  if (address !== undefined) return address;
   throw new ConfigError(
-    `interface is '${name}', but must be one with an IPv4 address: ${Object.keys(interfaces).join(', ')}`,
+    `interface is '${name}', but must be one with an IPv4 address: ${usable(interfaces)}`,
   );
+}
+
+function usable(interfaces: Interfaces): string {
+  return Object.keys(interfaces)
+    .filter((name) => ipv4Of(name, interfaces) !== undefined)
+    .join(', ');
+}
+
+function ipv4Of(name: string, interfaces: Interfaces): string | undefined {
+  return interfaces[name]?.find(({ family }) => family === 'IPv4')?.address;
 }

@@ -96,8 +96,7 @@ export function planLaunch(options: LaunchOptions, availableMemory: Bytes): Laun
   if (memoryLimit !== undefined) positive('memoryLimit', memoryLimit, 'bytes, as 24e6');
   const startSeconds = options.startSeconds ?? START_SECONDS[engine];
   positive('startSeconds', startSeconds, 'seconds');
-  const isElsewhere = numHosts > 0 || cluster?.launcher === 'slurm';
-  if (!isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
+  if (!cluster?.isElsewhere) checkFits(options.ranks, BASE_BYTES[engine], availableMemory);
   const baseDir = options.baseDir ?? process.cwd();
   if (typeof baseDir !== 'string' || !isFolder(baseDir))
     throw wrong('baseDir', baseDir, 'the path of a folder');

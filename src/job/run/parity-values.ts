@@ -4,6 +4,7 @@ import { type Catalog, openCatalog, type StoredArray } from '../../checkpoint/lo
 import { StretchReader } from '../../checkpoint/load/stretch-reader';
 import { stateKey } from '../../checkpoint/save/save-plan';
 import { GRADIENT } from '../../checkpoint/state/training-state';
+import { NORMALIZING_OPTIMIZERS } from '../../config/settings/optimizer';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Difference, ParityParameter, ParityStep } from '../../figures/parity/parity-data';
 
@@ -17,9 +18,6 @@ const LEAST_SHARE = 1e-3;
 /** Gradients below this share of their tensor's divisor are rounding. */
 const ROUNDING_SHARE = 1e-4;
 
-/** Optimizers that divide gradients by their size. */
-const DIVIDING: readonly string[] = ['adamW', 'adam', 'adamW8bit', 'lion'];
-
 type Pair = readonly [Float32Array, Float32Array];
 
 /** The folders of two saves. */
@@ -28,13 +26,13 @@ type Folders = readonly [string, string];
 /** Compares the parameters and gradients that two runs have saved, and stores the largest differences by parameter. */
 export class ParityValues {
   readonly #tolerance: number;
-  readonly #isDividing: boolean;
+  readonly #isNormalizing: boolean;
   readonly #parameters = new Map<string, ParityParameter>();
   /** By parameter: 1 for elements that are not compared. */
   readonly #rounding = new Map<string, Uint8Array>();
 
   constructor(optimizer: string, tolerance: number) {
-    this.#isDividing = DIVIDING.includes(optimizer);
+    this.#isNormalizing = NORMALIZING_OPTIMIZERS.includes(optimizer);
     this.#tolerance = tolerance;
   }
 
@@ -76,7 +74,7 @@ export class ParityValues {
       return found.map(({ key, absolute, size }) => {
         const name = key.slice(0, -stateKey('', GRADIENT).length);
         const divisor = Math.max(size, least);
-        if (this.#isDividing) this.#mark(name, read(key), ROUNDING_SHARE * divisor);
+        if (this.#isNormalizing) this.#mark(name, read(key), ROUNDING_SHARE * divisor);
         return { name, absolute, relative: ratio(absolute, divisor) };
       });
     });

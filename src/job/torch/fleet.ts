@@ -52,7 +52,7 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
   const listening = Object.assign(fleet, { listener: starting as FleetListener });
   try {
     const { cluster } = plan;
-    const patience = isElsewhere(cluster) ? PATIENCE : undefined;
+    const patience = cluster.isElsewhere ? PATIENCE : undefined;
     const heard: TorchListener = {
       receive: (rank, message) => listening.listener.receive(rank, message),
       connected: (rank, pid) => processes?.connected(rank, pid),
@@ -77,7 +77,7 @@ export async function startTorchFleet(plan: TorchPlan, progress: ShowProgress): 
         env: process.env,
       }),
       numRanks: plan.ranks,
-      drop: isElsewhere(cluster) || cluster.launcher === 'mpirun' ? opened.drop : undefined,
+      drop: cluster.isElsewhere || cluster.launcher === 'mpirun' ? opened.drop : undefined,
       written: (name, text) => listening.listener.written(0, name, text),
     });
     const reports = await starting.all(processes.ranks, plan.startSeconds);
@@ -94,18 +94,13 @@ const PATIENCE = { beatSeconds: 2, silentSeconds: 30 } as const;
 /** Ranks wait longer for the launcher, so that it says why they end. */
 const PATIENCE_OF_RANKS = { ...PATIENCE, silentSeconds: 40 } as const;
 
-/** Whether ranks may run on other hosts. */
-function isElsewhere({ hosts, launcher }: Cluster): boolean {
-  return hosts.length > 0 || launcher === 'slurm';
-}
-
 /** Returns the variables that ranks need. The number of threads is a guard's to choose on a host whose cores are not known here. */
 function variables(plan: TorchPlan, setup: object): Record<string, string> {
   const { cluster } = plan;
   const packages = packagesFolder();
   const paths = [packages, process.env.PYTHONPATH ?? ''].filter((path) => path !== '');
   const threads = Math.max(1, Math.floor(availableParallelism() / plan.ranks));
-  const chosen = process.env.OMP_NUM_THREADS ?? (isElsewhere(cluster) ? undefined : String(threads));
+  const chosen = process.env.OMP_NUM_THREADS ?? (cluster.isElsewhere ? undefined : String(threads));
   const name = cluster.interface;
   return {
     PYTHONPATH: paths.join(delimiter),

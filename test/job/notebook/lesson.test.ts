@@ -4,7 +4,7 @@ import { compareRuns } from '../../../src/figures/compare';
 import { memoryTimeline } from '../../../src/figures/memory-timeline';
 import { checkExercise } from '../../../src/job/notebook/exercises';
 import { Guesses } from '../../../src/job/run/guesses';
-import { simulatedRun } from '../../figures/gallery';
+import { simulatedRun } from '../../figures/gallery-runs';
 
 const run = simulatedRun({ strategy: 'FULL_SHARD', world: 4 });
 
