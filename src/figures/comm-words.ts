@@ -16,9 +16,10 @@ export function mostlyFor(waits: WaitSeconds): string {
   return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
 }
 
-/** Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core"; unknown waits only if present. */
+/** Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core"; if all are unknown, only these. */
 export function waitsText(waits: WaitSeconds, divisor: number): string {
-  const said = WAIT_KINDS.filter((kind) => kind !== 'unknown' || waits.unknown > 0);
+  const areUnknown = waits.unknown > 0 && waits.unknown === totalWait(waits);
+  const said = WAIT_KINDS.filter((kind) => (kind === 'unknown' ? waits.unknown > 0 : !areUnknown));
   return listed(said.map((kind) => `${short(waits[kind] / divisor)} ${WAIT_WORDS[kind]}`));
 }
 

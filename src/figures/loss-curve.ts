@@ -124,8 +124,8 @@ type Shown = Required<LossSeries>;
 /** Returns the width in pixels that the labels at the lines' ends need. */
 function rightMargin(shown: readonly Shown[]): number {
   if (shown.length <= 1) return 64;
-  const widths = shown.map(({ name }) => textWidth(`● ${name} 0.0000`, LABEL_SIZE) * 1.1);
-  return Math.min(330, 24 + Math.max(...widths));
+  const widths = shown.map(({ name }) => textWidth(name, LABEL_SIZE) * 1.1);
+  return Math.min(330, VALUE_ROOM + Math.max(...widths));
 }
 
 function findingOf(all: readonly LossSeries[], shown: readonly Shown[]): string {

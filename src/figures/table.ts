@@ -165,9 +165,10 @@ function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
   };
   const heads = columns.map((column) => column.title ?? column.key);
   const body = rows.slice(0, maxRows).map((row) => columns.map((column) => cellText(column, row)));
-  const caption = `<caption style="text-align:left;font-weight:600;padding:0 0 4px;color:inherit">${escapeHtml(title)}</caption>`;
+  // A caption would be as narrow as the table.
+  const heading = `<div style="font-size:12px;font-weight:600;padding:0 0 4px">${escapeHtml(title)}</div>`;
   return (
-    `<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">${title === '' ? '' : caption}` +
+    `${title === '' ? '' : heading}<table style="border-collapse:collapse;border:none;color:inherit;font-size:12px">` +
     `<thead>${line('th', heads)}</thead><tbody>${body.map((texts) => line('td', texts)).join('')}</tbody></table>` +
     moreRows(rows, maxRows)
       .map((more) => `<div>${escapeHtml(more)}</div>`)

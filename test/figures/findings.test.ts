@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { commTimeline } from '../../src/figures/comm-timeline';
+import { waitsText } from '../../src/figures/comm-words';
 import { compareTimeline } from '../../src/figures/compare-timeline';
 import { percent } from '../../src/figures/format';
 import { plain, safe } from '../../src/figures/grammar/ink';
@@ -219,4 +220,17 @@ test('the text of a figure has no escapes of its markup', () => {
   const figure = lossCurve([{ name: 'a < b', losses: [3, 2] }]);
   assert.match(String(figure[DISPLAY]()['text/plain']), /mean over all ranks, a < b\./);
   assert.equal(plain(safe('a & <b>')), 'a & <b>');
+});
+
+test('a short name at the end of a loss curve is on one line', () => {
+  const series = ['here', 'torch', 'm'].map((name) => ({ name, losses: [3, 2.5, 2] }));
+  const labels = (lossCurve(series).layout.annotations ?? []).map(({ text }) => String(text));
+  for (const name of ['here', 'torch']) assert.ok(labels.some((text) => text.includes(name)), `${labels}`);
+  assert.ok(labels.every((text) => !text.includes('<br>')), `${labels}`);
+});
+
+test('waits whose kind no record says are not divided into kinds', () => {
+  const none = { wire: 0, peer: 0, core: 0, unknown: 0 };
+  assert.equal(waitsText({ ...none, unknown: 12 }, 1), '12.0 for wire, peer or core');
+  assert.equal(waitsText({ ...none, wire: 3 }, 1), '3.0 for the wire, 0 for a peer and 0 for a core');
 });

@@ -40,6 +40,7 @@ test('a notebook shows a table as HTML and text, with escaped markup and no colo
   const html = String(bundle['text/html']);
   assert.ok(html.includes('in &lt;allReduce&gt;, #41'));
   assert.ok(!/color:#|background:#/.test(html));
+  assert.ok(html.indexOf('</div>') < html.indexOf('<table'), 'a long title may be wider than the table');
 });
 
 test('CSV keeps raw values and quotes where necessary', () => {

@@ -44,7 +44,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
 
   /**
    * Returns the phase of a step, with the records of that step and of the phase's newest steps, and with the losses of all
-   * steps of the phase. Throws: IO if records are lost.
+   * steps up to the phase's end. Throws: IO if records are lost.
    */
   stepsOf(step: number) {
     const found = this.phases.findLastIndex(({ firstStep }) => firstStep <= step);
@@ -54,7 +54,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     const newest = this.steps.newest(NUM_NEWEST, end).filter((record) => record.step >= phase.firstStep);
     const isThere = newest.some((record) => record.step === step);
     const records = isThere ? newest : [...this.steps.ofStep(step), ...newest];
-    return { ...phase, records, allLosses: () => this.lossesByStep(phase.firstStep, end) };
+    return { ...phase, records, allLosses: () => this.lossesByStep(1, end) };
   }
 
   /** Number of the last step, from 1, including the steps before a loaded checkpoint; 0 before the first. */
