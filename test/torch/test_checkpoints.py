@@ -70,7 +70,7 @@ def test_a_run_continues_from_a_checkpoint_of_another_place(job: Job, deep: str,
     assert (state["format"], state["world"], state["optimizer"]["steps"]) == ("shardlab checkpoint", size, 2)
     assert state["trainer"]["state"]["data"]["name"] == "synthetic"
     assert state["optimizer"]["states"] == ["exp_avg", "exp_avg_sq"]
-    assert sorted(state["files"]) == ["model.safetensors", "optimizer.safetensors"]
+    assert sorted(state["files"]) == ["checksums.json", "model.safetensors", "optimizer.safetensors"]
     job.train(2, config(**changes), DEEP, None, framework, size)
     loaded = load(job, 2, size, tmp_path / "a")
     assert (loaded["steps"], loaded["evaluations"]) == (2, [{"step": 1, "loss": 6.5}])
@@ -106,6 +106,21 @@ def test_files_have_a_limited_size_and_16_bit_types(job: Job, init: str, tmp_pat
     index = json.loads((tmp_path / "a" / "model.safetensors.index.json").read_text())
     assert len(set(index["weight_map"].values())) > 1
     assert saved["wte.weight"].dtype == torch.bfloat16 and saved["wte.weight.exp_avg"].dtype == torch.float32
+    assert load(job, 1, 1, tmp_path / "a", True)["steps"] is None
+    dispose(job, 1)
+
+
+def test_a_damaged_byte_is_named(job: Job, init: str, tmp_path: Path) -> None:
+    job.train(1, config(), SHAPE, init, size=1)
+    save(job, 1, 1, tmp_path / "a")
+    file = tmp_path / "a" / "model.safetensors"
+    data = bytearray(file.read_bytes())
+    data[-3] ^= 1
+    file.write_bytes(data)
+    with pytest.raises(RankFailed, match="was damaged: a CRC-32 of its elements") as caught:
+        load(job, 1, 1, tmp_path / "a", True)
+    assert caught.value.error["code"] == "IO"
+    (tmp_path / "a" / "checksums.json").unlink()
     assert load(job, 1, 1, tmp_path / "a", True)["steps"] is None
     dispose(job, 1)
 

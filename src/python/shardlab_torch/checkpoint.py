@@ -1,4 +1,4 @@
-"""Checkpoints in shardlab's format: safetensors with an index, and trainer_state.json, which is written last."""
+"""Checkpoints in shardlab's format: safetensors with an index, checksums, and trainer_state.json, which is written last."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
+from .checksums import CHECKSUM_FILE, checksums_of, read_checksums, verify
 from .errors import Json, ShardlabError
 
 STATE_FILE = "trainer_state.json"
@@ -30,6 +31,7 @@ class Reader:
     def __init__(self, folder: str, kind: str) -> None:
         self._folder = Path(folder)
         self._files: dict[str, Any] = {}
+        self._checksums = read_checksums(self._folder)
         self.bytes_read = 0
         index = self._folder / f"{kind}.safetensors.index.json"
         self._slices: dict[str, Json] = {}
@@ -64,15 +66,21 @@ class Reader:
         """Returns a whole tensor, in float32."""
         entry = self._slices.get(name)
         if entry is None:
-            value: Tensor = self._open(self._whole[name]).get_tensor(name)
+            value = self._stored(self._whole[name], name)
         else:
             value = torch.empty(entry["shape"]).flatten()
             for part in entry["slices"]:
-                stored = self._open(part["file"]).get_tensor(part["tensor"]).flatten()
+                stored = self._stored(part["file"], part["tensor"]).flatten()
                 value[part["start"] : part["start"] + part["length"]] = stored
             value = value.view(entry["shape"])
         self.bytes_read += 4 * value.numel()
         return value.float()
+
+    def _stored(self, file: str, name: str) -> Tensor:
+        value: Tensor = self._open(file).get_tensor(name)
+        if self._checksums is not None:
+            verify(self._checksums, self._folder / file, name, value)
+        return value
 
     def _shape(self, name: str) -> list[int]:
         if name in self._slices:
@@ -166,7 +174,10 @@ class Writer:
         return name
 
     def commit(self, world: int, optimizer: Json | None, trainer: Json) -> None:
-        """Writes the description, and puts the checkpoint in its place."""
+        """Writes checksums and the description, and puts the checkpoint in its place."""
+        saved = [self._temporary / name for name in self._files if name.endswith(".safetensors")]
+        (self._temporary / CHECKSUM_FILE).write_text(f"{json.dumps(checksums_of(saved))}\n")
+        _sync(self._temporary / CHECKSUM_FILE)
         state = {
             "format": FORMAT,
             "version": 1,
@@ -175,7 +186,7 @@ class Writer:
             "world": world,
             "optimizer": optimizer,
             "trainer": trainer,
-            "files": self._files,
+            "files": [*self._files, CHECKSUM_FILE],
         }
         (self._temporary / STATE_FILE).write_text(json.dumps(state, allow_nan=False))
         _sync(self._temporary / STATE_FILE)

@@ -1,4 +1,7 @@
 import assert from 'node:assert/strict';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { after, before, describe, it } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
@@ -48,6 +51,32 @@ describe('a run here and the same run on PyTorch', () => {
       }
     });
   }
+
+  it('continue from the checkpoints of each other, whose damage both find', async (context) => {
+    const [here, there] = jobs;
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-both-'));
+    context.after(() => rmSync(folder, { recursive: true }));
+    const runs = [await here?.train(BASE), await there?.train(BASE)];
+    for (const [i, run] of runs.entries()) {
+      const [saved, other] = [join(folder, `of-${i}`), runs[1 - i]];
+      assert.ok(run !== undefined && other !== undefined);
+      await run.step(1);
+      await run.save(saved);
+      await run.step(1);
+      await other.load(saved);
+      await other.step(1);
+      const difference = Math.abs((run.losses.at(-1) ?? Number.NaN) - (other.losses.at(-1) ?? Number.NaN));
+      assert.ok(difference < 1e-5, `${difference}`);
+    }
+    for (const [i, run] of runs.entries()) {
+      const saved = join(folder, `of-${1 - i}`);
+      const file = join(saved, readdirSync(saved).find((name) => /^model.*\.safetensors$/.test(name)) ?? '');
+      const bytes = readFileSync(file);
+      bytes.writeUInt8(bytes.readUInt8(bytes.length - 5) ^ 1, bytes.length - 5);
+      writeFileSync(file, bytes);
+      await assert.rejects(async () => run?.load(saved), /was damaged/);
+    }
+  });
 
   it('name the gradient that PyTorch rounds', async () => {
     const [here, there] = jobs;

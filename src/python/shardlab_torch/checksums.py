@@ -1,0 +1,68 @@
+"""CRC-32 of saved files, which loads of every engine verify."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from .errors import Json, ShardlabError
+
+CHECKSUM_FILE = "checksums.json"
+BLOCK_ELEMENTS = 2**14
+DIGITS = 8
+
+
+def checksums_of(files: list[Path]) -> Json:
+    """Returns the checksums of safetensors files, as checksums.json has them."""
+    return {"algorithm": "crc32", "block_elements": BLOCK_ELEMENTS, "files": {file.name: _of_file(file) for file in files}}
+
+
+def read_checksums(folder: Path) -> Json | None:
+    """Returns the checksums of a folder; None if it has none, as folders of Hugging Face."""
+    file = folder / CHECKSUM_FILE
+    try:
+        found: Json | None = json.loads(file.read_text()) if file.exists() else None
+    except (OSError, ValueError) as error:
+        raise ShardlabError("IO", f"cannot read {file}: {error}; copy it again, or delete it to load without checksums") from error
+    return found
+
+
+def verify(checksums: Json, file: Path, name: str, stored: Tensor) -> None:
+    """Raises ShardlabError if a stored tensor of a file has other bytes than when it was saved."""
+    data = stored.reshape(-1).view(torch.uint8).numpy().data
+    size, block = stored.element_size(), checksums["block_elements"]
+    for run in checksums["files"].get(file.name, {}).get("tensors", {}).get(name, []):
+        at, expected = run["at"], run["crc32"]
+        found = _digits(data[at * size : (at + run["length"]) * size], size * block)
+        if found == expected:
+            continue
+        wrong = next(n for n in range(0, len(found), DIGITS) if found[n : n + DIGITS] != expected[n : n + DIGITS]) // DIGITS
+        raise ShardlabError(
+            "IO",
+            f"{file}: tensor {name} was damaged: a CRC-32 of its elements from {at + wrong * block} on is not that of the save; "
+            "copy the file again, or load an earlier checkpoint",
+        )
+
+
+def _of_file(file: Path) -> Json:
+    with open(file, "rb") as stream:
+        prefix = stream.read(8)
+        header = stream.read(int.from_bytes(prefix, "little"))
+        tensors: Json = {}
+        for name, entry in json.loads(header).items():
+            if name == "__metadata__":
+                continue
+            first, end = entry["data_offsets"]
+            stream.seek(len(prefix) + len(header) + first)
+            length = torch.Size(entry["shape"]).numel()
+            data = memoryview(stream.read(end - first))
+            tensors[name] = [{"at": 0, "length": length, "crc32": _digits(data, BLOCK_ELEMENTS * (len(data) // max(1, length)))}]
+        return {"bytes": file.stat().st_size, "header": f"{zlib.crc32(prefix + header):08x}", "tensors": tensors}
+
+
+def _digits(data: memoryview, block_bytes: int) -> str:
+    return "".join(f"{zlib.crc32(data[at : at + block_bytes]):08x}" for at in range(0, len(data), max(1, block_bytes)))
