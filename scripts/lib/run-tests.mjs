@@ -8,12 +8,13 @@ import { StepError } from './step.mjs';
 
 const TEST_TIMEOUT_MILLISECONDS = 600_000;
 
-/** NAME.slow.test.ts takes seconds. NAME.alone.test.ts does too, and measures time or memory, or uses the whole machine. */
-const SLOW = /\.(slow|alone)(\.torch)?\.test\.ts$/;
+/** NAME.slow.test.ts takes seconds. */
+const SLOW = /\.slow(\.torch)?\.test\.ts$/;
+/** NAME.long.test.ts takes minutes, measures time or memory, or uses the whole machine. */
 const LONG = /\.long\.test\.ts$/;
 /** NAME.torch.test.ts needs a Python with PyTorch, whose ranks use the whole machine; NAME.slow.torch.test.ts takes minutes. */
 const TORCH = /\.torch\.test\.ts$/;
-const ALONE = /\.(alone|long|torch)\.test\.ts$/;
+const ALONE = /\.(long|torch)\.test\.ts$/;
 
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;

@@ -6,7 +6,7 @@ import { runMain, step, UsageError } from './step.mjs';
 import { runTorchTests } from './torch-tests.mjs';
 
 const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
-  --fast        skip *.slow.test.ts and *.alone.test.ts
+  --fast        skip *.slow.test.ts
   --long        also run *.long.test.ts, and then the tests of --torch
   --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; with --fast without the slow ones
   --golden      write the golden files again

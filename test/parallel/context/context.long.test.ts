@@ -1,3 +1,3 @@
 import { testContext } from './context-suite';
 
-testContext(2);
+for (const world of [2, 3]) testContext(world);
