@@ -6,7 +6,8 @@ import { filesBelow, root } from './places.mjs';
 import { passThrough } from './run.mjs';
 import { StepError } from './step.mjs';
 
-const TEST_TIMEOUT_MILLISECONDS = 600_000;
+/** A file and each of its tests end within this time. */
+const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 
 /** NAME.slow.test.ts takes seconds. */
 const SLOW = /\.slow(\.torch)?\.test\.ts$/;
@@ -51,8 +52,8 @@ export async function runTests(files, env) {
   const [slow, fast] = [true, false].map((isSlow) =>
     files.filter((file) => !isAlone(file) && SLOW.test(file) === isSlow),
   );
-  const together = await runGroup([...slow, ...fast], availableParallelism() + 2, env);
-  const alone = await runGroup(files.filter(isAlone), 1, env);
+  const together = await runGroup([...slow, ...fast], 'together', env);
+  const alone = await runGroup(files.filter(isAlone), 'alone', env);
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';
   process.stdout.write(slowestFiles([...together.files, ...alone.files]));
@@ -68,12 +69,12 @@ function slowestFiles(files) {
   return `\nThe slowest files:\n${lines.join('\n')}\n`;
 }
 
-async function runGroup(files, concurrency, env) {
+async function runGroup(files, way, env) {
   if (files.length === 0) return { status: 0, passed: 0, failed: 0, skipped: 0, files: [] };
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
   const totals = join(folder, 'totals.json');
   try {
-    const args = nodeArguments(sharedProcesses(files, folder), concurrency, totals);
+    const args = nodeArguments(sharedProcesses(files, folder), way, totals);
     const status = await passThrough(process.execPath, args, { cwd: root, env });
     if (!existsSync(totals) || readFileSync(totals, 'utf8') === '') {
       throw new StepError(
@@ -114,12 +115,13 @@ export function sharedProcesses(files, folder) {
   });
 }
 
-function nodeArguments(compiled, concurrency, totals) {
+function nodeArguments(compiled, way, totals) {
+  const concurrency = way === 'alone' ? 1 : availableParallelism() + 2;
   return [
     '--test',
     `--require=${join(root, 'build', 'src', 'core', 'code-cache', 'use.js')}`,
     `--test-concurrency=${concurrency}`,
-    `--test-timeout=${TEST_TIMEOUT_MILLISECONDS}`,
+    `--test-timeout=${TIMEOUT_MILLISECONDS[way]}`,
     '--test-reporter=spec',
     '--test-reporter-destination=stdout',
     `--test-reporter=${pathToFileURL(join(root, 'scripts', 'lib', 'count-reporter.mjs'))}`,
