@@ -225,8 +225,15 @@ test('the text of a figure has no escapes of its markup', () => {
 test('a short name at the end of a loss curve is on one line', () => {
   const series = ['here', 'torch', 'm'].map((name) => ({ name, losses: [3, 2.5, 2] }));
   const labels = (lossCurve(series).layout.annotations ?? []).map(({ text }) => String(text));
-  for (const name of ['here', 'torch']) assert.ok(labels.some((text) => text.includes(name)), `${labels}`);
-  assert.ok(labels.every((text) => !text.includes('<br>')), `${labels}`);
+  for (const name of ['here', 'torch'])
+    assert.ok(
+      labels.some((text) => text.includes(name)),
+      `${labels}`,
+    );
+  assert.ok(
+    labels.every((text) => !text.includes('<br>')),
+    `${labels}`,
+  );
 });
 
 test('waits whose kind no record says are not divided into kinds', () => {
