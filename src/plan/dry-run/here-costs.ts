@@ -18,8 +18,8 @@ import { secondsTogether } from './shared-cores';
  * measured with the same shapes, its time is the measured one. For other shapes, its time is on a line through the measurements of
  * this kernel. Every rank computes on one core; matmuls do so if there are at least as many ranks as cores. A collective takes a time
  * per call, and a time per byte that a rank copies into or out of the shared memory. Before and after a call, the main thread runs
- * the library's code (hooks, buffers, tickets). To find the time of this code per call, `overheadOfCalls` takes the time that steps
- * of sharded and of divided models need beyond their kernels and collectives, and divides it by the number of their calls.
+ * the library's code (hooks, buffers, tickets). Steps of sharded and of divided models need more time than their kernels and
+ * collectives: `overheadOfCalls` divides the difference by the number of calls. The result is the time of this code per call.
  * `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Caches and memory channels that ranks share are not
  * included.
  */
