@@ -7,7 +7,10 @@ export interface ConfigIssue {
   readonly message: string;
 }
 
-/** Where a setting has further names: in calls of this library's functions ('fsdp', 'fullyShard', 'ddp', 'fairScale'), or in another program. */
+/**
+ * Where a setting has further names: in calls of this library's functions ('fsdp', 'fullyShard', 'ddp', 'fairScale'), or in another
+ * program.
+ */
 export type Original =
   | 'fsdp'
   | 'fullyShard'
@@ -59,13 +62,13 @@ interface Row<in Config> {
    * functions, the option has the same name in camelCase: `shardingStrategy`.
    */
   readonly names?: Readonly<Partial<Record<Original, string | readonly string[]>>>;
-  /** If a config has another program's name for the setting, an error names the setting's path; `hint` follows the path. */
+  /** If a config has another program's name for the setting, an error names the setting's path, and then `hint`. */
   readonly hint?: string;
   /** Other programs' names for the setting's values, in lower case without '-', '_' and blanks. */
   readonly words?: Readonly<Record<string, string>>;
   /**
-   * Called if a config has the setting. Returns a warning if the setting has no effect, or another effect than its name says;
-   * else null.
+   * Called if a config has the setting. Returns a warning if the setting has no effect, or an effect that its name does not
+   * suggest; else null.
    */
   readonly warns?: (facts: Facts<Config>) => string | null;
   /** Returns what contradicts the setting; null if nothing does. */
@@ -75,7 +78,7 @@ interface Row<in Config> {
 /** Everything about a setting. `Config` is the part of a config that `warns`, `conflict` and `but` of this setting read. */
 export interface Setting<in Config> extends Row<Config> {
   readonly planned: Planned<Config>;
-  /** Settings within this setting; a plan uses them together with it. */
+  /** Settings within this setting. A plan uses this setting and its parts together. */
   readonly parts?: Readonly<Record<string, Row<Config>>>;
 }
 

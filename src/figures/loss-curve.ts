@@ -17,7 +17,7 @@ export interface LossSeries {
   readonly firstStep?: number;
   /** Whether the losses may be of any kind, because the user's code computes them. Default false: they are cross-entropies. */
   readonly hasOwnLoss?: boolean;
-  /** The steps that computed no loss. Another step without a finite loss is a step of a training that diverged. */
+  /** The steps that computed no loss. At any other step, a loss that is not finite means that the training diverged. */
   readonly unknown?: ReadonlySet<number>;
   /** The losses on validation rows, which are drawn as points. */
   readonly evaluations?: readonly { readonly step: number; readonly loss: number }[];
@@ -35,16 +35,16 @@ export interface LossCurveOptions {
 const FRAME = { top: 68, left: 52, foot: 46 } as const;
 const LEAST_PIXELS = 216;
 const LABEL_SIZE = 11;
-/** The width of a label without the run's name. */
+/** The width in pixels of a label without the run's name. */
 const VALUE_ROOM = 84;
-/** The width of the labels of training and validation. */
+/** The width in pixels of the labels of training and validation. */
 const VALIDATION_ROOM = 132;
 const NONE: ReadonlySet<number> = new Set();
-/** The index of the validation's colour. */
+/** The index of the colour of validation losses. */
 const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Draws the loss over steps: one line per run, with the last loss at its end. If there are several runs, the run's name is there too. */
+/** Draws the loss over steps: one line per run. The last loss is at the line's end, and if there are several runs, the run's name too. */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
@@ -173,7 +173,7 @@ function spoiledStep({ losses, firstStep, unknown }: Shown): number | undefined 
   return index < 0 ? undefined : index + firstStep;
 }
 
-/** Returns how much the losses of each step differ that two runs or more have in common. */
+/** Returns how much the losses of a step differ, for each step that at least two runs have in common. */
 function differences(shown: readonly Shown[]): number[] {
   const bySteps = new Map<number, number[]>();
   for (const { losses, firstStep } of shown) {
@@ -200,7 +200,7 @@ function agreement(shown: readonly Shown[]): string {
   );
 }
 
-/** Names the one run whose losses differ, if all others differ from each other by less than a thousandth of that. */
+/** Names the one run whose losses differ from the others', if the others differ from each other by less than a thousandth of `apart`. */
 function exception(shown: readonly Shown[], apart: number): string[] {
   if (shown.length < 3) return [];
   return shown.flatMap(({ name }, i) => {
@@ -231,7 +231,7 @@ function lossLine({ name, losses, firstStep }: Shown, i: number): ScatterTrace {
   const dash = ([undefined, 'dash', 'dot'] as const)[Math.floor(i / LINE_COLORS.length) % 3];
   return line(
     { x: losses.map((_, k) => k + firstStep), y: losses },
-    // The first run is thicker, so that it is visible under an equal one.
+    // The line of the first run is thicker, so that it is visible behind an equal line.
     { width: i === 0 ? 3 : 1.6, color, ...(dash === undefined ? {} : { dash }) },
     {
       mode: losses.length < 40 ? 'lines+markers' : 'lines',

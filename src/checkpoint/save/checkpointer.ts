@@ -18,12 +18,13 @@ import { type SaveSink, ThreadSink } from './save-sink';
 /** A save that has been started. */
 export interface CheckpointSave {
   readonly folder: string;
-  /** Bytes of this rank's states in the save; below, the bytes that are written so far. */
+  /** Bytes of this rank's states in the save. */
   readonly totalBytes: Bytes;
+  /** How many of these bytes are written so far. */
   readonly writtenBytes: Bytes;
   /**
-   * Resolves on every rank when the checkpoint is in place. Throws: IO naming file, tensor and offset; RANK_DIED. If
-   * nobody awaits `done`, an error becomes a warning.
+   * Resolves on every rank when the checkpoint is in place. Throws: IO with file, tensor and offset; RANK_DIED. If
+   * no code reads `done`, an error becomes a warning.
    */
   readonly done: Promise<void>;
 }
@@ -64,9 +65,9 @@ export class Checkpointer {
   }
 
   /**
-   * Starts a save into a folder, which replaces the checkpoint there when everything is on the disk. Resolves when the
-   * state is copied; then training may continue. Throws: CONFIG while another save runs; IO if the folder cannot be
-   * used; errors of collectives.
+   * Starts a save into a folder. When everything is on the disk, the save replaces the checkpoint in this folder. Resolves
+   * when the state is copied; then training may continue. Throws: CONFIG while another save runs; IO if the folder cannot
+   * be used; errors of collectives.
    */
   async start(state: SavedTraining, folder: string, options: SaveOptions = {}): Promise<CheckpointSave> {
     checkSaveOptions(options);
@@ -99,7 +100,7 @@ export class Checkpointer {
       if (error !== null) this.#options.warn(`the save into ${target} failed: ${error.message}`);
     });
     await staged;
-    // Until here, an interrupt could also stop the code after the last copy.
+    // Not earlier: an interrupt can stop this function even after the last copy.
     withdraw();
     return save;
   }
@@ -110,7 +111,7 @@ export class Checkpointer {
     await done;
   }
 
-  /** Waits for the end of a save that other ranks have already given up: its folder is gone. */
+  /** Waits for the end of the running save if other ranks have given it up: its temporary folder is then gone. */
   async #afterGivenUp(running: Save): Promise<void> {
     if (this.#options.fileSystem.existsSync(running.temporary)) return;
     await running.ended(() => undefined);
@@ -130,14 +131,14 @@ export class Checkpointer {
     const busy = all.findIndex((each) => each.running !== null);
     if (busy >= 0) {
       throw new ConfigError(
-        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await its done before the next`,
+        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await its done before the next save`,
       );
     }
     const other = all.findIndex(({ what }) => what !== all[0]?.what);
     const members = all.map(({ mark }) => mark);
     if (other < 0) return { folder, id: `${members[0]}-${all[0]?.number}`, members, rank: state.group.rank };
     throw new ConfigError(
-      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must save the same`,
+      `rank 0 saves ${all[0]?.what}, rank ${other} saves ${all[other]?.what}; all ranks must give the same folder and options`,
     );
   }
 
@@ -191,14 +192,14 @@ export class Checkpointer {
     }
   }
 
-  /** Ends a rank's part before it was copied. It does not throw. */
+  /** Ends this rank's part of a save before the part is copied. Does not throw. */
   #giveUp(identity: SaveIdentity, sink: SaveSink | undefined, error: ErrorJson): void {
     if (sink === undefined) {
       leaveSave(this.#options.fileSystem, identity, error);
       return;
     }
     sink.fail(error);
-    // The saves of the other ranks report the error there.
+    // The other ranks report the error by their own saves.
     sink.finish().catch(() => undefined);
   }
 }
@@ -229,7 +230,7 @@ class Save implements CheckpointSave {
     return this.#done;
   }
 
-  /** Reports the end of the save, with its error if nobody awaited it. Does not throw. */
+  /** Calls `tell` when the save has ended: with its error if no code reads `done`, else with null. Does not throw. */
   async ended(tell: (error: ErrorJson | null) => void): Promise<void> {
     try {
       await this.#done;

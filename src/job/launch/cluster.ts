@@ -5,7 +5,7 @@ import { ConfigError } from '../../core/errors';
 export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;
 export type Launcher = (typeof LAUNCHERS)[number];
 
-/** A host, and the command in front of a command that then runs there, as ['ip', 'netns', 'exec', 'a'] or ['docker', 'exec', '-i', 'a']. */
+/** A host. With the words of `run` before it, a command runs there: ['ip', 'netns', 'exec', 'a'] or ['docker', 'exec', '-i', 'a']. */
 export interface CommandHost {
   readonly address: string;
   readonly run: readonly string[];
@@ -14,21 +14,21 @@ export interface CommandHost {
 /** Options of `launch` that place ranks of PyTorch on hosts. */
 export interface ClusterOptions {
   /**
-   * What starts the ranks: 'torchrun' (default) on this machine or on `hosts` that a command reaches, 'ssh' (torchrun on hosts that ssh
-   * reaches), 'mpirun' or 'slurm' (srun).
+   * What starts the ranks. 'torchrun' (default): on this machine, or on `hosts` that a command reaches. 'ssh': torchrun, on hosts that
+   * ssh reaches. Else 'mpirun' or 'slurm' (srun).
    */
   readonly launcher?: Launcher;
-  /** The hosts, which have equally many ranks: names for ssh, mpirun and slurm; addresses with a command for torchrun. */
+  /** The hosts; each has the same number of ranks. Names for ssh, mpirun and slurm; addresses with a command for torchrun. */
   readonly hosts?: readonly (string | CommandHost)[];
-  /** With launcher 'slurm', the partition. */
+  /** The partition of Slurm; only with launcher 'slurm'. */
   readonly partition?: string;
-  /** 'host:port' where ranks find each other; default: the first host, and a free port. */
+  /** 'host:port' where ranks find each other. Default: the first host and a free port. */
   readonly rendezvous?: string;
-  /** The network interface by which hosts reach this machine and each other, as 'eth0'; needed if ranks run on other hosts. */
+  /** The network interface by which hosts reach this machine and each other, such as 'eth0'. Needed if ranks run on other hosts. */
   readonly interface?: string;
 }
 
-/** Checked options of hosts. */
+/** The values of `ClusterOptions`, checked. */
 export interface Cluster {
   readonly launcher: Launcher;
   readonly hosts: readonly CommandHost[];
@@ -37,11 +37,11 @@ export interface Cluster {
   readonly interface: string | undefined;
   /** Whether ranks may run on other hosts. */
   readonly isElsewhere: boolean;
-  /** This machine's address on that interface. */
+  /** This machine's address on `interface`; without an interface, 127.0.0.1. */
   readonly address: string;
 }
 
-/** The names of these options. */
+/** The names of the options in `ClusterOptions`. */
 export const CLUSTER_OPTIONS = ['launcher', 'hosts', 'partition', 'rendezvous', 'interface'] as const;
 
 type Interfaces = Readonly<Record<string, readonly NetworkInterfaceInfo[] | undefined>>;
@@ -58,21 +58,21 @@ export function planCluster(
   if (!Array.isArray(hosts)) throw new ConfigError(`hosts is ${String(hosts)}, but must be a list of hosts`);
   if (partition !== undefined && launcher !== 'slurm') {
     throw new ConfigError(
-      `partition is an option of launcher 'slurm', and the launcher is '${launcher}'; leave it out`,
+      `partition is an option of launcher 'slurm', but the launcher is '${launcher}'; leave partition out`,
     );
   }
   if (launcher === 'ssh' && hosts.length === 0) {
-    throw new ConfigError("launcher 'ssh' needs hosts, as hosts: ['node1', 'node2']");
+    throw new ConfigError("launcher 'ssh' needs hosts, such as hosts: ['node1', 'node2']");
   }
   if (hosts.length > 0 && ranks % hosts.length !== 0) {
     throw new ConfigError(
-      `${ranks} ranks are not equally many on ${hosts.length} hosts; change ranks or hosts`,
+      `${ranks} ranks cannot be divided equally among ${hosts.length} hosts; change ranks or hosts`,
     );
   }
   const isElsewhere = hosts.length > 0 || launcher === 'slurm';
   if (isElsewhere && options.interface === undefined) {
     throw new ConfigError(
-      `ranks on other hosts need interface, the network interface by which they reach this machine: one of ${usable(interfaces)}`,
+      `ranks on other hosts need interface: the network interface of this machine that they reach, one of ${usable(interfaces)}`,
     );
   }
   return {
@@ -91,16 +91,16 @@ function hostOf(host: string | CommandHost, launcher: Launcher): CommandHost {
   if (launcher === 'torchrun') {
     if (!isName && typeof host?.address === 'string' && Array.isArray(host.run)) return host;
     throw new ConfigError(
-      `launcher 'torchrun' needs the command that runs a command on a host, as { address: '10.0.0.2', run: ['ip', 'netns', 'exec', 'a'] }, ` +
-        `not ${JSON.stringify(host)}; launcher 'ssh' takes names of hosts`,
+      `launcher 'torchrun' got the host ${JSON.stringify(host)}; give its address and a command that runs other commands there, ` +
+        `such as { address: '10.0.0.2', run: ['ip', 'netns', 'exec', 'a'] }; launcher 'ssh' takes names of hosts`,
     );
   }
-  // An option that ssh or mpirun would take for its own is no host.
+  // ssh and mpirun would read a name that begins with '-' as an option.
   if (isName && /^[\w.@:[\]-]+$/.test(host) && !host.startsWith('-')) {
     return { address: host.replace(/^.*@/, ''), run: ['ssh', '-o', 'BatchMode=yes', '-T', host] };
   }
   throw new ConfigError(
-    `launcher '${launcher}' takes names of hosts, as 'node1', not ${JSON.stringify(host)}`,
+    `launcher '${launcher}' takes names of hosts, such as 'node1', not ${JSON.stringify(host)}`,
   );
 }
 
@@ -109,7 +109,7 @@ function placeOf(rendezvous: string | undefined): Cluster['rendezvous'] {
   const [, host, port] = /^(.+):(\d+)$/.exec(rendezvous) ?? [];
   const number = Number(port);
   if (host !== undefined && number >= 1 && number <= 65535) return { host, port: number };
-  throw new ConfigError(`rendezvous is '${rendezvous}', but must be host:port, as 'node1:29500'`);
+  throw new ConfigError(`rendezvous is '${rendezvous}', but must be host:port, such as 'node1:29500'`);
 }
 
 function addressOf(name: string, interfaces: Interfaces): string {

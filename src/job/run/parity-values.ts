@@ -10,17 +10,18 @@ import type { Difference, ParityParameter, ParityStep } from '../../figures/pari
 
 /**
  * [Note: what counts as equal] The difference of two tensors is the largest difference of their elements, divided by the largest
- * magnitude of their elements. Sums in another order differ by rounding, so a gradient that is 0 but for rounding differs by 100%:
- * for gradients, the divisor is at least a thousandth of the model's largest gradient. Adam divides a gradient by its own size,
- * so an element whose gradient is rounding moves by the whole learning rate, up or down. Its parameter is not compared any more.
+ * magnitude of their elements. Sums in another order differ by rounding. So a gradient that is 0 except for rounding could differ
+ * by 100%. Therefore the divisor of gradients is at least a thousandth of the model's largest gradient. Adam divides a gradient by
+ * its own size. So if an element's gradient is only rounding, the element changes by the whole learning rate, up or down. Such an
+ * element is not compared any more.
  */
 const LEAST_SHARE = 1e-3;
-/** Gradients below this share of their tensor's divisor are rounding. */
+/** An element of a gradient is only rounding if its magnitude is below this share of the tensor's divisor. */
 const ROUNDING_SHARE = 1e-4;
 
 type Pair = readonly [Float32Array, Float32Array];
 
-/** The folders of two saves. */
+/** The folders of two saves, one per run. */
 type Folders = readonly [string, string];
 
 /** Compares the parameters and gradients that two runs have saved, and stores the largest differences by parameter. */
@@ -41,7 +42,7 @@ export class ParityValues {
     return [...this.#parameters.values()];
   }
 
-  /** Compares what two runs saved after a step. Throws: CONFIG if they have different parameters, IO. */
+  /** Compares what two runs saved after a step. Throws: CONFIG if the runs have different parameters; IO. */
   compare(folders: Folders): Omit<ParityStep, 'step' | 'losses'> {
     const gradients = this.#gradients(folders);
     const parameters = withArrays(folders, 'model', (names, read) =>
@@ -65,7 +66,7 @@ export class ParityValues {
     };
   }
 
-  /** Compares gradients, and marks those that are rounding; none if the save has none. */
+  /** Compares gradients, and marks elements that are only rounding. Returns nothing if the saves have no gradients. */
   #gradients(folders: Folders): Difference[] {
     if (!existsSync(join(folders[0], 'optimizer.safetensors'))) return [];
     return withArrays(folders, 'optimizer', (keys, read) => {
@@ -100,7 +101,7 @@ export class ParityValues {
   }
 }
 
-/** Returns the difference that is greatest in relation; one that is not a number is greater than all. */
+/** Returns the greatest relative difference. A difference that is not a number counts as the greatest. */
 function greatest(differences: readonly Difference[]): Difference | null {
   return differences.reduce<Difference | null>(
     (most, one) => (most === null || !(one.relative <= most.relative) ? one : most),
@@ -116,7 +117,7 @@ function ratio(absolute: number, divisor: number): number {
   return absolute === 0 ? 0 : absolute / divisor;
 }
 
-/** Returns the largest difference of two elements, and the largest magnitude of an element; elements with a mark are left out. */
+/** Returns the largest difference of two elements without a mark, and the largest magnitude of any element. */
 function differenceOf([one, other]: Pair, marks?: Uint8Array) {
   let [absolute, size] = [0, 0];
   for (let i = 0; i < one.length; i++) {
@@ -127,7 +128,7 @@ function differenceOf([one, other]: Pair, marks?: Uint8Array) {
   return { absolute, size };
 }
 
-/** Reads two saves tensor by tensor. Throws: CONFIG naming tensors that only one of them has, or whose shapes differ; IO. */
+/** Reads two saves tensor by tensor. Throws: CONFIG with the names of tensors that only one save has, or whose shapes differ; IO. */
 function withArrays<T>(
   folders: Folders,
   kind: 'model' | 'optimizer',
@@ -155,7 +156,7 @@ function requireSameArrays(one: Catalog['arrays'], other: Catalog['arrays']): vo
   });
   if (wrong.length === 0) return;
   throw new ConfigError(
-    `run.parity: the models differ: ${wrong.slice(0, 8).join('; ')}; make both from the same config`,
+    `run.parity: the models differ: ${wrong.slice(0, 8).join('; ')}; make both runs from the same config`,
     {
       tensors: wrong,
     },

@@ -9,11 +9,11 @@ import { unitsOf } from './units-of';
 /** Which units are gathered before their use. Source: torch.distributed.fsdp.BackwardPrefetch, forward_prefetch. */
 export interface PrefetchOptions {
   /**
-   * Whether the next unit (in the order of the last forward) is gathered while this unit's forward runs. On a GPU this
-   * needs no setting, because the CPU runs ahead of the GPU (FSDP2's implicit prefetch); here the CPU itself computes.
+   * Whether the next unit (in the order of the last forward) is gathered while this unit's forward runs. On a GPU,
+   * FSDP2 needs no such setting, because the CPU runs ahead of the GPU (implicit prefetch). Here the CPU itself computes.
    */
   readonly forward: boolean;
-  /** BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards; null: neither. */
+  /** BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards. null: no prefetch. */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
   /**
    * Whether at most two gathers are in flight: the next one starts after a unit has waited for a gather.
@@ -49,26 +49,26 @@ interface Reducing {
  * | postBackward       | R | as B |
  * | finalizeBackward   | R | waits for all reductions, and reshards units that are still whole |
  *
- * Then the optimizer updates the shards, and `changed` marks whole parameters that were not freed as stale. When a
- * checkpointed region runs forward again, its units get preRecompute in place of preForward. After an error or an
- * interrupt, `abandon` releases everything in flight.
+ * Then the optimizer updates the shards. If whole parameters were not freed, `changed` marks them as stale. When the
+ * forward of a checkpointed region runs again, its units get preRecompute in place of preForward. After an error or
+ * an interrupt, `abandon` releases everything in flight.
  *
  * [Note: reductions in flight] A unit's gradients are reduced during the next unit's backward. Before a reduction
- * starts, the schedule waits for the reduction before it. So besides the gradients that are being computed, whole
- * gradients of at most one unit are in memory. With replicas (HSDP), the all-reduce that follows the reduce-scatter runs
- * during one more unit's backward. When the root's backward ends, the schedule waits for all reductions.
+ * starts, the schedule waits for the reduction before it. So besides the gradients that one unit computes, memory
+ * holds whole gradients of at most one other unit. With replicas (HSDP), an all-reduce follows the reduce-scatter; it
+ * runs during one more unit's backward. When the root's backward ends, the schedule waits for all reductions.
  * Source: FSDPCommContext.reduce_scatter_state.
  */
 export class FsdpSchedule implements UnitSchedule {
-  /** The module whose forward and backward are one pass; a root without free parameters has no unit. */
+  /** The module whose forward and backward are one pass. If units inside have all parameters, the root is not a unit itself. */
   readonly root: Module;
   readonly #engine: Engine;
   readonly #prefetch: PrefetchOptions;
   readonly units: readonly FsdpUnit[];
-  /** Units in the order in which they began the last forward; `#entered`: the same for the current forward. */
+  /** Units in the order in which they began the last forward. `#entered` is the same for the current forward. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
-  /** Units whose forward has ended and whose backward has not begun, in the order of their forward's ends; the last is next. */
+  /** Units whose forward has ended and whose backward has not begun, in the order of the forwards' ends. The last unit is next. */
   #awaitingBackward: FsdpUnit[] = [];
   /** Units whose prefetch waits until fewer gathers are in flight. */
   #wanted: FsdpUnit[] = [];
@@ -138,13 +138,13 @@ export class FsdpSchedule implements UnitSchedule {
     else unit.gradients.addLocal(grads);
   }
 
-  /** Ends the root's backward: waits for all reductions, and frees whole parameters unless their placement stores them. */
+  /** Ends the root's backward: waits for all reductions, and frees whole parameters unless their placement keeps them whole. */
   finalizeBackward(): void {
     this.#wanted = [];
     for (const unit of this.units) {
       unit.reshard();
       if (!unit.requiresGradientSync || !unit.gradients.hasLocal) continue;
-      // This pass did not use the unit, but its gradients of earlier passes are still local.
+      // This pass did not use the unit, but the unit's gradients of earlier passes are still local.
       this.#advanceReductions();
       this.#startReduction(unit, []);
     }
@@ -162,8 +162,8 @@ export class FsdpSchedule implements UnitSchedule {
   }
 
   /**
-   * Makes ranks alike after work was interrupted or failed: one rank may have gathered a unit, and another one not. Gradients
-   * that are already reduced stay, because the failed work may have been something else.
+   * Gives all ranks the same state after work was interrupted or failed: one rank may have gathered a unit that another
+   * rank has not gathered. Gradients that are already reduced stay, because the failed work may have nothing to do with them.
    */
   recover(): void {
     this.abandon();
@@ -175,7 +175,7 @@ export class FsdpSchedule implements UnitSchedule {
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
-  /** Waits for each reduction's collective; starts its next (the replicas' all-reduce), or adds its result to the gradients. */
+  /** Waits for each reduction's collective. Then starts its next one (the replicas' all-reduce), or adds the result to the gradients. */
   #advanceReductions(): void {
     const reducing = this.#reducing;
     this.#reducing = [];

@@ -14,7 +14,7 @@ type Content = 'output' | 'gradient';
 export interface Message {
   /** 'output': a stage's output, for the next stage; 'gradient': the gradient of that output, from the next stage. */
   readonly content: Content;
-  /** The stage whose output this is; of a gradient, the stage that will receive it. */
+  /** The stage that computed the output; for a gradient, the stage that receives it. */
   readonly stage: number;
   readonly microbatch: number;
 }
@@ -28,19 +28,19 @@ export interface MailOptions {
   readonly actions: readonly (readonly Action[])[];
   /** The schedule in words; ranks compare it. */
   readonly schedule: string;
-  /** The shape of stages' outputs, if values cannot be sent (in a dry run). */
+  /** Returns the shape of stages' outputs in a dry run, which cannot receive the shape as values. */
   readonly shape: () => readonly number[];
 }
 
 /** A message whose values this rank holds until the work has ended. */
 interface Sent {
-  /** The number of actions that were complete when it was sent. */
+  /** The number of actions that were complete when the message was sent. */
   readonly action: number;
   readonly work: Work<void>;
   readonly tensor: tf.Tensor;
 }
 
-/** Before an action, sends wait that are this many actions older. See [Note: order of messages]. */
+/** Before an action, the rank waits for sends that are at least this many actions old. See [Note: order of messages]. */
 export const MOST_ACTIONS_UNSENT = 3;
 
 /** The most dims of a tensor that stages send. */
@@ -49,14 +49,13 @@ const MOST_DIMS = 7;
 /**
  * Sends and receives the tensors of one step of a pipeline.
  *
- * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them, which may
- * differ from the order in which the receiver needs them (with virtual stages, outputs and gradients share a direction). The
- * schedule of every rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on
- * the comm thread. A sent tensor is held for two more actions, and then until it has been received: so memory does not depend on when
- * the comm thread ends, and ranks cannot wait for each other in a circle (tests simulate all schedules; with fewer actions,
- * 'interleaved' would). Both sides compare which message they
- * mean, so a microbatch that one stage skips is an error. Before the first output of each stage, a message with its shape is sent;
- * by this message, ranks also compare the schedules that they run.
+ * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them. The receiver
+ * may need them in another order: with virtual stages, outputs and gradients share a direction. The schedule of every rank is known,
+ * so a rank receives in the sender's order and stores what it needs later. Sends run on the comm thread. A sent tensor is held for
+ * two more actions, and then until it has been received. So memory does not depend on when the comm thread ends a send, and ranks
+ * cannot wait for each other in a circle. Tests simulate all schedules; with fewer actions, the ranks of 'interleaved' would wait in
+ * a circle. Both sides compare which message they mean, so a microbatch that one stage skips is an error. Before its first output,
+ * each stage sends a message with the output's shape. By this message, ranks also compare the schedules that they run.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -107,7 +106,7 @@ export class Mail {
     this.#settle(({ action }) => this.#action - action >= MOST_ACTIONS_UNSENT);
   }
 
-  /** Returns the tensor of a message, which the caller owns; receives it and those before it if it is not there. */
+  /** Returns the tensor of a message; the caller owns it. If the message is not there yet, receives it and the messages before it. */
   take(message: Message): tf.Tensor {
     const key = keyOf(message);
     const from = this.#senderOf(message);
@@ -133,8 +132,8 @@ export class Mail {
   }
 
   /**
-   * Returns the error that explains why a step failed: after a mismatch, calls only say that the group is broken, and the first send
-   * that failed says which calls differ.
+   * Returns the error that explains why a step failed. After a mismatch, errors of later calls say only that the group is broken. The
+   * error of the first send that failed says which calls differ.
    */
   causeOf(error: unknown): unknown {
     if (!(error instanceof ShardlabError) || error.code !== 'COLLECTIVE_MISMATCH') return error;
@@ -148,7 +147,7 @@ export class Mail {
     return error;
   }
 
-  /** Frees what was received for a step that failed. */
+  /** Frees what was sent and received for a step that failed. */
   abandon(): void {
     for (const { work, tensor } of this.#sent.splice(0)) {
       if (work.done) settled(work);

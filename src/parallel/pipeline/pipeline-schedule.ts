@@ -26,19 +26,19 @@ export interface ScheduleOptions<Target = tf.Tensor> {
 
 /** What a step gets besides its input. */
 export interface StepOptions<Target = tf.Tensor> {
-  /** The targets, which only the last stage reads: a tensor, or lists and objects of tensors, of which each is divided. */
+  /** The targets, which only the last stage reads: a tensor, or lists and objects of tensors. Each tensor is divided into microbatches. */
   readonly target?: Target | undefined;
-  /** Gets the loss of every microbatch on the last stage; the caller disposes them. */
+  /** A list that gets the losses of all microbatches on the last stage; the caller disposes the losses. */
   readonly losses?: tf.Tensor[] | undefined;
-  /** Gradients are multiplied by it, as by the scale of a GradScaler. Default 1. */
+  /** A factor of the gradients, such as the scale of a GradScaler. Default 1. */
   readonly scale?: number | undefined;
-  /** Whether the optimizer's step is next; false: another call of `step` adds to the gradients first. Default true. */
+  /** Whether the optimizer's step is next. If false, another call of `step` first adds to the gradients. Default true. */
   readonly isLast?: boolean | undefined;
 }
 
 /**
- * Runs a step of a pipeline: divides the batch into microbatches and runs this rank's stages on them in the schedule's order,
- * while activations and their gradients travel between ranks. Source: torch.distributed.pipelining.
+ * Runs a step of a pipeline. Divides the batch into microbatches, and runs this rank's stages on them in the schedule's order.
+ * Activations and their gradients travel between ranks. Source: torch.distributed.pipelining.
  */
 export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   readonly name: PipelineScheduleName;
@@ -51,7 +51,7 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   /** Whether gradients of shared parameters are sums over the stages. */
   #areSummed = false;
 
-  /** Throws: CONFIG if stages are not this rank's stages of one pipeline, for sizes that the schedule cannot have, and for unknown options. */
+  /** Throws: CONFIG if `stages` are not all of this rank's stages of one pipeline, for sizes that do not fit, and for unknown options. */
   constructor(
     name: PipelineScheduleName,
     stages: PipelineStage | readonly PipelineStage[],
@@ -127,8 +127,8 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
 
   /**
    * Runs the stages' forward on the whole batch, without gradients; every rank of the pipeline must call it. The batch is not
-   * divided: data-parallel ranks with unequal numbers of rows would then gather parameters in different orders. Returns the
-   * last stage's output (or its loss, with a target), which the caller disposes; null elsewhere. Throws: as `step`.
+   * divided: if it were, data-parallel ranks with unequal numbers of rows would gather parameters in different orders. Returns the
+   * last stage's output, or its loss if there is a target; the caller disposes it. Returns null on other stages. Throws: as `step`.
    */
   evaluate(x: tf.Tensor, { target }: Pick<StepOptions<Target>, 'target'> = {}): tf.Tensor | null {
     const actions = this.#group.ranks.map(() => forwardsOf(this.stages.length));

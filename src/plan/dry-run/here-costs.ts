@@ -11,15 +11,17 @@ import { runRank } from './rank-run';
 import { secondsTogether } from './shared-cores';
 
 /**
- * Returns the times of kernels and collectives on this machine's ranks if each of their threads has a core, from measurements with one
- * world size.
+ * Returns the times of kernels and collectives on this machine's ranks, computed from measurements with one world size. The times are
+ * those of threads that each have their own core.
  *
- * [Note: predictions of this machine's own runs] A kernel's time, with the library's code before it, was measured for the same
- * shapes; for other shapes it is on a line through the measurements of this kernel. Every rank computes on one core (matmuls
- * too, if there are at least as many ranks as cores). A collective's time is a time per call and a time per byte that a rank
- * copies into or out of the shared memory. Around a call the main thread runs the library's code (hooks, buffers, tickets); this
- * takes what steps of sharded and of divided models need beyond their kernels and collectives, divided by their calls. `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Not
- * included: caches and memory channels that ranks share.
+ * [Note: predictions of this machine's own runs] A kernel's time includes the library's code before the kernel. If the kernel was
+ * measured with the same shapes, its time is the measured one. For other shapes, its time is on a line through the measurements of
+ * this kernel. Every rank computes on one core; matmuls do so if there are at least as many ranks as cores. A collective takes a time
+ * per call, and a time per byte that a rank copies into or out of the shared memory. Before and after a call, the main thread runs
+ * the library's code (hooks, buffers, tickets). Steps of sharded and of divided models need more time than their kernels and
+ * collectives: `overheadOfCalls` divides the difference by the number of calls. The result is the time of this code per call.
+ * `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Caches and memory channels that ranks share are not
+ * included.
  */
 export function hereCosts(measured: HereMeasurements) {
   return { kernel: kernelCosts(measured.kernels), collective: collectiveCosts(measured) };
@@ -28,7 +30,7 @@ export function hereCosts(measured: HereMeasurements) {
 /** The conditions of a predicted run on this machine. */
 export interface HerePlace {
   readonly world: number;
-  /** The job's shaped wire. */
+  /** The slow link that the job simulates between its ranks. */
   readonly link?: Link | undefined;
   /** Number of threads of other programs that use a core at the same time. Default 0. */
   readonly others?: number;
@@ -54,7 +56,7 @@ export function predictHere(config: TrainConfigInput, measured: HereMeasurements
   return { stepSeconds, lastStep: ranks.flatMap(({ lastStep }) => lastStep) };
 }
 
-/** Runs a rank of a config dry; returns what its main thread does in the last step. */
+/** Runs one rank of a config dry. Returns what its main thread does in the last step, and the record of this step. */
 function runHere(
   config: TrainConfig,
   measured: HereMeasurements,
@@ -123,8 +125,8 @@ function linesOf(kernels: readonly MeasuredKernel[], unit: MeasuredKernel['unit'
 }
 
 /**
- * Returns the line with the least squared relative errors, whose start and slope are not negative. With only one size, it
- * starts at 0; without points, it is `fallback`.
+ * Returns the line with the smallest sum of squared relative errors. Its start and slope are not negative. If all points have one size, the
+ * line starts at 0. Without points, it is `fallback`.
  */
 function lineThrough(points: readonly Pick<MeasuredKernel, 'size' | 'seconds'>[], fallback: Line): Line {
   const timed = points.filter(({ seconds }) => seconds > 0);

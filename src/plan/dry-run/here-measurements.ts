@@ -10,7 +10,7 @@ import { runRank } from './rank-run';
 /** The time of a kernel at one size, with the library's code before it. */
 export interface MeasuredKernel {
   readonly name: string;
-  /** Place, name, shapes and transposes: calls with the same key do the same work. */
+  /** The calls' place, name, shapes and transposes: calls with the same key do the same work. */
   readonly key: string;
   readonly unit: 'operations' | 'bytes';
   readonly size: number;
@@ -47,9 +47,9 @@ export function sizeOfWork(call: KernelCall): Pick<MeasuredKernel, 'unit' | 'siz
 }
 
 /**
- * Matches the times of rank 0 of `world` ranks with the calls of a dry run of the same config. Times are medians over steps,
- * then means over the calls with the same key. Code before a kernel that follows a collective is not the kernel's: it is part of
- * `callOverhead`. Throws: INTERNAL if the calls are not the same.
+ * Returns the time of each kernel key, from the measured times of rank 0 of `world` ranks. A dry run of the same config says which kernels
+ * were called. A call's time is the median over steps; a key's time is the mean over its calls. A call's time includes the library's code
+ * before the kernel. But if this code follows a collective, it is part of `callOverhead`. Throws: INTERNAL if dry run and rank differ.
  */
 export function measuredKernels(
   config: TrainConfig,
@@ -80,12 +80,12 @@ export function measuredKernels(
   }));
 }
 
-/** Updates that a process group makes too; a rank's profile does not see those of its group. */
+/** Kernels that a process group runs too. A rank's profile does not see the group's calls, so these kernels are not matched. */
 const OF_GROUPS: ReadonlySet<string> = new Set(['copyInto', 'addInto', 'scale']);
 
 interface PlannedKernel {
   readonly call: KernelCall;
-  /** Whether a collective was begun or awaited since the kernel before. */
+  /** Whether a collective was begun or awaited between the previous kernel and this one. */
   readonly followsCall: boolean;
 }
 
@@ -117,7 +117,7 @@ function requireSame(calls: readonly KernelCall[], { calls: timed }: TimedStep):
     if (planned === ran) continue;
     throw new ShardlabError(
       'INTERNAL',
-      `call ${place + 1} of a step is ${planned ?? 'none'} in the dry run and ${ran ?? 'none'} on a rank`,
+      `kernel call ${place + 1} of a step is ${planned ?? 'missing'} in the dry run, but ${ran ?? 'missing'} on the rank`,
     );
   }
 }
@@ -129,7 +129,7 @@ export function median(values: readonly number[]): number {
   return (low + high) / 2;
 }
 
-/** Returns the factor by which computing takes longer if this number of threads need a core. */
+/** Returns the factor by which computation takes longer if `threads` threads share `cores` cores. */
 export function crowding(threads: number, cores: number): number {
   return Math.max(1, threads / cores);
 }

@@ -34,7 +34,10 @@ test('options of hosts that no launcher can follow are refused', () => {
     [{ launcher: 'ssh' }, /needs hosts/],
     [{ ...given, launcher: 'ssh', hosts: ['-oProxyCommand=x'] }, /takes names of hosts/],
     [{ ...given, hosts: ['n1'] }, /launcher 'ssh' takes names/],
-    [{ ...given, launcher: 'ssh', hosts: ['a', 'b', 'c'] }, /4 ranks are not equally many on 3 hosts/],
+    [
+      { ...given, launcher: 'ssh', hosts: ['a', 'b', 'c'] },
+      /4 ranks cannot be divided equally among 3 hosts/,
+    ],
     [{ partition: 'debug' }, /partition is an option of launcher 'slurm'/],
     [{ rendezvous: 'n1' }, /must be host:port/],
   ] as const) {
