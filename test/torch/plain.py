@@ -12,13 +12,15 @@ from safetensors.torch import load_file
 
 from shardlab_torch.gpt import GPT
 from shardlab_torch.llama import Llama
+from shardlab_torch.moe import MoeGPT, read_keys, seed_noise, with_auxiliary
+from shardlab_torch.noise import token_keys
 
+KINDS: dict[str, Any] = {"gpt": GPT, "llama": Llama, "moe": MoeGPT}
 OPTIMIZERS: dict[str, Any] = {"adamW": torch.optim.AdamW, "adam": torch.optim.Adam, "sgd": torch.optim.SGD}
 
 
 def plain_model(shape: Json, init: str) -> torch.nn.Module:
-    kind = {"gpt": GPT, "llama": Llama}[shape["kind"]]
-    model: torch.nn.Module = kind(shape, range(shape["layers"]), True, True)
+    model: torch.nn.Module = KINDS[shape["kind"]](shape, range(shape["layers"]), True, True)
     model.load_state_dict(load_file(f"{init}/model.safetensors"))
     return model
 
@@ -28,8 +30,7 @@ def random_init(shape: Json, folder: str, seed: int = 0) -> None:
     from safetensors.torch import save_file
 
     torch.manual_seed(seed)
-    kind = {"gpt": GPT, "llama": Llama}[shape["kind"]]
-    model = kind(shape, range(shape["layers"]), True, True)
+    model = KINDS[shape["kind"]](shape, range(shape["layers"]), True, True)
     values = {name: torch.randn_like(each) * 0.05 + ("norm" in name) for name, each in model.named_parameters()}
     save_file({name: each.detach() for name, each in values.items()}, f"{folder}/model.safetensors")
 
@@ -45,6 +46,7 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
         options.update(betas=tuple(settings["betas"]), eps=settings["eps"])
     for name, parameter in model.named_parameters():
         parameter.requires_grad_(not any(name.startswith(f"{frozen}.") for frozen in config["frozen"]))
+    seed_noise(model, config["seed"])
     optimizer = OPTIMIZERS[settings["kind"]]([each for each in model.parameters() if each.requires_grad], **options)
     losses, norms = [], []
     count = config["accumulation"]
@@ -54,8 +56,10 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
         for rank in range(dp):
             tokens = make({"what": "train", "rank": rank, "first": step * count, "count": count})["tokens"]
             for batch in torch.from_numpy(tokens.astype(np.int64)):
-                logits = model(batch[:, :-1])
-                loss = F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten())
+                ids = batch[:, :-1]
+                read_keys([model], lambda: token_keys(ids))
+                logits = model(ids)
+                loss = with_auxiliary(F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()), [model])
                 (loss / (count * dp)).backward()
                 mean += float(loss.detach()) / (count * dp)
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"] or float("inf"))))

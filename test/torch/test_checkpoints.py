@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 pytestmark = pytest.mark.slow
 
 DEEP: Json = {**SHAPE, "layers": 4, "dim": 32}
+MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "auxLossWeight": 0, "biasUpdateRate": 0}
 
 # The framework, the number of ranks, and the settings.
 PLACES: dict[str, tuple[str, int, Json]] = {
@@ -98,6 +99,28 @@ def test_a_reshard_moves_every_bit(job: Job, deep: str, tmp_path: Path, before: 
     assert all(torch.equal(first[key], again[key]) for key in first)
     assert job.steps(1, 1, new_size)[0][0]["result"]["step"] == 3
     dispose(job, 1)
+
+
+def test_experts_of_ranks_are_saved_whole_and_move_to_all_ranks(job: Job, tmp_path: Path) -> None:
+    (tmp_path / "init").mkdir()
+    random_init(MOE, str(tmp_path / "init"))
+    job.make = formula_batches()
+    job.train(1, config(parallel__ep=2), MOE, str(tmp_path / "init"))
+    job.steps(1, 2)
+    first = save(job, 1, 4, tmp_path / "a")
+    assert {f"blocks.1.moe.experts.{i}.fc1.weight.exp_avg" for i in range(4)} <= first.keys()
+    job.run({"kind": "group", "group": {"id": 2, "size": 2}})
+    changed = config(parallel__strategy="NO_SHARD", parallel__ep=2)
+    work = {"kind": "reshard", "run": 1, "config": changed, "torch": {"shape": MOE, "framework": "fsdp2"}}
+    job.run({**work, "before": {"id": 0, "size": 4}, "after": {"id": 2, "size": 2}})
+    again = save(job, 1, 2, tmp_path / "b")
+    assert first.keys() == again.keys() and all(torch.equal(first[key], again[key]) for key in first)
+    dispose(job, 1)
+    job.train(2, config(parallel__ep=4), MOE, None)
+    assert load(job, 2, 4, tmp_path / "b")["steps"] == 2
+    loaded = save(job, 2, 4, tmp_path / "c")
+    assert all(torch.equal(first[key], loaded[key]) for key in first)
+    dispose(job, 2)
 
 
 def test_files_have_a_limited_size_and_16_bit_types(job: Job, init: str, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,13 @@ LLAMA: Json = {"kind": "llama", "layers": 4, "dim": 32, "heads": 4, "kvHeads": 2
                "qkvBias": True, "ropeTheta": 10_000, "normEps": 1e-5}  # fmt: skip
 DEEP: Json = {**SHAPE, "layers": 4, "dim": 32}
 UNTIED: Json = {**DEEP, "tied": False}
+MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "auxLossWeight": 0.1, "biasUpdateRate": 0}
+NOISY: Json = {**MOE, "router": "temperature", "topK": None, "auxLossWeight": 0}
 STEPS = 4
 
 HYBRID = {"parallel__strategy": "HYBRID_SHARD", "parallel__mesh": {"dpReplicate": 2, "dpShard": 2}}
+SEQUENCE = {"parallel__tp": 2, "parallel__sequenceParallel": True}
+RING = {"parallel__cp": 2, "parallel__cpKind": "ring"}
 
 # Name: the model, the framework, the number of ranks, and the settings.
 CASES: dict[str, tuple[Json, str, int, Json]] = {
@@ -52,6 +57,34 @@ CASES: dict[str, tuple[Json, str, int, Json]] = {
     "tp": (DEEP, "fsdp2", 2, {"parallel__tp": 2}),
     "tp, untied": (UNTIED, "fsdp2", 2, {"parallel__tp": 2, "parallel__strategy": "NO_SHARD"}),
     "tp 2 x dp 2": (DEEP, "fsdp2", 4, {"parallel__tp": 2}),
+    "tp, sequence": (DEEP, "fsdp2", 2, {**SEQUENCE, "parallel__strategy": "NO_SHARD"}),
+    "tp, sequence, frozen": (UNTIED, "fsdp2", 2, {**SEQUENCE, "frozen": ["blocks.0"]}),
+    "tp 2 x dp 2, sequence": (DEEP, "fsdp2", 4, SEQUENCE),
+    "pp 2 x tp 2, sequence": (DEEP, "fsdp2", 4, {**SEQUENCE, "parallel__pp": 2, "batch": 4}),
+    "llama, tp 2 x dp 2, sequence": (LLAMA, "fsdp2", 4, SEQUENCE),
+    "cp, ulysses": (SHAPE, "fsdp2", 2, {"parallel__cp": 2}),
+    "cp, ring": (SHAPE, "fsdp2", 2, RING),
+    "cp 4, ring, checkpointing": (SHAPE, "fsdp2", 4, {**RING, "parallel__cp": 4, "activationCheckpointing": "full"}),
+    "cp 2 x dp 2, DDP, accumulation": (SHAPE, "fsdp2", 4, {"parallel__cp": 2, "parallel__strategy": "NO_SHARD", "accumulation": 2}),
+    "cp 2 x dp 2, ring, ZERO_1": (SHAPE, "fsdp2", 4, {**RING, "parallel__strategy": "ZERO_1"}),
+    "cp 2 x tp 2, sequence": (DEEP, "fsdp2", 4, {**SEQUENCE, "parallel__cp": 2}),
+    "cp 2 x pp 2, ring": (DEEP, "fsdp2", 4, {**RING, "parallel__pp": 2, "batch": 4}),
+    "FSDP1, cp": (SHAPE, "fsdp1", 2, {"parallel__cp": 2}),
+    "llama, cp, ulysses": (LLAMA, "fsdp2", 4, {"parallel__cp": 4}),
+    "llama, cp 2 x dp 2, ring": (LLAMA, "fsdp2", 4, RING),
+    "moe": (MOE, "fsdp2", 2, {}),
+    "moe, switch": ({**MOE, "router": "switch", "topK": None}, "fsdp2", 2, {"parallel__strategy": "NO_SHARD", "accumulation": 2}),
+    "moe, expert choice": ({**MOE, "router": "expert-choice", "auxLossWeight": 0}, "fsdp1", 2, {"parallel__wrap": "moe"}),
+    "moe, checkpointing": (MOE, "fsdp2", 2, {"activationCheckpointing": "full", "parallel__wrap": "moe"}),
+    "moe, noise, cp": ({**NOISY, "tied": False}, "fsdp2", 2, RING),
+    "ep 2, noise": (NOISY, "fsdp2", 2, {"parallel__ep": 2, "activationCheckpointing": "full"}),
+    "moe, cp": (MOE, "fsdp2", 2, RING),
+    "moe, pp": ({**MOE, "auxLossWeight": 0}, "fsdp2", 2, {"parallel__pp": 2}),
+    "ep 2": (MOE, "fsdp2", 2, {"parallel__ep": 2}),
+    "ep 2, DDP": (MOE, "fsdp2", 2, {"parallel__ep": 2, "parallel__strategy": "NO_SHARD", "accumulation": 2}),
+    "ep 2 x edp 2": (MOE, "fsdp2", 4, {"parallel__ep": 2, "activationCheckpointing": "full"}),
+    "ep 2 x edp 2, DDP": (MOE, "fsdp2", 4, {"parallel__ep": 2, "parallel__strategy": "NO_SHARD"}),
+    "ep 4, wrap moe": (MOE, "fsdp2", 4, {"parallel__ep": 4, "parallel__wrap": "moe"}),
     "pp, 1f1b": (DEEP, "fsdp2", 2, {"parallel__pp": 2, "batch": 4, "accumulation": 2}),
     "pp, layers per stage": (DEEP, "fsdp2", 2, {"parallel__pp": 2, "parallel__stageSplit": [3, 1]}),
     "pp, gpipe": (UNTIED, "fsdp2", 2, {"parallel__pp": 2, "parallel__schedule": "gpipe", "batch": 4}),
@@ -82,7 +115,7 @@ def test_losses_and_parameters_are_those_of_one_process(job: Job, tmp_path: Path
     init.mkdir()
     random_init(shape, str(init))
     job.make = formula_batches(batch=settings["batch"], accumulation=settings["accumulation"])
-    degrees = settings["parallel"]["tp"] * settings["parallel"]["pp"]
+    degrees = math.prod(settings["parallel"][axis] for axis in ("tp", "pp", "cp"))
     losses, norms, model = train_plain(shape, settings, str(init), job.make, STEPS, size // degrees)
     count = job.train(1, settings, shape, str(init), framework, size)
     try:

@@ -2,7 +2,7 @@ import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { TorchFramework } from '../control/torch-messages';
 
-const KINDS: readonly string[] = ['gpt', 'llama'];
+const KINDS: readonly string[] = ['gpt', 'llama', 'moe'];
 const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
@@ -27,6 +27,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
       "activationCheckpointing: PyTorch has 'full', 'selective', { everyNth: n } and null",
     ],
     ...parallelValues(config, framework, world),
+    ...expertValues(config, framework),
     ...precisionValues(config),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : []),
   ];
@@ -76,6 +77,31 @@ function parallelValues(
   ];
 }
 
+function expertValues(config: TrainConfig, framework: TorchFramework): (readonly [boolean, string])[] {
+  const shape = modelShape(config);
+  if (shape.kind !== 'moe') return [];
+  const { strategy, tp, pp, cp, ep } = config.parallel;
+  return [
+    [
+      shape.biasUpdateRate > 0,
+      'model.biasUpdateRate: biases that balance experts are not built for PyTorch; use auxLossWeight',
+    ],
+    [tp > 1, "parallel.tp: a model of kind 'moe' is not split by tp on PyTorch; use ep or cp"],
+    [
+      ep > 1 && strategy === 'ZERO_1',
+      'parallel.ep: ZeRO-1 has no experts of different ranks on PyTorch; use NO_SHARD or FULL_SHARD',
+    ],
+    [
+      ep > 1 && framework === 'fsdp1',
+      "parallel.ep: framework 'fsdp1' has no experts of different ranks; use framework 'fsdp2'",
+    ],
+    [
+      ep > 1 && Math.max(pp, cp) > 1,
+      'parallel.ep: experts of different ranks are not built together with pp and cp for PyTorch; set one of them',
+    ],
+  ];
+}
+
 function precisionValues({ mixedPrecision }: TrainConfig): (readonly [boolean, string])[] {
   if (mixedPrecision === null) return [];
   const { paramDtype, reduceDtype, outputDtype } = mixedPrecision;
@@ -95,14 +121,14 @@ function precisionValues({ mixedPrecision }: TrainConfig): (readonly [boolean, s
 const ZERO_STAGES: readonly string[] = ['ZERO_1', 'ZERO_2', 'FULL_SHARD'];
 
 function deepSpeedValues({ parallel, mixedPrecision, frozen }: TrainConfig): (readonly [boolean, string])[] {
-  const { strategy, tp, pp, noSync } = parallel;
+  const { strategy, tp, pp, cp, ep, noSync } = parallel;
   const only = "not built with framework 'deepspeed'";
   return [
     [
       !ZERO_STAGES.includes(strategy),
       `parallel.strategy: ${strategy} is ${only}, which has ZERO_1, ZERO_2 and FULL_SHARD (its ZeRO-3)`,
     ],
-    [Math.max(tp, pp) > 1, `parallel.tp and parallel.pp are ${only}; use framework 'fsdp2'`],
+    [Math.max(tp, pp, cp, ep) > 1, `parallel.tp, pp, cp and ep are ${only}; use framework 'fsdp2'`],
     [mixedPrecision !== null, `mixedPrecision is ${only}; use framework 'fsdp2'`],
     [frozen.length > 0, `frozen is ${only}; use framework 'fsdp2'`],
     [noSync !== null, 'parallel.noSync: DeepSpeed decides when it reduces gradients; leave it out'],

@@ -86,7 +86,12 @@ def parse_call(func: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Collec
     root = named.get('root_rank', named.get('src', named.get('dst')))
     root_index = ranks.index(root) if func.namespace != 'c10d' and root is not None else root
     own = group.rank()
-    if name in _ROOTED:
+    splits = named.get('output_split_sizes')
+    if op == 'allToAll' and splits:
+        # The sizes are of the first dim, and may differ.
+        width = inputs[0].shape[1:].numel()
+        received = (sum(splits) - splits[own]) * width
+    elif name in _ROOTED:
         received = _rooted_elements(name, own, root_index, len(ranks), count, outputs)
     else:
         received = _received_elements(op, own, root_index, len(ranks), count, inputs, outputs)
@@ -144,7 +149,7 @@ def _received_elements(
     if op == 'allToAll':
         if len(outputs) == size:
             return sum(tensor.numel() for index, tensor in enumerate(outputs) if index != own)
-        # A single tensor: the rank's own part does not travel. Parts are equal unless split sizes say otherwise.
+        # A single tensor: the rank's own part does not travel.
         total = sum(tensor.numel() for tensor in outputs) or count
         return total - total // size
     if op == 'broadcast':

@@ -93,7 +93,7 @@ class DeepSpeedZero(Strategy):
         if not self._engine.is_gradient_accumulation_boundary():
             self._engine.step()
 
-    def clip(self, most: float | None, shared: str | None) -> float:
+    def clip(self, most: float | None, stages: Stages) -> float:
         return float("nan")  # the engine's step clips
 
     def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:

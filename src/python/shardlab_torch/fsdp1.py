@@ -54,7 +54,7 @@ class FullyShardedDataParallel(Strategy):
         root: Any = self.modules[0]
         return root.no_sync() if not is_last and self.is_local(False) else contextlib.nullcontext()
 
-    def clip(self, most: float | None, shared: str | None) -> float:
+    def clip(self, most: float | None, stages: Stages) -> float:
         root: Any = self.modules[0]
         return float(root.clip_grad_norm_(float("inf") if most is None else most))
 

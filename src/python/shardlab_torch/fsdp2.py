@@ -10,6 +10,7 @@ from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 
 from .errors import Json
 from .layout import Layout
+from .moe import Experts, FeedForward
 from .stages import Stages
 from .strategy import Strategy, wrapped_modules
 
@@ -27,7 +28,13 @@ class FullyShard(Strategy):
         if reshard is not None:
             options["reshard_after_forward"] = reshard
         for part in self.parts:
-            for module in [*wrapped_modules(part, parallel["wrap"]), part]:
+            experts = [module for module in part.modules() if layout.ep > 1 and isinstance(module, Experts)]
+            divided = {module for each in experts for module in each.modules()}
+            units = wrapped_modules(part, parallel["wrap"])
+            # Experts have other ranks than the unit around them, so they are units in any case.
+            for module in [*[each for each in units if each in divided], *(experts if parallel["wrap"] != "moe" else [])]:
+                fully_shard(module, **{**options, "mesh": layout.expert_mesh})
+            for module in [*[each for each in units if each not in divided], part]:
                 fully_shard(module, **options)
 
     def _policy(self) -> MixedPrecisionPolicy:
@@ -50,13 +57,14 @@ class FullyShard(Strategy):
 
     def units(self) -> list[Json]:
         facts = []
-        shards = self.layout.dp // self.layout.replicate
         for part in self.parts:
             for name, module in part.named_modules():
                 if not isinstance(module, FSDPModule):
                     continue
                 group = module._get_fsdp_state()._fsdp_param_group
                 own = [] if group is None else group.fsdp_params
+                replicate = self.layout.replicate
+                shards = (self.layout.edp_group.size() if isinstance(module, (Experts, FeedForward)) else self.layout.dp) // replicate
                 sizes = [math.prod(each._orig_size) for each in own]
                 padded = [shards * each.padded_sharded_param_size.numel() for each in own]
                 sized = {"numParams": sum(sizes), "padding": sum(padded) - sum(sizes), "numShards": shards}

@@ -2,33 +2,50 @@
 
 from __future__ import annotations
 
+from typing import Any
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import Attend, Positions, causal_attention, from_begin, rows_at
 from .errors import Json
 from .head import head_output, needs
 
 
-class Block(nn.Module):
-    """A pre-norm transformer block. Shapes: x [B, T, d] → the same."""
+class AttentionBlock(nn.Module):
+    """A pre-norm transformer block, whose subclasses define the feed-forward layer. Shapes: x [B, T, d] → the same."""
 
-    def __init__(self, dim: int, heads: int, ffn: int) -> None:
+    def __init__(self, shape: Json) -> None:
         super().__init__()
-        self.head_dim = dim // heads
+        dim: int = shape["dim"]
+        self.head_dim = dim // shape["heads"]
         self.ln1, self.ln2 = nn.LayerNorm(dim), nn.LayerNorm(dim)
         self.qkv, self.proj = nn.Linear(dim, 3 * dim), nn.Linear(dim, dim)
-        self.fc1, self.fc2 = nn.Linear(dim, ffn), nn.Linear(ffn, dim)
+        # Replaced by context parallelism.
+        self.attend: Attend = causal_attention
+
+    def feed(self, x: Tensor) -> Tensor:
+        """Computes the layer after attention."""
+        raise NotImplementedError
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, seq, _ = x.shape
         # Under tensor parallelism, qkv returns only this rank's heads.
         parts = self.qkv(self.ln1(x)).chunk(3, dim=-1)
-        q, k, v = (part.reshape(batch, seq, -1, self.head_dim).transpose(1, 2) for part in parts)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.proj(mixed.transpose(1, 2).reshape(batch, seq, -1))
-        hidden = F.gelu(self.fc1(self.ln2(x)), approximate="tanh")
-        out: Tensor = x + self.fc2(hidden)
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for part in parts)
+        x = x + self.proj(self.attend(q, k, v).transpose(1, 2).flatten(2))
+        return x + self.feed(self.ln2(x))
+
+
+class Block(AttentionBlock):
+    """A block whose feed-forward layer is a linear layer, GELU and another linear layer."""
+
+    def __init__(self, shape: Json) -> None:
+        super().__init__(shape)
+        dim, ffn = shape["dim"], needs(shape, "ffn", 4 * shape["dim"])
+        self.fc1, self.fc2 = nn.Linear(dim, ffn), nn.Linear(ffn, dim)
+
+    def feed(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc2(F.gelu(self.fc1(x), approximate="tanh"))
         return out
 
 
@@ -38,20 +55,23 @@ class GPT(nn.Module):
     Shapes: ids [B, T] (on the first stage) or x [B, T, d] → logits [B, T, vocab] (on the last stage) or x.
     """
 
+    block: Any = Block
+
     def __init__(self, shape: Json, layers: range, is_first: bool, is_last: bool) -> None:
         super().__init__()
         dim, vocab = shape["dim"], shape["vocab"]
         tied = shape.get("tied", True)
-        ffn = needs(shape, "ffn", 4 * dim)
         if is_first or (is_last and tied):
             self.wte = nn.Embedding(vocab, dim)
         if is_first:
             self.wpe = nn.Embedding(shape["seq"], dim)
-        self.blocks = nn.ModuleDict({str(i): Block(dim, shape["heads"], ffn) for i in layers})
+        self.blocks = nn.ModuleDict({str(i): self.block(shape) for i in layers})
         if is_last:
             self.ln_f = nn.LayerNorm(dim)
         self.lm_head = nn.Linear(dim, vocab, bias=False) if is_last and not tied else None
         self.is_first, self.is_last = is_first, is_last
+        # Replaced by context parallelism.
+        self.positions: Positions = from_begin
 
     @property
     def layers(self) -> nn.ModuleDict:
@@ -60,7 +80,7 @@ class GPT(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if self.is_first:
-            x = self.wte(x) + self.wpe.weight[: x.shape[1]]
+            x = self.wte(x) + rows_at(self.wpe.weight, self.positions(x.shape[1]))
         for block in self.layers.values():
             x = block(x)
         if not self.is_last:

@@ -10,6 +10,7 @@ from torch.distributed.tensor import DTensor, Shard
 from torch.distributed.tensor.placement_types import _StridedShard
 
 from .layout import Layout
+from .stages import Stages
 
 # Source: torch.nn.utils.clip_grad_norm_, which divides by norm + 1e-6.
 EPS = 1e-6
@@ -17,10 +18,10 @@ EPS = 1e-6
 SHARDS = (Shard, _StridedShard)
 
 
-def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, shared: str | None) -> float:
+def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, stages: Stages) -> float:
     """
-    Scales gradients whose norm is above `most`; returns the norm before. `shared` is the parameter that the first and the last
-    stage of a pipeline have; it counts on the first. Every rank of the run calls it.
+    Scales gradients whose norm is above `most`; returns the norm before. The parameter that the first and the last stage of a
+    pipeline have counts on the first. Every rank of the run calls it.
     """
     groups: dict[str, ProcessGroup] = {}
     sums: dict[tuple[str, ...], Tensor] = {}
@@ -30,9 +31,9 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
         if grad is None:
             continue
         grads.append(local_of(grad))
-        if name == shared and layout.pp_rank > 0:
+        if name == stages.tied and layout.pp_rank > 0:
             continue
-        over = sharding_groups(grad)
+        over = [*sharding_groups(grad), *([layout.ep_group] if name in stages.expert_owners else [])]
         groups.update({group.group_name: group for group in over})
         key: tuple[str, ...] = tuple(group.group_name for group in over)
         square = torch.linalg.vector_norm(grads[-1], dtype=torch.float32).square()

@@ -26,8 +26,10 @@ def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
     if isinstance(head, nn.Module):
         logits: Tensor = head(x)
         return logits
-    if isinstance(head, DTensor) and not isinstance(x, DTensor):
-        x = DTensor.from_local(x, head.device_mesh, [Replicate()])
+    if isinstance(head, DTensor):
+        # Under sequence parallelism, x is split over the positions.
+        everywhere = [Replicate()]
+        x = x.redistribute(placements=everywhere) if isinstance(x, DTensor) else DTensor.from_local(x, head.device_mesh, everywhere)
     return F.linear(x, head.to(x.dtype))
 
 

@@ -54,7 +54,7 @@ def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
     if layout.dp > 1:
         dist.all_reduce(sums, group=layout.dp_group)
     loss, count = sums.tolist()
-    return {"loss": loss / count if count else float("nan"), "rows": int(count), "metrics": {}, "countedRows": False}
+    return {"loss": loss / count if count else float("nan"), "rows": int(count) // layout.cp, "metrics": {}, "countedRows": False}
 
 
 def sample(trainer: Trainer, work: Json, progress: Progress) -> list[int]:

@@ -1,4 +1,4 @@
-"""How the ranks of a run divide its model: axes pp, dp and tp, in Megatron-LM's order."""
+"""How the ranks of a run divide its model: axes pp, dp, cp and tp, in Megatron-LM's order."""
 
 from __future__ import annotations
 
@@ -13,17 +13,20 @@ from .world import World
 
 
 class Layout:
-    """This rank's place and groups in a run. All ranks of the run make it."""
+    """
+    This rank's place and groups in a run. All ranks of the run make it. The axis dp includes cp: its ranks have other batches, or
+    other positions of the same ones, and average their gradients. Expert parallelism divides it anew, into edp and ep.
+    """
 
     def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
         self.world = world
         self.ranks = list(ranks)
-        self.tp, self.pp = int(parallel["tp"]), int(parallel["pp"])
-        size = len(self.ranks)
-        if size % (self.tp * self.pp) != 0:
+        self.tp, self.pp, self.cp, self.ep = (int(parallel[axis]) for axis in ("tp", "pp", "cp", "ep"))
+        size, model = len(self.ranks), self.tp * self.pp * self.cp
+        if size % model != 0:
             raise ShardlabError(
                 "MESH",
-                f"tp({self.tp}) x pp({self.pp}) does not divide the run's {size} ranks; launch a multiple of {self.tp * self.pp} ranks "
+                f"tp({self.tp}) x pp({self.pp}) x cp({self.cp}) does not divide the run's {size} ranks; launch a multiple of {model} ranks "
                 "or change a size",
             )
         self.dp = size // (self.tp * self.pp)
@@ -35,6 +38,10 @@ class Layout:
         self.tp_rank = index % self.tp
         self.dp_rank = index // self.tp % self.dp
         self.pp_rank = index // (self.tp * self.dp)
+        # Ranks with other batches.
+        self.data_ranks, self.data_rank, self.cp_rank = self.dp // self.cp, self.dp_rank // self.cp, self.dp_rank % self.cp
+        self.cp_group = self._cp_group()
+        self._divide_experts()
         self.replicate = 1
         if "HYBRID" in parallel["strategy"]:
             mesh: dict[str, Any] = parallel["mesh"] or {"dpReplicate": 1, "dpShard": self.dp}
@@ -59,6 +66,28 @@ class Layout:
         mesh, groups = self.world.mesh(shape, self.ranks)
         self.groups += groups
         return mesh["replicate", "shard"]
+
+    def _cp_group(self) -> ProcessGroup:
+        """Returns the group of the ranks that have parts of the same sequences."""
+        if self.cp == 1:
+            return self.dp_group
+        first = self.ranks.index(self.world.rank) - self.cp_rank * self.tp
+        group = self.world.make([self.ranks[first + i * self.tp] for i in range(self.cp)], "cp")
+        self.groups.append(group)
+        return group
+
+    def _divide_experts(self) -> None:
+        """Makes the group of the ranks that have other experts (ep), and the mesh of those that have the same ones (edp)."""
+        self.ep_group, self.expert_mesh, self.edp_group = self.dp_group, self.mesh["dp"], self.dp_group
+        self.ep_rank = self.dp_rank % self.ep
+        if self.ep == 1:
+            return
+        if self.dp % self.ep != 0:
+            raise ShardlabError("MESH", f"ep({self.ep}) does not divide the {self.dp} data-parallel ranks; give a divisor of {self.dp}")
+        shape = {"pp": self.pp, "edp": self.dp // self.ep, "ep": self.ep, "tp": self.tp}
+        mesh, groups = self.world.mesh(shape, self.ranks)
+        self.groups += groups
+        self.expert_mesh, self.edp_group, self.ep_group = mesh["edp"], groups[1], groups[2]
 
     def _tied_group(self) -> ProcessGroup | None:
         """Returns the group of the first and the last stage's ranks at this rank's place; None on other stages."""

@@ -193,8 +193,10 @@ class Ledger:
         is_ddp = isinstance(self._attached().model, nn.parallel.DistributedDataParallel)
         if call.op in ('send', 'recv'):
             return 'activation'
-        if call.op == 'barrier':
-            return 'control'
+        if call.op == 'barrier' or call.dtype == 'int32':
+            return 'control'  # such as the numbers of rows that experts get
+        if call.op == 'allToAll':
+            return 'activation'  # heads, or rows of experts
         if hasattr(self._attached().optimizer, 'averaged_gradients') and not scene.within('loss'):
             # DeepSpeed reduces gradients within backward, and gathers parameters wherever it needs them.
             reduces = call.op in ('allReduce', 'reduceScatter')

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from .attention import Attend, Positions, causal_attention, from_begin, rows_at
 from .errors import Json
 from .head import head_output, needs
 
@@ -45,17 +46,14 @@ class Attention(nn.Module):
         self.k_proj = nn.Linear(dim, self.head_dim * kv_heads, bias=bias)
         self.v_proj = nn.Linear(dim, self.head_dim * kv_heads, bias=bias)
         self.o_proj = nn.Linear(dim, dim, bias=False)
+        # Replaced by context parallelism.
+        self.attend: Attend = causal_attention
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        batch, seq, _ = x.shape
         layers = (self.q_proj, self.k_proj, self.v_proj)
-        q, k, v = (layer(x).reshape(batch, seq, -1, self.head_dim).transpose(1, 2) for layer in layers)
-        q, k = rotated(q, cos, sin), rotated(k, cos, sin)
-        shared = q.shape[1] // k.shape[1]
-        if shared > 1:
-            k, v = k.repeat_interleave(shared, dim=1), v.repeat_interleave(shared, dim=1)
-        mixed = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        out: Tensor = self.o_proj(mixed.transpose(1, 2).reshape(batch, seq, -1))
+        q, k, v = (layer(x).unflatten(-1, (-1, self.head_dim)).transpose(1, 2) for layer in layers)
+        mixed = self.attend(rotated(q, cos, sin), rotated(k, cos, sin), v)
+        out: Tensor = self.o_proj(mixed.transpose(1, 2).flatten(2))
         return out
 
 
@@ -84,12 +82,16 @@ class LlamaBlock(nn.Module):
         self.mlp = SwiGLU(dim, needs(shape, "ffn", 256 * math.ceil(8 * dim / 3 / 256)))
         self.input_layernorm = RMSNorm(dim, eps)
         self.post_attention_layernorm = RMSNorm(dim, eps)
+        # Replaced by context parallelism.
+        self.positions: Positions = from_begin
 
     def forward(self, x: Tensor) -> Tensor:
         pairs = self.self_attn.head_dim // 2
         steps = torch.arange(pairs, device=x.device, dtype=torch.float64)
         frequencies = (self.theta ** (-steps / pairs)).float()
-        angles = torch.outer(torch.arange(x.shape[1], device=x.device, dtype=torch.float32), frequencies)
+        positions = self.positions(x.shape[1])
+        places = torch.arange(max(each.stop for each in positions), device=x.device, dtype=torch.float32)
+        angles = torch.outer(rows_at(places, positions), frequencies)
         x = x + self.self_attn(self.input_layernorm(x), angles.cos(), angles.sin())
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out

@@ -27,7 +27,7 @@ def options_of(config: Json, layout: Layout) -> Json:
         options.update(momentum=config["momentum"], nesterov=config["nesterov"])
     else:
         options.update(betas=tuple(config["betas"]), eps=config["eps"], amsgrad=config["amsgrad"])
-    if layout.tp > 1:
+    if max(layout.tp, layout.ep) > 1:
         # Kernels over lists of tensors refuse tensors of different meshes.
         options["foreach"] = False
     return options

@@ -8,14 +8,18 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+import torch.nn.functional as F
 from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import loss_parallel
 
+from .context_parallel import ContextParallel
 from .errors import Json
 from .gradients import local_of
 from .head import loss_of, whole_logits
 from .layout import Layout
+from .moe import read_keys, with_auxiliary
+from .noise import token_keys
 from .stages import Stages
 from .strategy import Strategy
 
@@ -30,12 +34,18 @@ class Passes:
         self.stages = stages
         self.layout = layout
         self.shape = shape
+        parallel = strategy.config["parallel"]
+        self.context = ContextParallel(layout, parallel, shape)
+        for module in stages.modules:
+            self.context.divide(module)
+        self.sequence_ranks = layout.tp if parallel["sequenceParallel"] else 1
 
     def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
         """Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without it."""
         with self.strategy.pass_context(is_last), self._split_loss():
             with span("forward"), self.strategy.compute():
-                loss = loss_of(self.strategy.modules[0](tokens[:, :-1]), tokens[:, 1:])
+                ids, targets = self._inputs(tokens)
+                loss = with_auxiliary(loss_of(self.strategy.modules[0](ids), targets), self.stages.modules)
                 value = float(local_of(loss.detach()))
             with span("backward"):
                 self.strategy.backward(loss * scale if scale != 1 else loss)
@@ -44,15 +54,20 @@ class Passes:
     def loss(self, tokens: Tensor) -> float:
         """Returns the mean loss of a batch on every rank, without gradients."""
         with torch.no_grad(), self.strategy.compute(), self._split_loss():
-            output = self._chain(tokens[:, :-1])
-            value = float(local_of(loss_of(output, tokens[:, 1:]))) if output is not None else float("nan")
+            ids, targets = self._inputs(tokens)
+            output = self._chain(ids)
+            value = float(local_of(loss_of(output, targets))) if output is not None else float("nan")
         return self.shared(value)
 
     def logits(self, ids: Tensor) -> Tensor | None:
         """Returns the logits of the last position; None on ranks without them. Shapes: ids [1, T] → [vocab]."""
-        with torch.no_grad(), self.strategy.compute():
+        last = ids.shape[1] - 1
+        # No position sees what follows it, so ids are added until the ranks divide the sequence.
+        ids = F.pad(ids, (0, -ids.shape[1] % self.sequence_ranks))
+        read_keys(self.stages.modules, lambda: token_keys(ids))
+        with torch.no_grad(), self.strategy.compute(), self.context.whole():
             output = self._chain(ids)
-        return None if output is None else whole_logits(output)[0, -1]
+        return None if output is None else whole_logits(output)[0, last]
 
     def shared(self, value: float) -> float:
         """Returns, on every rank, the value of the last stage."""
@@ -61,6 +76,13 @@ class Passes:
         tensor = torch.tensor([value], dtype=torch.float64, device=self.layout.world.device)
         dist.broadcast(tensor, self.layout.rank_of_stage(self.layout.pp - 1), group=self.layout.pp_group)
         return float(tensor)
+
+    def _inputs(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns this rank's ids and targets. Shapes: tokens [B, T + 1] → [B, T / cp]."""
+        ids, targets = tokens[:, :-1], tokens[:, 1:]
+        # The noise of a gate depends on all earlier tokens.
+        read_keys(self.stages.modules, lambda: self.context.cut(token_keys(ids)))
+        return self.context.cut(ids), self.context.cut(targets)
 
     def _chain(self, x: Tensor) -> Tensor | None:
         return self.strategy.parts[0](x)  # type: ignore[no-any-return]
@@ -96,8 +118,9 @@ class PipelinePasses(Passes):
     def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
         self._scale = scale / self._count
         losses: list[Tensor] = []
-        inputs = (tokens[:, :-1],) if self._has_first else ()
-        ends: Json = {"target": tokens[:, 1:], "losses": losses} if self._has_last else {}
+        ids, targets = self._inputs(tokens)
+        inputs = (ids,) if self._has_first else ()
+        ends: Json = {"target": targets, "losses": losses} if self._has_last else {}
         # The schedule mixes forwards and backwards of microbatches.
         with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
             self._schedule.step(*inputs, **ends, return_outputs=False)
@@ -109,7 +132,7 @@ class PipelinePasses(Passes):
     def _chain(self, x: Tensor) -> Tensor | None:
         """Runs the stages one after another on the whole batch; only the last stage's rank returns the output."""
         layout, stages = self.layout, self.stages
-        shape = (*x.shape, self.shape["dim"])
+        shape = (x.shape[0], x.shape[1] // self.sequence_ranks, self.shape["dim"])
         dtype = self.strategy.precision.param or torch.float32
         for index in range(stages.count):
             place = index % layout.pp

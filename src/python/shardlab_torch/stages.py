@@ -10,10 +10,16 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from . import gpt, llama
+from . import gpt, llama, moe
 from .errors import Json, ShardlabError
+from .expert_parallel import keep_own_experts
+from .layout import Layout
 
-_KINDS: dict[str, Any] = {"gpt": (gpt.GPT, gpt.tied_name), "llama": (llama.Llama, llama.tied_name)}
+_KINDS: dict[str, Any] = {
+    "gpt": (gpt.GPT, gpt.tied_name),
+    "moe": (moe.MoeGPT, gpt.tied_name),
+    "llama": (llama.Llama, llama.tied_name),
+}
 
 # Source: torchtitan's list of operations whose results selective checkpointing stores.
 _STORED_OPS = [
@@ -28,8 +34,8 @@ _STORED_OPS = [
 class Stages:
     """The parts of the model on one rank, by the pipeline's degree; each part is a module with the whole model's names."""
 
-    def __init__(self, shape: Json, config: Json, pp: int, pp_rank: int, device: torch.device) -> None:
-        parallel = config["parallel"]
+    def __init__(self, shape: Json, config: Json, layout: Layout) -> None:
+        parallel, pp, pp_rank = config["parallel"], layout.pp, layout.pp_rank
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
@@ -41,6 +47,8 @@ class Stages:
         # The order and the shapes of all parameters.
         self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
         self.owners: dict[str, int] = {}
+        # By parameter of an expert: the rank of the axis ep that has it.
+        self.expert_owners: dict[str, int] = {}
         self.modules: list[Any] = []
         for index, layers in enumerate(ranges):
             with torch.device("meta"):
@@ -48,7 +56,9 @@ class Stages:
             for name, _ in module.named_parameters():
                 self.owners.setdefault(name, index % pp)
             if index in self.indices:
-                self.modules.append(module.to_empty(device=device))
+                moe.seed_noise(module, config["seed"])
+                self.expert_owners.update(keep_own_experts(module, layout))
+                self.modules.append(module.to_empty(device=layout.world.device))
         self.frozen = frozen_names(whole, config["frozen"])
         for module in self.modules:
             for name, parameter in module.named_parameters():

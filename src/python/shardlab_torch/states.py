@@ -45,10 +45,12 @@ class States:
         """Returns a whole tensor on every rank. Every rank of the run calls it."""
         layout = self.layout
         owner = self.stages.owners[name]
-        if owner == layout.pp_rank:
+        if name in self.parameters and owner == layout.pp_rank:
             value = self._gather(name, state).contiguous()
         else:
             value = torch.empty(self.stages.shapes[name], device=layout.world.device)
+        if name in self.stages.expert_owners:
+            dist.broadcast(value, dist.get_global_rank(layout.ep_group, self.stages.expert_owners[name]), group=layout.ep_group)
         if layout.pp > 1:
             dist.broadcast(value, layout.rank_of_stage(owner), group=layout.pp_group)
         return self.orders[name][1](value) if name in self.orders else value

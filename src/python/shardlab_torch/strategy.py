@@ -14,6 +14,7 @@ from torch.nn.parallel import DistributedDataParallel
 from .errors import Json
 from .gradients import clip_gradients
 from .layout import Layout
+from .moe import FeedForward
 from .precision import Precision
 from .stages import Stages, fits_end
 from .states import States, ZeroStates
@@ -68,9 +69,12 @@ class Strategy:
         """Runs backward."""
         loss.backward()  # type: ignore[no-untyped-call]
 
-    def clip(self, most: float | None, shared: str | None) -> float:
+    def reduce_experts(self, stages: Stages) -> None:
+        """Averages gradients of experts over the ranks that have them, if backward did not."""
+
+    def clip(self, most: float | None, stages: Stages) -> float:
         """Scales gradients whose norm is above `most`; returns the norm before."""
-        return clip_gradients(self.parameters(), self.layout, most, shared)
+        return clip_gradients(self.parameters(), self.layout, most, stages)
 
     def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
         """Updates parameters; returns the norm of the gradients, which `clip` has found."""
@@ -90,6 +94,9 @@ class Replicated(Strategy):
         if layout.dp == 1:
             return
         for i, part in enumerate(self.parts):
+            # Their ranks are others than those of the other parameters.
+            ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
+            ignore(part, list(stages.expert_owners))
             replica = DistributedDataParallel(
                 part, process_group=layout.dp_group, bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20, init_sync=False
             )
@@ -110,6 +117,12 @@ class Replicated(Strategy):
             for replica in self.replicas:
                 stack.enter_context(replica.no_sync())
         return stack
+
+    def reduce_experts(self, stages: Stages) -> None:
+        group = self.layout.edp_group
+        for name, parameter in self.parameters().items():
+            if name in stages.expert_owners and parameter.grad is not None and group.size() > 1:
+                dist.all_reduce(parameter.grad.div_(group.size()), group=group)
 
 
 def _reduce_in_bf16(group: dist.ProcessGroup, bucket: Any) -> Any:
@@ -144,7 +157,8 @@ def wrapped_modules(model: nn.Module, wrap: Any) -> list[nn.Module]:
     """Returns the modules that `parallel.wrap` makes units, the inner ones first, without the model itself."""
     named = [(name, module) for name, module in model.named_modules() if name != ""]
     if wrap in ("blocks", "moe"):
-        chosen = list(getattr(model, "layers").values())
+        experts = [module for _, module in named if isinstance(module, FeedForward)] if wrap == "moe" else []
+        chosen = [*getattr(model, "layers").values(), *experts]
     elif wrap == "root":
         chosen = []
     elif wrap == "linear":

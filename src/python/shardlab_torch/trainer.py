@@ -15,6 +15,7 @@ from .batches import Batches
 from .courier import Courier
 from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
+from .expert_parallel import exchange_rows
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
@@ -43,9 +44,11 @@ class Trainer:
         self.shape: Json = work["torch"]["shape"]
         framework: str = work["torch"]["framework"]
         self.layout = layout = Layout(world, ranks, self.config["parallel"])
-        self.stages = Stages(self.shape, self.config, layout.pp, layout.pp_rank, world.device)
+        self.stages = Stages(self.shape, self.config, layout)
         for module in self.stages.modules:
-            split_matrices(module, layout, self.shape)
+            split_matrices(module, layout, self.shape, self.config["parallel"]["sequenceParallel"])
+            if layout.ep > 1:
+                exchange_rows(module, layout.ep_group)
         checkpoint_activations(self.stages, self.config["activationCheckpointing"])
         self.strategy = self._strategy(framework)
         parameters = self.strategy.parameters()
@@ -55,7 +58,7 @@ class Trainer:
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
         passes = PipelinePasses if layout.pp > 1 else Passes
         self.passes = passes(self.strategy, self.stages, layout, self.shape)
-        self.batches = Batches(courier, run, layout.dp_rank, world.device)
+        self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
         self.micro_batches = 0
         self.optimizer_steps = 0
@@ -128,15 +131,16 @@ class Trainer:
             with self.ledger.purpose("grad"):
                 place_gradients(self.states.parameters)
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
+                self.strategy.reduce_experts(self.stages)
             with self.ledger.purpose("norm"):
-                norm = self.strategy.clip(self.config["clipNorm"], self.stages.tied)
+                norm = self.strategy.clip(self.config["clipNorm"], self.stages)
             norm = self.strategy.update(self.optimizer, norm)
             self.clip_scale = clip_scale(norm, self.config["clipNorm"])
             self.optimizer_steps += 1
         with self._span("loss"):
             mean = self.mean(self.passes.shared(loss))
         rows = sum(batch.shape[0] * (batch.shape[1] - 1) for batch in tokens)
-        return mean, norm, rows * self.layout.dp, self.lr
+        return mean, norm, rows * self.layout.data_ranks, self.lr
 
     def mean(self, value: float) -> float:
         """Returns the mean over data-parallel ranks, in float32. Every rank calls it."""

@@ -5,7 +5,7 @@ import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
 import type { Run } from '../../../src/job/run/run';
-import { GPT, LLAMA, lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
+import { GPT, LLAMA, lacksDeepSpeed, largestDifference, launchTorch, MOE } from './torch-fixture';
 
 const STEPS = 20;
 /** Losses on PyTorch are within this of the losses of this library's ranks. */
@@ -26,10 +26,17 @@ export interface Case {
   readonly bound?: number;
 }
 
-const parallel = (settings: TrainConfigInput['parallel']): TrainConfigInput => ({
+const parallel = (
+  settings: TrainConfigInput['parallel'],
+  model: TrainConfigInput['model'] = GPT,
+): TrainConfigInput => ({
   ...BASE,
+  model,
   parallel: settings,
 });
+
+const SEQUENCE = { tp: 2, sequenceParallel: true } as const;
+const RING = { cp: 2, cpKind: 'ring' } as const;
 
 export const CASES: readonly Case[] = [
   { name: 'DDP', ranks: 2, dp: 2, config: parallel({ strategy: 'NO_SHARD' }) },
@@ -66,6 +73,38 @@ export const CASES: readonly Case[] = [
   { name: 'TP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2 }) },
   { name: 'PP 2', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', pp: 2 }) },
   {
+    name: 'TP 2 with sequence parallelism',
+    ranks: 2,
+    dp: 1,
+    config: parallel({ strategy: 'NO_SHARD', ...SEQUENCE }),
+  },
+  {
+    name: 'Llama, TP 2 with sequence parallelism',
+    ranks: 2,
+    dp: 1,
+    config: parallel({ strategy: 'NO_SHARD', ...SEQUENCE }, LLAMA),
+  },
+  { name: 'CP 2, Ulysses', ranks: 2, dp: 1, config: parallel({ cp: 2 }) },
+  { name: 'CP 2, ring', ranks: 2, dp: 1, config: parallel({ strategy: 'NO_SHARD', ...RING }) },
+  { name: 'Llama, CP 2, Ulysses', ranks: 2, dp: 1, config: parallel({ cp: 2 }, LLAMA) },
+  { name: 'Llama, CP 2, ring', ranks: 2, dp: 1, config: parallel(RING, LLAMA) },
+  { name: 'MoE', ranks: 2, dp: 2, config: parallel({}, { ...GPT, kind: 'moe', experts: 4 }) },
+  { name: 'MoE, two experts per token', ranks: 2, dp: 2, config: parallel({}, MOE) },
+  {
+    name: 'MoE, switch with a capacity',
+    ranks: 2,
+    dp: 2,
+    config: parallel({ strategy: 'NO_SHARD' }, { ...MOE, router: 'switch' }),
+  },
+  {
+    name: 'MoE, expert choice',
+    ranks: 2,
+    dp: 2,
+    config: parallel({ strategy: 'ZERO_1' }, { ...MOE, router: 'expert-choice', auxLossWeight: 0 }),
+  },
+  { name: 'MoE, EP 2', ranks: 2, dp: 2, config: parallel({ ep: 2 }, MOE) },
+  { name: 'MoE, EP 2, DDP', ranks: 2, dp: 2, config: parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE) },
+  {
     name: 'accumulation, recompute and a schedule',
     ranks: 2,
     dp: 2,
@@ -93,6 +132,23 @@ export const CASES: readonly Case[] = [
   },
   { name: 'TP 2 × FULL_SHARD', ranks: 4, dp: 2, config: parallel({ strategy: 'FULL_SHARD', tp: 2 }) },
   { name: 'TP 2 × PP 2', ranks: 4, dp: 1, config: parallel({ strategy: 'NO_SHARD', tp: 2, pp: 2 }) },
+  {
+    name: 'TP 2 with sequence parallelism × FULL_SHARD',
+    ranks: 4,
+    dp: 2,
+    config: parallel(SEQUENCE),
+  },
+  {
+    name: 'TP 2 with sequence parallelism × PP 2',
+    ranks: 4,
+    dp: 1,
+    config: parallel({ strategy: 'NO_SHARD', ...SEQUENCE, pp: 2 }),
+  },
+  { name: 'CP 2, Ulysses × FULL_SHARD', ranks: 4, dp: 2, config: parallel({ cp: 2 }) },
+  { name: 'CP 2, ring × DDP', ranks: 4, dp: 2, config: parallel({ strategy: 'NO_SHARD', ...RING }) },
+  { name: 'CP 2, ring × TP 2', ranks: 4, dp: 1, config: parallel({ ...RING, ...SEQUENCE }) },
+  { name: 'MoE, EP 2 × FULL_SHARD', ranks: 4, dp: 4, config: parallel({ ep: 2 }, MOE) },
+  { name: 'MoE, CP 2, ring × FULL_SHARD', ranks: 4, dp: 2, config: parallel(RING, MOE) },
   {
     name: 'TP 2 × PP 2 × FULL_SHARD',
     ranks: 8,

@@ -30,19 +30,20 @@ test('a config with defaults, and one with settings that PyTorch does, give no w
 });
 
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
-  const config = { parallel: { cp: 2 }, lora: { r: 4 }, optimizer: { kind: 'lion' } } as const;
+  const config = { gradScaler: {}, lora: { r: 4 }, optimizer: { kind: 'lion' } } as const;
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /parallel\.cp: context parallelism is not built.*\nlora: .*engine 'wasm'\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+      /gradScaler: float16 and its scaler are not built.*\nlora: .*engine 'wasm'\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
   });
 });
 
 const GPT = { kind: 'gpt', layers: 4, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
-const parallel = (settings: TrainConfigInput['parallel']): TrainConfigInput => ({
-  model: GPT,
-  parallel: settings,
-});
+const MOE = { ...GPT, kind: 'moe', experts: 4, router: 'topk' } as const;
+const parallel = (
+  settings: TrainConfigInput['parallel'],
+  model: TrainConfigInput['model'] = GPT,
+): TrainConfigInput => ({ model, parallel: settings });
 
 /** Values that are refused, of settings that are done, each beside one that is not refused. */
 const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, TorchFramework?])[] = [
@@ -69,6 +70,46 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     parallel({ wrap: { minNumParams: 100 } }),
     parallel({ wrap: { modules: ['blocks.*'] } }),
     /parallel\.wrap: minNumParams/,
+  ],
+  [parallel({ cp: 2 }), parallel({ cp: 1 }), /parallel\.tp, pp, cp and ep are not built/, 'deepspeed'],
+  [
+    parallel({ tp: 2 }, MOE),
+    parallel({ cp: 2, cpKind: 'ring' }, MOE),
+    /a model of kind 'moe' is not split by tp/,
+  ],
+  [
+    parallel({}, { ...MOE, biasUpdateRate: 0.1 }),
+    parallel({}, { ...MOE, auxLossWeight: 0.1 }),
+    /model\.biasUpdateRate: /,
+  ],
+  [
+    parallel({ strategy: 'ZERO_1', ep: 2 }, MOE),
+    parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE),
+    /parallel\.ep: ZeRO-1 has no experts of different ranks/,
+  ],
+  [parallel({ ep: 2 }, MOE), parallel({}, MOE), /'fsdp1' has no experts of different ranks/, 'fsdp1'],
+  [
+    parallel({ ep: 2, cp: 2 }, MOE),
+    parallel({ ep: 2 }, MOE),
+    /experts of different ranks are not built together with pp and cp/,
+  ],
+  [
+    parallel(
+      {
+        ep: 2,
+        expertPlacement: {
+          'blocks.0.moe': {
+            experts: [
+              [0, 3],
+              [1, 2],
+            ],
+          },
+        },
+      },
+      MOE,
+    ),
+    parallel({ ep: 2 }, MOE),
+    /parallel\.expertPlacement: on PyTorch each rank has consecutive experts/,
   ],
   [
     { activationCheckpointing: { saveOps: ['matMul'] } },
@@ -109,6 +150,6 @@ test('DeepSpeed has the stages of ZeRO, and names what it does not do here', () 
     assert.throws(() => check({ model: 'tiny', ...config }, 'deepspeed'), { code: 'CONFIG', message });
   };
   refused({ parallel: { strategy: 'NO_SHARD' } }, /NO_SHARD is not built with framework 'deepspeed'/);
-  refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /tp and parallel.pp are not built/);
+  refused({ parallel: { strategy: 'ZERO_1', pp: 2 } }, /parallel\.tp, pp, cp and ep are not built/);
   refused({ parallel: { strategy: 'ZERO_1' }, mixedPrecision: 'bf16' }, /mixedPrecision is not built/);
 });

@@ -18,6 +18,9 @@ export async function launchTorch(
 /** A small GPT, whose vocabulary and layers fit to two stages and two parts. */
 export const GPT = { kind: 'gpt', layers: 2, dim: 32, heads: 4, vocab: 256, seq: 16 } as const;
 
+/** A small GPT with experts, whose router is balanced by a loss. */
+export const MOE = { ...GPT, kind: 'moe', experts: 4, router: 'topk', auxLossWeight: 0.1 } as const;
+
 /** A small Llama with fewer key and value heads. */
 export const LLAMA = { ...GPT, kind: 'llama', kvHeads: 2, ffn: 64 } as const;
 

@@ -1,0 +1,43 @@
+"""The exchange of rows between the ranks of a group: an all-to-all that backward runs in the other direction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import ProcessGroup
+
+# The number of rows for each rank; None: equally many.
+Sizes = list[int] | None
+
+
+def exchanged(x: Tensor, group: ProcessGroup, sent: Sizes = None, received: Sizes = None, scale: float = 1.0) -> Tensor:
+    """
+    Sends the first `sent[0]` rows of x to rank 0 of the group, the next ones to rank 1, …; returns the received rows in the order of
+    ranks. Gradients travel back and are multiplied by `scale`.
+    """
+    result: Tensor = _Exchange.apply(x, group, sent, received, scale)  # type: ignore[no-untyped-call]
+    return result
+
+
+def travelled(x: Tensor, group: ProcessGroup, sent: Sizes, received: Sizes) -> Tensor:
+    """As `exchanged`, without gradients."""
+    rows = x.shape[0] if received is None else sum(received)
+    result = x.new_empty(rows, *x.shape[1:])
+    dist.all_to_all_single(result, x.contiguous(), received, sent, group=group)
+    return result
+
+
+class _Exchange(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: ProcessGroup, sent: Sizes, received: Sizes, scale: float) -> Tensor:
+        ctx.back = (group, received, sent)
+        ctx.scale = scale
+        return travelled(x, group, sent, received)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        grad = travelled(grads[0], *ctx.back)
+        return (grad if ctx.scale == 1 else grad.mul_(ctx.scale)), None, None, None, None

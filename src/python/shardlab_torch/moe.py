@@ -1,0 +1,182 @@
+"""The GPT with experts of shardlab, with its parameter names: a router chooses some feed-forward layers per token."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from .errors import Json
+from .gpt import GPT, AttentionBlock
+from .head import needs
+from .noise import gumbel_noise, salt_of
+
+# Applies experts to rows that are ordered by expert; the numbers are the rows of each. Shapes: [A, d] → the same.
+Apply = Callable[[Tensor, list[int]], Tensor]
+# How rows reach their experts: rows ordered by expert, the number of rows of each expert, and the experts.
+Exchange = Callable[[Tensor, Tensor, Apply], Tensor]
+
+# Experts per token, and the factor of the capacity; as src/config/router-options.ts.
+_ROUTERS: dict[str, tuple[int, float | None]] = {
+    "temperature": (1, None),
+    "topk": (2, None),
+    "switch": (1, 1.25),
+    "expert-choice": (2, 1.0),
+}
+
+
+class FeedForward(nn.Module):
+    """An expert: a linear layer, GELU and another linear layer. Shapes: x [rows, d] → the same."""
+
+    def __init__(self, dim: int) -> None:
+        super().__init__()
+        self.fc1, self.fc2 = nn.Linear(dim, 4 * dim), nn.Linear(4 * dim, dim)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.fc2(F.gelu(self.fc1(x), approximate="tanh"))
+        return out
+
+
+class TemperatureGate(nn.Module):
+    """Returns logits divided by a learned temperature. Shapes: x [rows, d] → [rows, experts]."""
+
+    def __init__(self, dim: int, experts: int) -> None:
+        super().__init__()
+        self.gate = nn.Linear(dim, experts)
+        self.temperature = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.gate(x) / self.temperature
+        return out
+
+
+class Experts(nn.ModuleDict):
+    """The experts of a layer by their index; under expert parallelism, those of this rank."""
+
+    def forward(self, rows: Tensor, counts: list[int]) -> Tensor:
+        # An expert without rows runs too, so that all ranks have gradients of the same parameters.
+        return torch.cat([expert(own) for expert, own in zip(self.values(), torch.split(rows, counts), strict=True)])
+
+
+class MixtureOfExperts(nn.Module):
+    """
+    Sends rows to the experts that a router chooses; the output is the sum of their outputs times the router's factors. An expert
+    takes its first rows up to its capacity. Shapes: x [B, T, d] → the same. Source: as src/nn/moe/mixture-of-experts.ts.
+    """
+
+    def __init__(self, shape: Json) -> None:
+        super().__init__()
+        dim, self.num_experts = shape["dim"], shape["experts"]
+        self.router = shape["router"]
+        top, factor = _ROUTERS[self.router]
+        self.top = needs(shape, "topK", min(top, self.num_experts))
+        self.capacity_factor = shape.get("capacityFactor", factor)
+        self.balance = shape["auxLossWeight"]
+        self.has_noise = self.router == "temperature"
+        self.gate = TemperatureGate(dim, self.num_experts) if self.has_noise else nn.Linear(dim, self.num_experts, bias=False)
+        self.experts = Experts({str(i): FeedForward(dim) for i in range(self.num_experts)})
+        # Replaced by expert parallelism.
+        self.exchange: Exchange = lambda rows, counts, apply: apply(rows, counts.tolist())
+        # Adds counts over the ranks that have other positions of the same sequences; replaced by context parallelism.
+        self.total: Callable[[Tensor], Tensor] = lambda counts: counts
+        # The last forward's loss that balances experts; None: there is none, or a loss has it already.
+        self.auxiliary: Tensor | None = None
+        # What the noise depends on: the gate, and the tokens of the next rows.
+        self.salt = 0
+        self.keys = torch.empty(0, dtype=torch.int64)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rows = x.flatten(0, 1)
+        capacity = None if self.capacity_factor is None else self._capacity(len(rows), self.capacity_factor)
+        factors, taken = self._route(rows, capacity)
+        if capacity is not None:
+            taken = taken & (taken.cumsum(0) <= capacity)
+        expert, row = taken.t().nonzero(as_tuple=True)
+        outputs = self.exchange(rows[row], taken.sum(0), self.experts)
+        weighted = outputs * factors[row, expert].unsqueeze(1).to(outputs.dtype)
+        return torch.zeros_like(rows).index_add(0, row, weighted).view(x.shape)
+
+    def _capacity(self, rows: int, factor: float) -> int:
+        return int(min(rows, math.ceil(factor * rows * self.top / self.num_experts)))
+
+    def _route(self, rows: Tensor, capacity: int | None) -> tuple[Tensor, Tensor]:
+        """Returns the factor of each row and expert, and which rows each expert gets. Shapes: [rows, experts]."""
+        logits = self.gate(rows).float()
+        if self.has_noise:
+            logits = logits + gumbel_noise(self.keys, self.salt, self.num_experts)
+        probabilities = torch.softmax(logits, -1)
+        by_row = self.router != "expert-choice"
+        dim, most = (1, self.top) if by_row else (0, capacity or 1)
+        # Of equal values, the first one counts as larger.
+        best = probabilities.detach().sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, most)
+        chosen = torch.zeros_like(probabilities, dtype=torch.bool).scatter(dim, best, True)
+        if by_row:
+            self._balance(probabilities, chosen)
+        if self.has_noise:
+            # The factors are exactly 1, and have the gradient of the probabilities (straight-through).
+            return chosen + (probabilities - probabilities.detach()), chosen
+        if self.router != "topk":
+            return probabilities, chosen
+        kept = probabilities * chosen
+        return kept / kept.sum(-1, keepdim=True), chosen
+
+    def _balance(self, probabilities: Tensor, chosen: Tensor) -> None:
+        """Computes the auxiliary loss. Source: Fedus et al. 2021, equations 4 to 6."""
+        if self.balance == 0 or not self.training:
+            return
+        counts = self.total(chosen.sum(0, dtype=torch.int32)).float()
+        loss = self.balance * self.num_experts * (counts / counts.sum() * probabilities.mean(0)).sum()
+        # A forward that runs again within backward computes the same loss, which is added already.
+        if torch._C._current_graph_task_id() < 0:
+            self.auxiliary = loss
+
+
+class MoeBlock(AttentionBlock):
+    """A block whose feed-forward layer is a mixture of experts."""
+
+    def __init__(self, shape: Json) -> None:
+        super().__init__(shape)
+        self.moe = MixtureOfExperts(shape)
+
+    def feed(self, x: Tensor) -> Tensor:
+        out: Tensor = self.moe(x)
+        return out
+
+
+class MoeGPT(GPT):
+    """A GPT whose blocks have experts."""
+
+    block = MoeBlock
+
+
+def mixtures_in(models: Iterable[nn.Module]) -> list[MixtureOfExperts]:
+    """Returns the mixtures of experts of models."""
+    return [module for model in models for module in model.modules() if isinstance(module, MixtureOfExperts)]
+
+
+def seed_noise(model: nn.Module, seed: int) -> None:
+    """Sets the seed of the noise of all gates; the names of modules are those of the whole model."""
+    for name, module in model.named_modules():
+        if isinstance(module, MixtureOfExperts):
+            module.salt = salt_of(seed, f"{name}.gate")
+
+
+def read_keys(models: Iterable[nn.Module], keys_of: Callable[[], Tensor]) -> None:
+    """Gives the layers with noise the keys of the tokens of their next rows."""
+    noisy = [mixture for mixture in mixtures_in(models) if mixture.has_noise]
+    if noisy:
+        keys = keys_of().flatten()
+        for mixture in noisy:
+            mixture.keys = keys
+
+
+def with_auxiliary(loss: Tensor, models: Iterable[nn.Module]) -> Tensor:
+    """Adds the auxiliary losses of the last forward to a loss."""
+    for mixture in mixtures_in(models):
+        if mixture.auxiliary is not None:
+            loss = loss + mixture.auxiliary
+            mixture.auxiliary = None
+    return loss
