@@ -133,6 +133,38 @@ def test_losses_and_parameters_are_those_of_one_process(job: Job, tmp_path: Path
         assert (saved[key] - value).abs().max() <= 1e-5 * value.abs().max(), key
 
 
+def received(job: Job, shape: Json, changes: Json, folder: Path) -> dict[str, list[int]]:
+    """Returns the bytes that each of two ranks receives in a step, by cause and operation."""
+    random_init(shape, str(folder))
+    job.make = formula_batches()
+    job.train(1, config(**changes), shape, str(folder), size=2)
+    records = [reports[-1]["record"] for reports in job.steps(1, 2, 2)]
+    job.run({"kind": "disposeRun", "run": 1}, range(2))
+    found: dict[str, list[int]] = {}
+    for rank, record in enumerate(records):
+        for one in record["collectives"]:
+            found.setdefault(f"{one['cause']}.{one['op']}", [0, 0])[rank] += one["wireBytes"]
+    return found
+
+
+def test_ledgers_count_what_ranks_with_parts_of_sequences_exchange(job: Job, tmp_path: Path) -> None:
+    # Elements of one layer's activations: 2 sequences of 32 positions.
+    elements = 2 * SHAPE["seq"] * SHAPE["dim"]
+    heads = received(job, SHAPE, {"parallel__cp": 2}, tmp_path)
+    assert heads["activation.allToAll"] == [SHAPE["layers"] * 8 * elements // 4 * 4] * 2
+    ring = received(job, SHAPE, RING, tmp_path)
+    assert ring["activation.recv"] == [SHAPE["layers"] * 6 * elements // 2 * 4] * 2
+
+
+def test_only_rows_for_experts_of_another_rank_travel(job: Job, tmp_path: Path) -> None:
+    found = received(job, MOE, {"parallel__ep": 2}, tmp_path)
+    assert found["control.allToAll"] == [MOE["layers"] * MOE["experts"] // 2 * 4] * 2
+    # Each row that leaves comes back, and so do the gradients.
+    travelled = sum(found["activation.allToAll"]) / (4 * MOE["dim"] * 4)
+    pairs = MOE["layers"] * 2 * 2 * MOE["seq"] * MOE["topK"]
+    assert travelled.is_integer() and 0 < travelled < pairs
+
+
 @pytest.mark.parametrize(("world", "changes"), [(1, {}), (2, {"parallel__strategy": "NO_SHARD"}), (4, {})])
 def test_losses_are_those_of_the_reference(job: Job, init: str, world: int, changes: Json) -> None:
     expected = json.loads((REFERENCE / "gpt_tiny_losses.json").read_text())["losses"][str(world)]["ddp"]

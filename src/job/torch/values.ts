@@ -83,6 +83,10 @@ function expertValues(config: TrainConfig, framework: TorchFramework): (readonly
   const { strategy, tp, pp, cp, ep } = config.parallel;
   return [
     [
+      framework === 'deepspeed',
+      "model: a model of kind 'moe' is not built with framework 'deepspeed'; use framework 'fsdp2'",
+    ],
+    [
       shape.biasUpdateRate > 0,
       'model.biasUpdateRate: biases that balance experts are not built for PyTorch; use auxLossWeight',
     ],

@@ -96,8 +96,8 @@ class MixtureOfExperts(nn.Module):
             taken = taken & (taken.cumsum(0) <= capacity)
         expert, row = taken.t().nonzero(as_tuple=True)
         outputs = self.exchange(rows[row], taken.sum(0), self.experts)
-        weighted = outputs * factors[row, expert].unsqueeze(1).to(outputs.dtype)
-        return torch.zeros_like(rows).index_add(0, row, weighted).view(x.shape)
+        weighted = outputs * factors[row, expert].unsqueeze(1)
+        return torch.zeros_like(rows).index_add(0, row, weighted.to(rows.dtype)).view(x.shape)
 
     def _capacity(self, rows: int, factor: float) -> int:
         return int(min(rows, math.ceil(factor * rows * self.top / self.num_experts)))

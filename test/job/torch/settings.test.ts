@@ -71,6 +71,7 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     parallel({ wrap: { modules: ['blocks.*'] } }),
     /parallel\.wrap: minNumParams/,
   ],
+  [parallel({}, MOE), parallel({}), /kind 'moe' is not built with framework 'deepspeed'/, 'deepspeed'],
   [parallel({ cp: 2 }), parallel({ cp: 1 }), /parallel\.tp, pp, cp and ep are not built/, 'deepspeed'],
   [
     parallel({ tp: 2 }, MOE),
