@@ -12,7 +12,7 @@ from safetensors.torch import load_file
 
 from shardlab_torch.gpt import GPT
 from shardlab_torch.llama import Llama
-from shardlab_torch.moe import MoeGPT, read_keys, seed_noise, with_auxiliary
+from shardlab_torch.moe import MoeGPT, mixtures_in, read_keys, seed_noise, with_auxiliary
 from shardlab_torch.noise import token_keys
 
 KINDS: dict[str, Any] = {"gpt": GPT, "llama": Llama, "moe": MoeGPT}
@@ -62,6 +62,10 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
                 loss = with_auxiliary(F.cross_entropy(logits.flatten(0, 1), batch[:, 1:].flatten()), [model])
                 (loss / (count * dp)).backward()
                 mean += float(loss.detach()) / (count * dp)
+        for mixture in mixtures_in([model]):
+            for index, count in enumerate(mixture.take_counts().tolist()):
+                if count == 0:
+                    mixture.experts[str(index)].zero_grad()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"] or float("inf"))))
         optimizer.step()
         losses.append(mean)

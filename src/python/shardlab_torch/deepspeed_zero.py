@@ -139,7 +139,7 @@ class PartitionStates(States):
         else:
             parts.safe_set_local_optimizer_state(parameter, part, state)
 
-    def set_steps(self, steps: int) -> None:
+    def set_steps(self, steps: int, left_out: dict[str, int]) -> None:
         self._make_states()
         for flat in self._partitions():
             self._set_step(flat, steps)

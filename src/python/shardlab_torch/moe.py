@@ -84,6 +84,8 @@ class MixtureOfExperts(nn.Module):
         self.total: Callable[[Tensor], Tensor] = lambda counts: counts
         # The last forward's loss that balances experts; None: there is none, or a loss has it already.
         self.auxiliary: Tensor | None = None
+        # The rows that each expert got from this rank since `take_counts`.
+        self._counts: Tensor | None = None
         # What the noise depends on: the gate, and the tokens of the next rows.
         self.salt = 0
         self.keys = torch.empty(0, dtype=torch.int64)
@@ -95,9 +97,17 @@ class MixtureOfExperts(nn.Module):
         if capacity is not None:
             taken = taken & (taken.cumsum(0) <= capacity)
         expert, row = taken.t().nonzero(as_tuple=True)
-        outputs = self.exchange(rows[row], taken.sum(0), self.experts)
+        counts = taken.sum(0)
+        if self.training and not _runs_again():
+            self._counts = counts if self._counts is None else self._counts + counts
+        outputs = self.exchange(rows[row], counts, self.experts)
         weighted = outputs * factors[row, expert].unsqueeze(1)
         return torch.zeros_like(rows).index_add(0, row, weighted.to(rows.dtype)).view(x.shape)
+
+    def take_counts(self) -> Tensor:
+        """Returns the rows that each expert got from this rank since the last call."""
+        counts, self._counts = self._counts, None
+        return torch.zeros(self.num_experts, dtype=torch.int64) if counts is None else counts
 
     def _capacity(self, rows: int, factor: float) -> int:
         return int(min(rows, math.ceil(factor * rows * self.top / self.num_experts)))
@@ -129,9 +139,14 @@ class MixtureOfExperts(nn.Module):
             return
         counts = self.total(chosen.sum(0, dtype=torch.int32)).float()
         loss = self.balance * self.num_experts * (counts / counts.sum() * probabilities.mean(0)).sum()
-        # A forward that runs again within backward computes the same loss, which is added already.
-        if torch._C._current_graph_task_id() < 0:
+        # A forward that runs again computes the same loss, which is added already.
+        if not _runs_again():
             self.auxiliary = loss
+
+
+def _runs_again() -> bool:
+    """Whether a forward runs again within backward (activation checkpointing)."""
+    return bool(torch._C._current_graph_task_id() >= 0)
 
 
 class MoeBlock(AttentionBlock):

@@ -44,6 +44,7 @@ class Stages:
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
         with torch.device("meta"):
             whole = model(shape, range(shape["layers"]), True, True)
+        self.num_layers: int = shape["layers"]
         # The order and the shapes of all parameters.
         self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
         self.owners: dict[str, int] = {}

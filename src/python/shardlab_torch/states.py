@@ -106,11 +106,11 @@ class States:
         own, others = self._states_of(parameter), old._states_of(other)
         return [(own[state], others[state]) for state in self.state_names]
 
-    def set_steps(self, steps: int) -> None:
-        """Sets the number of the optimizer's steps."""
+    def set_steps(self, steps: int, left_out: dict[str, int]) -> None:
+        """Sets the number of the optimizer's steps, and of those that have left out parameters, by name."""
         for name in self.parameters:
             if name not in self.stages.frozen:
-                self._set_step(self.parameters[name], steps)
+                self._set_step(self.parameters[name], steps - left_out.get(name, 0))
 
     def _set_step(self, parameter: nn.Parameter, steps: int) -> None:
         if "exp_avg" in self.state_names:

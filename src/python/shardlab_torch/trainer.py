@@ -16,6 +16,7 @@ from .courier import Courier
 from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
 from .expert_parallel import exchange_rows
+from .expert_use import ExpertUse
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
@@ -58,6 +59,7 @@ class Trainer:
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
         passes = PipelinePasses if layout.pp > 1 else Passes
         self.passes = passes(self.strategy, self.stages, layout, self.shape)
+        self.expert_use = ExpertUse(self.stages, layout)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
         self.micro_batches = 0
@@ -132,6 +134,8 @@ class Trainer:
                 place_gradients(self.states.parameters)
                 share_tied_gradient(self.states.parameters, self.layout, self.stages.tied)
                 self.strategy.reduce_experts(self.stages)
+            with self.ledger.purpose("control"):
+                self.expert_use.leave_out_unused(self.states.parameters)
             with self.ledger.purpose("norm"):
                 norm = self.strategy.clip(self.config["clipNorm"], self.stages)
             norm = self.strategy.update(self.optimizer, norm)
@@ -166,7 +170,7 @@ class Trainer:
     def trainer_state(self, given: Json) -> Json:
         """Returns the state that a checkpoint has besides tensors; `given` has the launcher's part: data and schedule."""
         counts = {"steps": self.steps, "microBatches": self.micro_batches, "optimizerSteps": self.optimizer_steps}
-        return {**counts, "lr": self.lr, "scaler": None, **given}
+        return {**counts, "lr": self.lr, "scaler": None, "stepsLeftOut": self.expert_use.steps_left_out, **given}
 
     def restore(self, state: Json) -> None:
         """Continues from a checkpoint's state; tensors were written before."""
@@ -174,7 +178,9 @@ class Trainer:
         self.steps, self.micro_batches = int(state["steps"]), int(state["microBatches"])
         self.optimizer_steps, self.lr = int(state["optimizerSteps"]), float(state["lr"])
         self._set_lr = None
-        self.states.set_steps(self.optimizer_steps)
+        left_out = {name: int(count) for name, count in (state.get("stepsLeftOut") or {}).items()}
+        self.expert_use.steps_left_out = left_out
+        self.states.set_steps(self.optimizer_steps, left_out)
 
     def take_from(self, old: "Trainer") -> None:
         """Takes the tensors and the counts of a trainer of the same work and ranks, without communication."""

@@ -1,0 +1,39 @@
+"""Which experts a step has used: the optimizer leaves out those that no row of any rank reached, as this library's optimizers do."""
+
+from __future__ import annotations
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from .layout import Layout
+from .moe import mixtures_in
+from .stages import Stages
+
+
+class ExpertUse:
+    """Counts the rows of experts over all ranks, and the steps without any, by parameter."""
+
+    def __init__(self, stages: Stages, layout: Layout) -> None:
+        self._stages = stages
+        self._layout = layout
+        self._mixtures = {index: mixture for index, block in stages.layers for mixture in mixtures_in([block])}
+        self.steps_left_out: dict[str, int] = {}
+
+    def leave_out_unused(self, parameters: dict[str, nn.Parameter]) -> None:
+        """Removes the gradients of unused experts, which are zeros. Every rank calls it after the backward of the step."""
+        if not self._mixtures:
+            return
+        experts = next(iter(self._mixtures.values())).num_experts
+        # Ranks of a pipeline have other layers; all ranks know all counts, because a checkpoint stores them.
+        counts = torch.zeros(self._stages.num_layers, experts, dtype=torch.int32, device=self._layout.world.device)
+        for index, mixture in self._mixtures.items():
+            counts[index] = mixture.take_counts()
+        if len(self._layout.ranks) > 1:
+            dist.all_reduce(counts, group=self._layout.group)
+        for layer, expert in (counts == 0).nonzero().tolist():
+            for name in self._stages.shapes:
+                if name.startswith(f"blocks.{layer}.moe.experts.{expert}."):
+                    self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
+                    if name in parameters:
+                        parameters[name].grad = None
