@@ -9,7 +9,7 @@ import { placeFindings } from './place-checks';
 import type { Place, Reading, ReadLine } from './reading';
 import { type Together, together, whereOf } from './together';
 
-/** `shardlab run` starts at most this number of ranks unless it is told otherwise. */
+/** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
 
 /** Stands in for a model that no line names, so that the check finds only what lines say: it can be divided in any way. */

@@ -81,7 +81,7 @@ export const ENVIRONMENT: Dialect = {
     TORCH_DISTRIBUTED_DEBUG: none('every collective is compared between ranks here in any case'),
     MASTER_ADDR: RENDEZVOUS.master_addr ?? none(LAUNCHED),
     MASTER_PORT: RENDEZVOUS.master_port ?? none(LAUNCHED),
-    // The names by which swift's command is told where it runs.
+    // The names by which swift's command reads where it runs.
     NPROC_PER_NODE: processes,
     NNODES: place('number of machines', (value) => ({ machines: wholeOf(value) })),
     NODE_RANK: exported('the number of this machine'),
