@@ -1,5 +1,6 @@
 import {
   type Asked,
+  allNone,
   decides,
   isNothing,
   type KeyTable,
@@ -77,9 +78,10 @@ function mesh({ other }: Asked): Meaning {
     : { sets: { 'parallel.mesh': { dpReplicate, dpShard } } };
 }
 
-function contextParallel(kind: 'ring' | 'ulysses') {
-  return ({ value }: Asked): Meaning => {
+function contextParallel(usual: 'ring' | 'ulysses') {
+  return ({ value, other }: Asked): Meaning => {
     const cp = wholeOf(value);
+    const kind = other('parallelism_config_cp_backend') === 'deepspeed' ? 'ulysses' : usual;
     return cp === 1
       ? { effect: 'none', why: 'sequences are not divided' }
       : { sets: { 'parallel.cp': cp, 'parallel.cpKind': kind } };
@@ -133,6 +135,11 @@ export const ACCELERATE_FSDP: { readonly fsdp: KeyTable; readonly parallelism: K
     }),
     parallelism_config_cp_backend: none(ONE_KIND),
     parallelism_config_cp_comm_strategy: none('a ring here sends keys and values to the next rank'),
+    // Of older versions, in which cp was DeepSpeed's Ulysses too.
+    ...allNone(
+      ONE_KIND,
+      'parallelism_config_cp_attn_implementation parallelism_config_cp_seq_length parallelism_config_cp_seq_length_is_variable',
+    ),
     parallelism_config_sp_backend: none(ONE_KIND),
     parallelism_config_sp_seq_length: none("sequences have the length of the model's seq here"),
     parallelism_config_sp_seq_length_is_variable: none("sequences have the length of the model's seq here"),

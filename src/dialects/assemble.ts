@@ -33,7 +33,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const said = together(meant, ranks);
   const { findings, derived } = placeFindings(meant, said);
   const settings = new Map(said.settings);
-  if (derived !== null) settings.set(derived.path, derived);
+  for (const one of derived) settings.set(one.path, one);
   const judged = judge(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
   const told = meant.map((one) => findings.get(one) ?? effectOf(one, { ...said, settings }, judged));
   const lines = meant.map(

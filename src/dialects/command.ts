@@ -24,6 +24,9 @@ const SHORT: Readonly<Record<string, string>> = {
   e: 'exclude',
 };
 
+/** A script that nobody knows: names of transformers' arguments mean what they mean there, and others are its own. */
+const OWN_SCRIPT: Dialect = { ...TRANSFORMERS, hasOthers: true };
+
 /** A launcher: the words by which it is called, and the dialect of its arguments; the words that follow them are a script's. */
 interface Launcher {
   readonly words: readonly string[];
@@ -120,6 +123,7 @@ function scriptSource(words: readonly Word[], dialect: Dialect, file: string): S
 /** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON;
+  if (/swift\/cli\/\w+\.py$/.test(script)) return SWIFT;
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
   const known = ({ keys }: { readonly keys: KeyTable }): number =>
     names.filter((name) => Object.hasOwn(keys, name)).length;
@@ -127,7 +131,7 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
     marks.some((mark) => names.includes(mark) && Object.hasOwn(dialect.keys, mark));
   if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;
   if (isOf(WAN, 'dit_fsdp', 't5_fsdp', 'ulysses_size', 'ckpt_dir')) return WAN;
-  return [TRANSFORMERS, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
+  return [OWN_SCRIPT, LLAMA_FACTORY, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
     known(one) > known(best) ? one : best,
   );
 }

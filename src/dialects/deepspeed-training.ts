@@ -153,6 +153,11 @@ export const BF16: KeyTable = {
   bf16_optimizer_states: refused(MASTER),
 };
 
+/** Whether a switch is on; 'auto' is not known to be. */
+function isOn(value: unknown): boolean {
+  return value !== undefined && value !== 'auto' && yesOf(value);
+}
+
 export const FP16: KeyTable = {
   ...precision('float16'),
   auto_cast: none('inputs are rounded here in any case'),
@@ -166,12 +171,12 @@ export const FP16: KeyTable = {
         },
   ),
   initial_scale_power: decides('gradScaler.initScale', ({ value, other }) =>
-    yesOf(other('fp16.enabled') ?? false) && isNothing(other('fp16.loss_scale') ?? 0)
+    isOn(other('fp16.enabled')) && isNothing(other('fp16.loss_scale') ?? 0)
       ? { sets: { 'gradScaler.initScale': 2 ** wholeOf(value, 0) } }
       : { effect: 'none', why: 'is for float16 with a scale that changes' },
   ),
   loss_scale_window: decides('gradScaler.growthInterval', ({ value, other }) =>
-    yesOf(other('fp16.enabled') ?? false)
+    isOn(other('fp16.enabled'))
       ? { sets: { 'gradScaler.growthInterval': wholeOf(value) } }
       : { effect: 'none', why: 'is for float16' },
   ),

@@ -155,6 +155,7 @@ const SECTIONS: KeyTable = {
 };
 
 const OTHER: KeyTable = {
+  comms_config: warned('DeepSpeed does not read it; its key is comms_logger'),
   ...Object.fromEntries(
     [
       'wall_clock_breakdown',

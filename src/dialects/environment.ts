@@ -200,6 +200,7 @@ export const SLURM: Dialect = { name: 'Slurm', keys: slurmKeys(processes) };
 /** The short names of Slurm's options. */
 export const SLURM_SHORT: Readonly<Record<string, string>> = {
   N: 'nodes',
+  D: 'chdir',
   n: 'ntasks',
   J: 'job_name',
   p: 'partition',

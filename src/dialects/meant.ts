@@ -10,6 +10,8 @@ export interface Dialect {
   readonly keys: KeyTable;
   /** Beginnings of keys that may be left out in a section. */
   readonly prefixes?: Readonly<Record<string, string>>;
+  /** Whether keys that the table does not have are somebody's own, unless they look misspelled. */
+  readonly hasOthers?: boolean;
   /** Why a value 'auto' has no effect; without it, 'auto' is a value like others. */
   readonly auto?: string;
   /** Returns what holds if no key says it; `usual` only fills in what no line sets. */
@@ -76,10 +78,15 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
   const { path, ...entry } = located;
   const { row, table } = rowAt(dialect.keys, path);
   const told = (effect: Effect, why: string): Meant => ({ entry, row, meaning: { effect, why } });
-  if (row === null) return told('error', unknownKey(path, table, dialect));
+  if (row === null) {
+    const isOwn = dialect.hasOthers === true && nearest(path.at(-1) ?? '', Object.keys(table)) === undefined;
+    return isOwn
+      ? told('none', 'is an argument of the script itself, which nobody knows here')
+      : told('error', unknownKey(path, table, dialect));
+  }
   const { value } = entry;
   if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
-  if (typeof value === 'string' && /\$[\w{(]/.test(value))
+  if (row.effect !== 'none' && typeof value === 'string' && /\$[\w{(]/.test(value))
     return told('warning', 'depends on a variable that these lines do not set, so it is left out');
   try {
     return { entry, row, meaning: row.mean({ key: path.at(-1) ?? '', value, line: entry.line, other }) };

@@ -7,6 +7,7 @@ import {
   type KeyTable,
   type Meaning,
   place,
+  refused,
   settingKeys,
 } from './key-row';
 import type { Dialect } from './meant';
@@ -118,14 +119,12 @@ function microbatch({ value, other }: Asked): Meaning {
   const micro = wholeOf(value);
   const [pp, global] = [wholeOf(other('pipeline_model_parallel_size') ?? 1), other('global_batch_size')];
   if (pp === 1 || global === undefined) return { sets: { batch: micro } };
-  return {
-    effect: 'planned',
-    why: `${micro} rows per microbatch of the pipeline: write batch and parallel.microbatches once the number of ranks is known`,
-  };
+  return { place: { microRows: micro }, why: `rows per microbatch of the pipeline: ${micro}` };
 }
 
 const TRAINING: KeyTable = {
   ...settingKeys('megatron', { batch: { micro_batch_size: decides('batch', microbatch) }, clipNorm: clip }),
+  rampup_batch_size: refused('the number of rows per step stays the same here'),
   global_batch_size: place('rows of all ranks per step', (value) => ({ globalBatch: wholeOf(value) })),
   train_iters: decides('steps', ({ value }) => ({ sets: { steps: wholeOf(value) } })),
   ...settingKeys('torch', { 'optimizer.lr': number, 'optimizer.weightDecay': number }),

@@ -11,12 +11,12 @@ interface Told {
 interface PlaceFindings {
   /** What lines say wrongly about these numbers. */
   readonly findings: ReadonlyMap<Meant, Told>;
-  /** A setting that follows from the rows of a step, and the line that has them; null: none follows. */
-  readonly derived: Derived | null;
+  /** Settings that follow from the rows of a step, and the lines that have them. */
+  readonly derived: readonly Derived[];
 }
 
 interface Derived {
-  readonly path: 'batch' | 'accumulation';
+  readonly path: 'batch' | 'accumulation' | 'parallel.microbatches';
   readonly value: number;
   readonly by: Meant;
 }
@@ -41,7 +41,22 @@ export function placeFindings(meant: readonly Meant[], said: Together): PlaceFin
       worldLine,
       `${world} processes are not ${machines} machines x ${ranksPerMachine} processes = ${machines * ranksPerMachine} (${nameOf(lineOf('machines'))}, ${nameOf(lineOf('ranksPerMachine'))}); change one of them`,
     );
-  return { findings, derived: derivedOf(said, { world, line: lineOf('globalBatch'), findings, wrong }) };
+  const derived = derivedOf(said, { world, line: lineOf('globalBatch'), findings, wrong });
+  return {
+    findings,
+    derived: derived === null ? [] : [derived, ...microbatches(derived, said, lineOf('microRows'))],
+  };
+}
+
+/** Returns the microbatches of a pipeline, from the rows of a rank and those of a microbatch. */
+function microbatches(
+  { path, value }: Derived,
+  { place }: Together,
+  line: Meant | undefined,
+): readonly Derived[] {
+  const { microRows } = place;
+  if (path !== 'batch' || line === undefined || microRows === undefined || value % microRows !== 0) return [];
+  return [{ path: 'parallel.microbatches', value: value / microRows, by: line }];
 }
 
 interface BatchFacts {

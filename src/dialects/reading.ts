@@ -31,6 +31,8 @@ export interface Place {
   readonly ranksPerMachine: number;
   /** Rows of all data-parallel ranks per step. */
   readonly globalBatch: number;
+  /** Rows of a microbatch of a pipeline. */
+  readonly microRows: number;
   /** Whether the model is compiled. */
   readonly compile: boolean;
   readonly dropout: boolean;

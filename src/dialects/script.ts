@@ -20,6 +20,7 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
   const before: Source[] = [];
   const launches: ScriptLaunch[] = [];
   const slurm = slurmEntries(script.slurm, file);
+  for (const [name, value] of slurmVariables(slurm)) variables.set(name, [{ text: value, line: 1 }]);
   for (let words = script.next(variables); words !== null; words = script.next(variables)) {
     const [first] = words;
     if (first === undefined) continue;
@@ -40,6 +41,24 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
   return [
     { sources: [...(slurm.length === 0 ? [] : [{ dialect: SLURM, entries: slurm }]), ...before], line: null },
   ];
+}
+
+/** The variables that Slurm sets in a job, from its options. */
+function slurmVariables(entries: readonly LocatedKey[]): readonly (readonly [string, string])[] {
+  const given = (key: string): string | undefined => {
+    const value = entries.find(({ path }) => path[0] === key)?.value;
+    return value === undefined ? undefined : /\d+$/.exec(String(value))?.[0];
+  };
+  const names: Readonly<Record<string, string | undefined>> = {
+    SLURM_NNODES: given('nodes'),
+    SLURM_JOB_NUM_NODES: given('nodes'),
+    SLURM_NTASKS_PER_NODE: given('ntasks_per_node'),
+    SLURM_GPUS_ON_NODE: given('gpus_per_node') ?? given('gres'),
+    SLURM_GPUS_PER_NODE: given('gpus_per_node') ?? given('gres'),
+  };
+  return Object.entries(names).flatMap(([name, value]) =>
+    value === undefined ? [] : [[name, value] as const],
+  );
 }
 
 /** Takes assignments off a command, and stores them: those of `export` and those before a command are the environment's. */

@@ -14,6 +14,8 @@ interface Piece {
   readonly isQuoted: boolean;
   /** The name of the variable: 'GPUS', or 'ARGS[@]' for all words of an array. */
   readonly variable?: string;
+  /** Whether the text is arithmetic: '$((GPUS * 2))', '$(expr 16 / $GPUS)'. */
+  readonly isArithmetic?: boolean;
 }
 
 interface RawWord {
@@ -62,7 +64,8 @@ export function readShell(text: string): Script {
 function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
   const words: Word[] = [];
   let current = null as Word | null; // TypeScript narrows it to null in the loop
-  for (const { text, isQuoted, variable } of pieces) {
+  for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
+    const text = isArithmetic === true ? evaluated(written, variables) : written;
     const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
     const known = variables.get(array ?? variable ?? '');
     if (array !== undefined && known !== undefined) {
@@ -83,6 +86,45 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
     }
   }
   return current === null ? words : [...words, current];
+}
+
+/** Returns the value of integer arithmetic; the text itself if it has an unknown variable, or more than + - * / and brackets. */
+function evaluated(text: string, variables: Variables): string {
+  const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
+  const numbers = inner.replaceAll(
+    /\$?\{?([A-Za-z_]\w*)\}?/g,
+    (_, name: string) => variables.get(name)?.[0]?.text ?? '?',
+  );
+  const tokens = numbers.replaceAll('\\', '').match(/\d+|\S/g) ?? [];
+  let at = 0;
+  const factor = (): number => {
+    const token = tokens[at];
+    at += 1;
+    if (token !== '(') return Number(token ?? Number.NaN);
+    const value = sum();
+    at += 1;
+    return value;
+  };
+  const product = (): number => {
+    let value = factor();
+    while (tokens[at] === '*' || tokens[at] === '/') {
+      const isDivided = tokens[at] === '/';
+      at += 1;
+      value = isDivided ? Math.trunc(value / factor()) : value * factor();
+    }
+    return value;
+  };
+  const sum = (): number => {
+    let value = product();
+    while (tokens[at] === '+' || tokens[at] === '-') {
+      const sign = tokens[at] === '-' ? -1 : 1;
+      at += 1;
+      value += sign * product();
+    }
+    return value;
+  };
+  const result = sum();
+  return Number.isFinite(result) && at === tokens.length ? String(result) : text;
 }
 
 /** Words that only structure a script; the commands after them are read. */
@@ -232,7 +274,12 @@ class Lexer {
 
   /** Reads $NAME, ${NAME}, ${NAME:-default} or $(command). */
   #dollar(isQuoted: boolean): Piece {
-    if (this.#rest().startsWith('$(')) return { text: this.#command(), isQuoted: true };
+    if (this.#rest().startsWith('$(')) {
+      const text = this.#command();
+      if (/^\$\((\(|\s*expr\s)/.test(text)) return { text, isQuoted: true, isArithmetic: true };
+      // The output of a command is not known; its first word stands for it, without blanks.
+      return { text: `$(${/^\$\(\s*(\S*)/.exec(text)?.[1] ?? ''}…)`, isQuoted: true };
+    }
     const form = /^\$(?:\{(\w+(?:\[[@*]\])?)(?::?([-?=])([^}]*))?[^}]*\}|(\w+|[@*#?]))/;
     const [written = '$', braced, operator, fallback, plain] =
       form.exec(this.#text.slice(this.#at, this.#at + 500)) ?? [];
@@ -259,7 +306,12 @@ function joined(pieces: readonly Piece[]): readonly Piece[] {
   const done: Piece[] = [];
   for (const piece of pieces) {
     const last = done.at(-1);
-    const isText = last !== undefined && last.variable === undefined && piece.variable === undefined;
+    const isText =
+      last !== undefined &&
+      last.variable === undefined &&
+      piece.variable === undefined &&
+      last.isArithmetic !== true &&
+      piece.isArithmetic !== true;
     if (isText && last.isQuoted === piece.isQuoted)
       done.splice(-1, 1, { ...last, text: last.text + piece.text });
     else done.push(piece);

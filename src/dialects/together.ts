@@ -12,7 +12,9 @@ export interface Together {
 export function together(meant: readonly Meant[], ranks: number | undefined): Together {
   const settings = new Map<string, { value: unknown; by: Meant | null }>();
   let place: Partial<Place> = {};
-  for (const { meaning } of meant) {
+  // What a line says by the way holds before a program's defaults.
+  const usual = [...meant].sort((a, b) => Number(a.row !== null) - Number(b.row !== null));
+  for (const { meaning } of usual) {
     for (const [path, value] of Object.entries(meaning.usual ?? {})) settings.set(path, { value, by: null });
   }
   for (const one of meant) {

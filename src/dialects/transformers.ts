@@ -13,7 +13,7 @@ import {
 } from './key-row';
 import type { Dialect } from './meant';
 import { modelMeaning } from './models';
-import { clip, number, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from './values';
+import { clip, floatOf, number, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from './values';
 
 // transformers' TrainingArguments, and the arguments of the scripts that use them. Source: transformers' training_args.py.
 
@@ -256,6 +256,11 @@ const SCRIPTS: KeyTable = {
     'data.tokenizer': { tokenizer_name: (value) => String(value) },
     'data.validation': { validation_file: (value) => String(value) },
   }),
+  mixed_precision: decides('mixedPrecision.paramDtype', (asked) =>
+    isNothing(asked.value)
+      ? { effect: 'none', why: 'is off' }
+      : half(floatOf(asked.value) === 'float16' ? 'float16' : 'bfloat16').mean({ ...asked, value: true }),
+  ),
   train_file: DATA,
   data_path: DATA,
   dataset_name: DATA,
