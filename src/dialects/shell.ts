@@ -1,3 +1,5 @@
+import { evaluated } from './arithmetic';
+
 /** A word of a shell script, and the line on which it was written. */
 export interface Word {
   readonly text: string;
@@ -65,7 +67,8 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
   const words: Word[] = [];
   let current = null as Word | null; // TypeScript narrows it to null in the loop
   for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
-    const text = isArithmetic === true ? evaluated(written, variables) : written;
+    const text =
+      isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;
     const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
     const known = variables.get(array ?? variable ?? '');
     if (array !== undefined && known !== undefined) {
@@ -86,45 +89,6 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
     }
   }
   return current === null ? words : [...words, current];
-}
-
-/** Returns the value of integer arithmetic; the text itself if it has an unknown variable, or more than + - * / and brackets. */
-function evaluated(text: string, variables: Variables): string {
-  const inner = text.replace(/^\$\((?:\(|\s*expr\s)/, '').replace(/\)?\)$/, '');
-  const numbers = inner.replaceAll(
-    /\$?\{?([A-Za-z_]\w*)\}?/g,
-    (_, name: string) => variables.get(name)?.[0]?.text ?? '?',
-  );
-  const tokens = numbers.replaceAll('\\', '').match(/\d+|\S/g) ?? [];
-  let at = 0;
-  const factor = (): number => {
-    const token = tokens[at];
-    at += 1;
-    if (token !== '(') return Number(token ?? Number.NaN);
-    const value = sum();
-    at += 1;
-    return value;
-  };
-  const product = (): number => {
-    let value = factor();
-    while (tokens[at] === '*' || tokens[at] === '/') {
-      const isDivided = tokens[at] === '/';
-      at += 1;
-      value = isDivided ? Math.trunc(value / factor()) : value * factor();
-    }
-    return value;
-  };
-  const sum = (): number => {
-    let value = product();
-    while (tokens[at] === '+' || tokens[at] === '-') {
-      const sign = tokens[at] === '-' ? -1 : 1;
-      at += 1;
-      value += sign * product();
-    }
-    return value;
-  };
-  const result = sum();
-  return Number.isFinite(result) && at === tokens.length ? String(result) : text;
 }
 
 /** Words that only structure a script; the commands after them are read. */
