@@ -1,5 +1,5 @@
 import { existsSync } from 'node:fs';
-import { resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { presetNamed } from '../config/named-config';
 import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
@@ -91,11 +91,14 @@ function readingOf(sources: readonly Source[], { cwd = '.', world }: ReadOptions
 /** Returns the lines of a source, after those of the files to which it refers: arguments of a command replace settings of its files. */
 function withReferred(source: Source, cwd: string, above: readonly string[]): readonly Meant[] {
   const failures = new Map<string, string>();
-  const files = meantBy(source).flatMap(({ meaning }) => meaning.file ?? []);
-  const referred = files.flatMap((file): readonly Source[] => {
+  const named = meantBy(source).flatMap(({ meaning, entry }) =>
+    meaning.file === undefined ? [] : [{ file: meaning.file, by: entry.file }],
+  );
+  const files = named.map(({ file }) => file);
+  const referred = named.flatMap(({ file, by }): readonly Source[] => {
     try {
       if (above.includes(file)) throw new ConfigError(`${file} refers to itself`);
-      return readReferred(file, cwd);
+      return readReferred(placeOf(file, by, cwd), cwd);
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       failures.set(file, error.message);
@@ -113,6 +116,12 @@ function withReferred(source: Source, cwd: string, above: readonly string[]): re
       return failure === undefined ? one : { ...one, meaning: { effect: 'error', why: failure } };
     }),
   ];
+}
+
+/** Returns the path of a file that another file names: from the current folder, else beside that file. */
+function placeOf(file: string, by: string, cwd: string): string {
+  const beside = join(dirname(by), file);
+  return !existsSync(resolve(cwd, file)) && existsSync(resolve(cwd, beside)) ? beside : file;
 }
 
 /** Returns another program's settings that a command names, by one word or by the words of a launch; null: the words are not such. */

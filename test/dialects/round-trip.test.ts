@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { basename, dirname } from 'node:path';
 import { test } from 'node:test';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../../src/config/train-config';
@@ -42,6 +43,13 @@ test('an exported YAML of Accelerate is read back with the same world, machines,
         `${strategy}: rows are in ds_config.json`,
       );
   }
+});
+
+test('a file that another file names is looked for beside it too', () => {
+  const folder = bundleOf({ parallel: { strategy: 'ZERO_2' }, batch: 2 }, 'accelerate');
+  const { config, lines } = readConfig(`${basename(folder)}/accelerate_0.yaml`, { cwd: dirname(folder) });
+  assert.equal(config.batch, 2);
+  assert.ok(lines.some(({ file }) => file === `${basename(folder)}/ds_config.json`));
 });
 
 test('a hybrid strategy of Accelerate is read back with its mesh', () => {
