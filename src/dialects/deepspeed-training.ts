@@ -35,10 +35,10 @@ function optimizerType({ value, other }: Asked): Meaning {
     type === 'adam' && isDecoupled
       ? "DeepSpeed's Adam has decoupled weight decay unless adam_w_mode is false"
       : '';
-  // DeepSpeed's defaults are torch's, but without weight decay.
   return {
     sets: { 'optimizer.kind': kind },
-    usual: { 'optimizer.weightDecay': type === 'adamw' ? 0.01 : 0 },
+    // DeepSpeed's own Adam has no weight decay by default; torch's AdamW has 0.01.
+    usual: { 'optimizer.weightDecay': type === 'adamw' && isOn(other('torch_adam')) ? 0.01 : 0 },
     why,
   };
 }

@@ -57,6 +57,9 @@ test("DeepSpeed's Adam is AdamW unless adam_w_mode is false; other optimizers ar
     ds({ optimizer, train_batch_size: 1 }).config.optimizer?.kind;
   assert.equal(kindOf({ type: 'Adam', params: {} }), 'adamW');
   assert.equal(kindOf({ type: 'Adam', params: { adam_w_mode: false } }), 'adam');
+  const decayOf = (params: object): unknown =>
+    ds({ optimizer: { type: 'AdamW', params }, train_batch_size: 1 }).config.optimizer?.weightDecay;
+  assert.deepEqual([decayOf({}), decayOf({ torch_adam: true })], [0, 0.01], 'their own defaults');
   const lamb = ds({ optimizer: { type: 'Lamb' }, train_batch_size: 1 });
   assert.equal(effects(lamb)['optimizer.type'], 'refused');
 });
