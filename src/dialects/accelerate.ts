@@ -14,6 +14,7 @@ import {
 } from './accelerate-keys';
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
 import {
+  allNone,
   decides,
   exported,
   flag,
@@ -25,6 +26,7 @@ import {
   settingKeys,
 } from './key-row';
 import type { Dialect, Finding } from './meant';
+import { yes } from './values';
 
 const checks: Dialect['checks'] = (other): Finding[] => {
   const file = other('deepspeed_config_file');
@@ -73,6 +75,17 @@ export const ACCELERATE: Dialect = {
   },
   prefixes: { fsdp_config: 'fsdp_', dynamo_config: 'dynamo_', fp8_config: 'fp8_' },
   checks,
+};
+
+/** The file of transformers' --fsdp_config, whose keys are those of Accelerate's section. */
+export const FSDP_CONFIG: Dialect = {
+  name: "transformers' fsdp_config",
+  keys: {
+    ...ACCELERATE_FSDP.fsdp,
+    ...settingKeys('fsdp', { 'parallel.limitAllGathers': yes }),
+    ...allNone('Accelerate uses it on TPUs only', 'xla xla_fsdp_v2 xla_fsdp_settings xla_fsdp_grad_ckpt'),
+  },
+  prefixes: { '': 'fsdp_' },
 };
 
 /** Which kind of training `accelerate launch` is asked for. */

@@ -1,4 +1,4 @@
-import { ACCELERATE, ACCELERATE_LAUNCH } from './accelerate';
+import { ACCELERATE, ACCELERATE_LAUNCH, FSDP_CONFIG } from './accelerate';
 import { DEEPSPEED } from './deepspeed';
 import { DIFFSYNTH } from './diffsynth';
 import { ENVIRONMENT, SLURM } from './environment';
@@ -19,6 +19,7 @@ export const DIALECTS: readonly Dialect[] = [
   DEEPSPEED_LAUNCHER,
   TORCHRUN,
   TRANSFORMERS,
+  FSDP_CONFIG,
   SWIFT,
   MEGATRON_SWIFT,
   LLAMA_FACTORY,

@@ -3,7 +3,7 @@ import { type LocatedText, locatedText } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
-import { ACCELERATE } from './accelerate';
+import { ACCELERATE, FSDP_CONFIG } from './accelerate';
 import { DEEPSPEED } from './deepspeed';
 import { MODEL_PATHS } from './diffsynth';
 import type { KeyTable } from './key-row';
@@ -13,7 +13,7 @@ import { type ScriptLaunch, scriptLaunches } from './script';
 import { HOSTFILE } from './torchrun';
 
 /** Dialects of YAML and JSON files. */
-const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY];
+const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
 export type ForeignFile = readonly ScriptLaunch[];
@@ -59,7 +59,7 @@ function sourceOf(located: LocatedText, file: string): Source | null {
   const known = (names: readonly string[]): number => keys.filter((key) => names.includes(key)).length;
   const [best = null] = FILE_DIALECTS.map((dialect) => ({
     dialect,
-    score: known(Object.keys(dialect.keys)),
+    score: known(namesOf(dialect)),
   })).toSorted((a, b) => b.score - a.score);
   const ours = known([...knownKeys(''), 'hardware', 'gpus']);
   if (best === null || (best.score === 0 && ours === 0)) throw unknownFile(file);
@@ -74,6 +74,12 @@ function sourceOf(located: LocatedText, file: string): Source | null {
       written: [],
     }),
   };
+}
+
+/** Returns the names of a dialect's keys at the top of a file, also without a beginning that may be left out. */
+function namesOf({ keys, prefixes }: Dialect): readonly string[] {
+  const prefix = prefixes?.[''] ?? '';
+  return Object.keys(keys).flatMap((key) => (prefix === '' ? [key] : [key, key.replace(prefix, '')]));
 }
 
 interface At {

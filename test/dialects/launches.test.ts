@@ -219,6 +219,24 @@ test('the tasks of a Slurm job are ranks if no launcher starts them', () => {
   assert.equal(reading.world, 16);
 });
 
+test("the file of transformers' --fsdp_config has keys with and without their beginning", () => {
+  const cwd = folderOf({
+    'fsdp.json':
+      '{"transformer_layer_cls_to_wrap": ["LlamaDecoderLayer"], "backward_prefetch": "backward_post", "fsdp_forward_prefetch": false}',
+  });
+  const reading = readConfig(
+    'torchrun --nproc_per_node 2 run.py --fsdp "full_shard auto_wrap" --fsdp_config fsdp.json',
+    { cwd },
+  );
+  assert.deepEqual(reading.config.parallel, {
+    strategy: 'FULL_SHARD',
+    wrap: 'blocks',
+    backwardPrefetch: 'BACKWARD_POST',
+    forwardPrefetch: false,
+  });
+  assert.equal(reading.lines.filter(({ file }) => file === 'fsdp.json').length, 3);
+});
+
 test('a command that launches nothing is refused with the commands that do', () => {
   assert.throws(
     () => readConfig(['ls', '-l', '/tmp']),
