@@ -37,6 +37,8 @@ export type { Plan } from './job/notebook/plan';
 export { accuracy, comparePlans, dryRun, plan, traffic } from './job/notebook/plan-figures';
 export type { Predictions } from './job/notebook/predictions';
 export { predictions } from './job/notebook/predictions';
+export type { ConfigReading } from './job/notebook/read-config';
+export { readConfig } from './job/notebook/read-config';
 export type { Recommended } from './job/notebook/recommend';
 export { recommend } from './job/notebook/recommend';
 export { scaling } from './job/notebook/scaling';

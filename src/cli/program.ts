@@ -16,6 +16,7 @@ import { addInstall } from './install/command';
 import { INSTALLATION } from './install/kernelspec-folder';
 import { createOutput, type ExitStatus, exitStatusOf, type Io, type Output, type Perform } from './io';
 import { addPlan } from './plan/command';
+import { addRead } from './read/command';
 import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
 import { addTrace } from './trace/command';
@@ -50,6 +51,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
     addPlan,
     addRecommend,
     addClaims,
+    addRead,
     addBench,
     addTrace,
     addExport,

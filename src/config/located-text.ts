@@ -4,6 +4,7 @@ import {
   isNode,
   isPair,
   isScalar,
+  isSeq,
   Lexer,
   LineCounter,
   type Node,
@@ -17,6 +18,8 @@ import type { ConfigIssue } from './setting';
 /** A file's settings and their positions in the file. */
 export interface LocatedText {
   readonly input: unknown;
+  /** Returns the line of a key, or of an element of a list; if it is missing, of the nearest enclosing one. */
+  lineOf(path: readonly (string | number)[]): number;
   /** Returns an error with file, line and column of each issue. `ours` translates a file's key into our spelling. */
   wrong(issues: readonly ConfigIssue[], ours?: (key: string) => string): ConfigError;
 }
@@ -47,8 +50,9 @@ export function locatedText(text: string, file: string): LocatedText {
   }
   return {
     input: settingsOf(document, file, lines),
+    lineOf: (path) => position(document, lines, path, (key) => key).line,
     wrong(issues, ours = (key) => key) {
-      const located = issues.map((issue) => ({ ...issue, ...position(document, lines, issue, ours) }));
+      const located = issues.map((issue) => ({ ...issue, ...position(document, lines, issue.path, ours) }));
       const message = located
         .map((issue) => `${file}:${issue.line}:${issue.column}: ${issueMessage(issue)}`)
         .join('\n');
@@ -127,16 +131,21 @@ function place(file: string, lines: LineCounter, offset: number): string {
   return `${file}:${line}:${col}`;
 }
 
-/** Returns the position of the issue's key; if the key is missing, of the nearest enclosing key. */
+/** Returns the position of a key; if the key is missing, of the nearest enclosing key. */
 function position(
   document: Document,
   lines: LineCounter,
-  issue: ConfigIssue,
+  path: readonly (string | number)[],
   ours: (key: string) => string,
 ): { readonly line: number; readonly column: number } {
   let node: unknown = document.contents;
   let offset = isNode(node) ? startOf(node) : 0;
-  for (const part of issue.path) {
+  for (const part of path) {
+    if (isSeq(node) && isNode(node.items[Number(part)])) {
+      node = node.items[Number(part)];
+      if (isNode(node)) offset = startOf(node);
+      continue;
+    }
     if (!isMap(node)) break;
     const pair = node.items.find(
       (item) => isScalar(item.key) && ours(String(item.key.value)) === String(part),

@@ -22,7 +22,8 @@ export type Original =
   | 'accelerate'
   | 'megatron'
   | 'peft'
-  | 'wan';
+  | 'wan'
+  | 'diffSynth';
 
 /** What a warning may depend on. */
 export interface Facts<Config> {

@@ -1,8 +1,8 @@
 import { valueAt } from '../config/config-issue';
 import { isPretrained } from '../config/pretrained';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
+import { isGathered } from '../config/settings/gathering';
 import { MODEL_PARTS, modelShape } from '../config/settings/model';
-import { isGathered } from '../config/settings/parallel';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';

@@ -56,6 +56,7 @@ const PROGRAMS: Readonly<Record<Original, string>> = {
   megatron: 'Megatron-LM',
   peft: 'PEFT',
   wan: 'Wan2.2',
+  diffSynth: 'DiffSynth-Studio',
 };
 
 function rowOf(...cells: readonly string[]): string {

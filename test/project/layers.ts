@@ -5,6 +5,7 @@ import * as ts from 'typescript';
 const LAYERS = [
   'core',
   'config',
+  'dialects',
   'backend',
   'autograd',
   'transport',

@@ -11,12 +11,13 @@ import { TARGET_NAMES, TARGETS, type TargetName } from '../../job/export/targets
 import { JobData } from '../../job/run/data';
 import { setOption, wholeNumber } from '../arguments';
 import type { Io, Perform } from '../io';
+import { foreignReading } from '../read/foreign';
 
 interface ExportCommandOptions {
   readonly to: TargetName;
   readonly out: string;
-  readonly machines: number;
-  readonly gpusPerMachine: number;
+  readonly machines?: number;
+  readonly gpusPerMachine?: number;
   readonly steps?: number;
   readonly init?: string;
   readonly set: readonly string[];
@@ -32,12 +33,16 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     )
     .argument(
       '<config>',
-      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}) or a model's name`,
+      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, or a file of another program (shardlab read)`,
     )
     .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
     .requiredOption('--out <folder>', 'a new or empty folder')
-    .option('--machines <n>', 'machines', wholeNumber(1), 1)
-    .option('--gpus-per-machine <m>', 'GPUs per machine; each is a rank', wholeNumber(1), 8)
+    .option('--machines <n>', "machines (default: 1, or those of another program's settings)", wholeNumber(1))
+    .option(
+      '--gpus-per-machine <m>',
+      "GPUs per machine; each is a rank (default: 8, or those of another program's settings)",
+      wholeNumber(1),
+    )
     .option(
       '--steps <k>',
       "steps whose batches are stored (default: the config's, up to 256 MiB)",
@@ -46,8 +51,12 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     .option('--init <file>', 'the parameters (safetensors; default: initial values from the seed)')
     .addOption(setOption());
   perform<ExportCommandOptions>(command, async ([name = ''], options, output) => {
-    const config = parseTrainConfig(withSettings(configNamed(name, io.cwd), options.set));
-    const { to, machines, gpusPerMachine, steps } = options;
+    const reading = foreignReading([name], { io, output });
+    const named = reading === null ? configNamed(name, io.cwd) : reading.config;
+    const config = parseTrainConfig(withSettings(named, options.set));
+    const { to, steps } = options;
+    const machines = options.machines ?? reading?.machines ?? 1;
+    const gpusPerMachine = options.gpusPerMachine ?? (reading?.world ?? 8 * machines) / machines;
     const out = options.out && resolve(io.cwd, options.out);
     const bundle = planBundle(config, { to, out, machines, gpusPerMachine, steps });
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));

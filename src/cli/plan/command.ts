@@ -1,13 +1,16 @@
 import type { Command } from 'commander';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
+import { foreignOf } from '../../dialects/read';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
-import { type PlanInput, planInputNamed } from '../../plan/plan-input';
+import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
+import { foreignReading } from '../read/foreign';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
 import { type BatchOptions, planBatch } from './batch';
+import { foreignInput, foreignPlace } from './foreign-place';
 import { readCalibration, readPrices } from './read-files';
 
 interface PlanCommandOptions {
@@ -27,7 +30,10 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
   const command = program
     .command('plan')
     .description('predicts time and memory of a training on GPUs')
-    .argument('[config...]', 'plan requests or TrainConfigs (YAML or JSON), presets, or published models')
+    .argument(
+      '[config...]',
+      'plan requests or TrainConfigs (YAML or JSON), presets, published models, files of other programs (shardlab read), or, after --, a command that launches a training',
+    )
     .option(
       '--batch <file>',
       'reads one JSON object per line, writes one per line, in the same order; - for stdin',
@@ -54,9 +60,14 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     if (prices !== undefined && options.tokens === undefined)
       output.note('warning: --prices has no effect without --tokens');
     const { set, tokens } = options;
-    const plans = configs.map((name) => {
-      const input = withSettings(planInputNamed(name, io.cwd), set) as PlanInput; // the plan checks it
-      const planned = naming(name, () => plan(input, place, { calibration }));
+    const isCommand = configs.length > 1 && foreignOf(configs, io.cwd) !== null;
+    const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
+      const [name = ''] = words.length > 1 ? ['command line'] : words;
+      const reading = foreignReading(words, { io, output, world: gpus });
+      const asked = reading === null ? planInputNamed(name, io.cwd) : foreignInput(reading);
+      const input = withSettings(asked, set) as PlanInput; // the plan checks it
+      const where = reading === null ? place : withPlace(foreignPlace(reading), place);
+      const planned = naming(name, () => plan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       return { planned, cost: tokens === undefined ? undefined : costOf(planned, { tokens }, prices) };
     });

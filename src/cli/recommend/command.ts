@@ -10,7 +10,9 @@ import { recommendAsked } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
+import { foreignInput } from '../plan/foreign-place';
 import { readModel, readPrices } from '../plan/read-files';
+import { foreignReading } from '../read/foreign';
 
 interface RecommendCommandOptions {
   readonly model: string;
@@ -36,7 +38,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .requiredOption(
       '--model <name>',
-      'a published model, a number of parameters (7.5e9), or a file with its shape, a plan request or a TrainConfig',
+      'a published model, a number of parameters (7.5e9), or a file with its shape, a plan request, a TrainConfig or settings of another program (shardlab read)',
     )
     .option(
       '--hardware <name...>',
@@ -66,7 +68,9 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const { hardware, gpus, seq, gpusPerNode, by, precision, compile } = options;
-    const asked = recommendAsked(readModel(options.model, io.cwd), {
+    const reading = foreignReading([options.model], { io, output, world: gpus });
+    const model = reading === null ? readModel(options.model, io.cwd) : foreignInput(reading);
+    const asked = recommendAsked(model, {
       ...{ gpus, seq, gpusPerNode, by, precision, compile },
       on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
       batch: { global: options.globalBatch },

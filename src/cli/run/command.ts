@@ -5,6 +5,7 @@ import { placeText } from '../../config/place-text';
 import { withSettings } from '../../config/set-settings';
 import { ConfigError } from '../../core/errors';
 import { formatBytes } from '../../core/units';
+import { toyConfig } from '../../dialects/toy';
 import {
   addEngineOptions,
   addParallelOptions,
@@ -15,12 +16,13 @@ import {
   setOption,
   wholeNumber,
 } from '../arguments';
-import type { Io, Perform } from '../io';
+import type { Io, Output, Perform } from '../io';
+import { foreignReading, ranksHere } from '../read/foreign';
 import { trainHeadless } from './headless';
 import { type RunReport, runReport } from './report';
 
 interface RunCommandOptions extends EngineOptions, ParallelOptions {
-  readonly ranks: number;
+  readonly ranks?: number;
   readonly steps?: number;
   readonly data?: string;
   readonly set: readonly string[];
@@ -36,10 +38,14 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .command('run')
     .description('trains without a notebook')
     .argument(
-      '<config>',
-      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}) or a model's name`,
+      '<config...>',
+      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,
     )
-    .option('--ranks <n>', 'rank processes', wholeNumber(1), 2)
+    .option(
+      '--ranks <n>',
+      "rank processes (default: 2, or those of another program's settings, at most 8)",
+      wholeNumber(1),
+    )
     .option('--steps <k>', "steps (default: the config's)", wholeNumber(1))
     .option('--data <path>', "a file or folder of text to train on (default: the config's data)")
     .addOption(setOption())
@@ -49,14 +55,13 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
   addEngineOptions(command);
   addParallelOptions(command);
-  perform<RunCommandOptions>(command, async ([name = ''], options, output) => {
+  perform<RunCommandOptions>(command, async (words, options, output) => {
     const data = options.data === undefined ? [] : [`data.path=${JSON.stringify(options.data)}`];
     const degrees = Object.entries(parallelSettings(options)).map(
       ([key, value]) => `parallel.${key}=${JSON.stringify(value)}`,
     );
-    const named = withSettings(configNamed(name, io.cwd), [...data, ...degrees, ...options.set]);
-    const config = options.steps === undefined ? named : { ...named, steps: options.steps };
-    const { ranks } = options;
+    const sets = [...data, ...degrees, ...options.set];
+    const { config, ranks } = askedTraining(words, { sets, options, io, output });
     if (options.init !== undefined && options.resume !== undefined) {
       throw new ConfigError('--init and --resume both define the initial parameters; give one of them');
     }
@@ -74,6 +79,31 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     output.note(`shardlab: ${run.eventsFailure.message}`);
     return 1;
   });
+}
+
+interface TrainingAsked {
+  readonly sets: readonly string[];
+  readonly options: RunCommandOptions;
+  readonly io: Io;
+  readonly output: Output;
+}
+
+/** Returns what trains, and on how many ranks; settings of another program may train in a smaller form. */
+function askedTraining(words: readonly string[], { sets, options, io, output }: TrainingAsked) {
+  const { steps } = options;
+  const reading = foreignReading(words, { io, output, world: options.ranks });
+  if (reading === null) {
+    const [name = '', ...more] = words;
+    if (more.length > 0)
+      throw new ConfigError(`run takes one config, not ${words.length}: ${words.join(', ')}`);
+    const named = withSettings(configNamed(name, io.cwd), sets);
+    return { config: steps === undefined ? named : { ...named, steps }, ranks: options.ranks ?? 2 };
+  }
+  const ranks = options.ranks ?? ranksHere(reading, output);
+  const asked = withSettings(reading.config, sets);
+  const { config, notes } = toyConfig(asked, { steps, ranks, isScaled: ranks !== reading.world });
+  for (const note of notes) output.note(note);
+  return { config, ranks };
 }
 
 function asText(place: string, report: RunReport): string {

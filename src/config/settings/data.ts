@@ -117,7 +117,11 @@ export const DATA = {
   dropLast: {
     schema: z.boolean().default(false),
     says: 'whether the last rows of an epoch are left out if ranks cannot share them equally. false: some rows are repeated',
-    names: { torch: 'drop_last', transformers: 'dataloader_drop_last' },
+    names: {
+      torch: 'drop_last',
+      transformers: 'dataloader_drop_last',
+      deepSpeed: 'dataloader_drop_last',
+    },
   },
 } as const satisfies Required<Setting<never>>['parts'];
 

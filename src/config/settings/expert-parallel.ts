@@ -18,7 +18,11 @@ export const EXPERT_PARALLEL = {
   ep: {
     schema: size.default(1),
     says: "number of data-parallel ranks among which the experts of every layer are divided (expert parallelism); tokens travel to the ranks that have their experts, and the strategy applies to an expert's ranks",
-    names: { megatron: 'expert_model_parallel_size', deepSpeed: 'ep_size' },
+    names: {
+      megatron: 'expert_model_parallel_size',
+      deepSpeed: 'ep_size',
+      accelerate: 'megatron_lm_expert_model_parallel_size',
+    },
     conflict: (config: ExpertParallelRead): string | null =>
       config.parallel.ep === 1 ? null : (undivided(config) ?? replicated(config)),
     planned: { refused: 'is not read: plans have no experts within layers' },

@@ -7,7 +7,7 @@ export const LORA_PARTS = {
   r: {
     schema: size.default(8),
     says: 'rank: the number of columns of B and rows of A',
-    names: { peft: 'rank' },
+    names: { peft: 'rank', diffSynth: 'lora_rank' },
   },
   alpha: {
     schema: z.number().positive().default(8),
@@ -25,7 +25,7 @@ export const LORA_PARTS = {
       "linear layers that get adapters, by their names or the ends of their names ('*' stands for one part); 'all-linear' means all " +
       'except lm_head',
     form: "['q_proj', 'v_proj'], or 'all-linear'",
-    names: { peft: 'target_modules' },
+    names: { peft: 'target_modules', diffSynth: 'lora_target_modules' },
   },
 } as const satisfies Required<Setting<never>>['parts'];
 

@@ -1,6 +1,7 @@
 import { z } from 'zod';
 import { type Facts, type PlannedOn, type Settings, schemaOf } from '../setting';
-import { anyGathered, isGathered, type ParallelConfig } from './parallel';
+import { anyGathered, isGathered } from './gathering';
+import type { ParallelConfig } from './parallel';
 
 /** The part of a config that the rules below read. */
 export interface Read {
@@ -14,7 +15,11 @@ export const OFFLOAD = {
   optimizer: {
     schema: z.boolean().default(false),
     says: 'optimizer states are stored on the host, and the optimizer runs there',
-    names: { deepSpeed: 'offload_optimizer' },
+    names: {
+      deepSpeed: 'offload_optimizer',
+      accelerate: ['offload_optimizer_device', 'megatron_lm_optimizer_cpu_offload'],
+      diffSynth: 'enable_optimizer_cpu_offload',
+    },
     hint: ': true',
     warns: ({ config }: Facts<Read>): string | null =>
       config.offload.optimizer && config.offload.parameters && anyGathered(config)
@@ -30,6 +35,8 @@ export const OFFLOAD = {
       fullyShard: ['offload_policy', 'offload_parameters'],
       fairScale: ['cpu_offload', 'move_params_to_cpu'],
       deepSpeed: 'offload_param',
+      accelerate: ['offload_param_device', 'fsdp_offload_params'],
+      diffSynth: 'enable_model_cpu_offload',
     },
     hint: ': true',
     warns: ({ config }: Facts<Read>): string | null =>
@@ -48,6 +55,11 @@ export const OFFLOAD = {
   activations: {
     schema: z.boolean().default(false),
     says: 'values that forward saves for backward are stored on the host',
+    names: {
+      deepSpeed: 'cpu_checkpointing',
+      accelerate: 'fsdp_activation_checkpointing_offload',
+      diffSynth: 'use_gradient_checkpointing_offload',
+    },
     planned: { refused: 'is not read: activations are planned on the GPU' },
   },
 } as const satisfies Settings<Read>;
@@ -70,7 +82,16 @@ export const ACTIVATION_CHECKPOINTING = {
   schema: activationCheckpointingSchema.nullable().default(null),
   says: "which blocks run forward again in backward, so that its results are not stored. 'full': all blocks; 'selective': all blocks, but the results of matmuls and attention are stored; saveOps: all blocks, but the results of the named operations are stored; everyNth: each n-th block, from the first; budgetBytes: the choice that takes the least time and stores at most this number of bytes",
   form: "'full', 'selective', { everyNth: 4 }, { saveOps: ['matMul'] }, { budgetBytes: 1e6 } or null",
-  names: { torch: 'checkpoint_wrapper', transformers: 'gradient_checkpointing' },
+  names: {
+    torch: 'checkpoint_wrapper',
+    transformers: ['gradient_checkpointing', 'activation_checkpointing'],
+    accelerate: [
+      'fsdp_activation_checkpointing',
+      'megatron_lm_recompute_activations',
+      'megatron_lm_recompute_granularity',
+    ],
+    diffSynth: 'use_gradient_checkpointing',
+  },
   hint: ": 'full'",
   planned: {
     reads: true,

@@ -27,13 +27,17 @@ export const MODEL_PARALLEL = {
   tp: {
     schema: size.default(1),
     says: 'number of neighbouring ranks that hold parts of the same matrices (tensor parallelism); the strategy applies to the ranks that hold the same parts',
-    names: { megatron: 'tensor_model_parallel_size' },
+    names: {
+      megatron: 'tensor_model_parallel_size',
+      deepSpeed: 'autotp_size',
+      accelerate: ['megatron_lm_tp_degree', 'parallelism_config_tp_size'],
+    },
     planned: { reads: true },
   },
   sequenceParallel: {
     schema: z.boolean().default(false),
     says: 'whether norms and residuals run on a part of the sequence on each rank of tensor parallelism',
-    names: { megatron: 'sequence_parallel' },
+    names: { megatron: 'sequence_parallel', accelerate: 'megatron_lm_sequence_parallelism' },
     warns: ({ config }: Facts<ModelParallelRead>): string | null =>
       config.parallel.sequenceParallel ? withoutSplit(config) : null,
     conflict: ({ model, parallel: { tp, cp, sequenceParallel } }: SequenceRead): string | null =>
@@ -43,7 +47,16 @@ export const MODEL_PARALLEL = {
   cp: {
     schema: size.default(1),
     says: 'number of ranks that hold parts of the positions of the same sequences (context parallelism); the strategy shards over them and the data-parallel ranks',
-    names: { megatron: 'context_parallel_size', wan: 'ulysses_size' },
+    names: {
+      megatron: 'context_parallel_size',
+      wan: 'ulysses_size',
+      deepSpeed: 'sequence_parallel_size',
+      accelerate: [
+        'megatron_lm_context_parallel_size',
+        'parallelism_config_cp_size',
+        'parallelism_config_sp_size',
+      ],
+    },
     conflict: ({ model, parallel: { cp, cpKind } }: SequenceRead): string | null => {
       if (cp === 1) return null;
       const shape = modelShape({ model });

@@ -1,8 +1,17 @@
 import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { STRATEGIES, STRATEGY_NAMES, type StrategyName, strategySchema } from '../strategies';
+import { STRATEGIES, STRATEGY_NAMES, strategySchema } from '../strategies';
 import { COMM_HOOK } from './comm-hook';
 import { EXPERT_PARALLEL } from './expert-parallel';
+import {
+  isGathered,
+  keepsToBackward,
+  strategiesOf,
+  unlessGathered,
+  whole,
+  withoutCopies,
+  withoutMesh,
+} from './gathering';
 import { type ModelSetting, modelShape, size } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
@@ -41,6 +50,15 @@ const DATA_PARALLEL = {
       fsdp: 'sharding_strategy',
       fullyShard: 'strategy',
       deepSpeed: ['stage', 'zero_stage', 'zero_optimization'],
+      accelerate: [
+        'distributed_type',
+        'zero_stage',
+        'fsdp_sharding_strategy',
+        'fsdp_reshard_after_forward',
+        'megatron_lm_use_distributed_optimizer',
+      ],
+      transformers: 'fsdp',
+      wan: 'dit_fsdp',
     },
     hint: ", as 'FULL_SHARD' (ZeRO-3), 'ZERO_2' or 'ZERO_1'",
     words: {
@@ -69,7 +87,11 @@ const DATA_PARALLEL = {
     schema: meshSchema.nullable().default(null),
     says: 'for hybrid strategies: dpReplicate replicas of dpShard ranks each; the product of both numbers is the number of ranks, divided by tp · pp. `null`: one replica',
     form: '{ dpReplicate: 2, dpShard: 2 }',
-    names: { fsdp: 'device_mesh', fullyShard: 'mesh' },
+    names: {
+      fsdp: 'device_mesh',
+      fullyShard: 'mesh',
+      accelerate: ['parallelism_config_dp_replicate_size', 'parallelism_config_dp_shard_size'],
+    },
     warns: ({ config }: Facts<Read>): string | null =>
       config.parallel.mesh === null || strategiesOf(config).some((name) => STRATEGIES[name].isHybrid)
         ? null
@@ -92,7 +114,11 @@ const DATA_PARALLEL = {
       .default(null),
     says: 'whether whole parameters are freed after forward; a number: they are resharded over this number of ranks. `null`: the strategy decides',
     form: 'true, false, a number of ranks from 2, or null',
-    names: { fullyShard: 'reshard_after_forward', fairScale: 'reshard_after_forward' },
+    names: {
+      fullyShard: 'reshard_after_forward',
+      fairScale: 'reshard_after_forward',
+      deepSpeed: 'zero_hpz_partition_size',
+    },
     warns: ({ config }: Facts<Read>): string | null => unlessGathered(config),
     conflict: (config: Read): string | null => {
       const { mesh, reshardAfterForward: ranks } = config.parallel;
@@ -117,7 +143,10 @@ const DATA_PARALLEL = {
     schema: wrapSchema.default('blocks'),
     says: "which modules become units besides the root. 'blocks': every block; 'root': none; 'linear': every Linear; 'moe': every block and every expert; or modules by size, class or name (`*` is one part of a name)",
     form: "'blocks', 'root', 'linear', 'moe', { minNumParams: 1e5 }, { layerCls: ['Block'] } or { modules: ['blocks.*'] }",
-    names: { fsdp: 'auto_wrap_policy' },
+    names: {
+      fsdp: 'auto_wrap_policy',
+      accelerate: ['fsdp_auto_wrap_policy', 'fsdp_transformer_layer_cls_to_wrap', 'fsdp_min_num_params'],
+    },
     hint: ", as 'blocks'",
     warns: ({ config }: Facts<Read>): string | null => {
       const { kind } = modelShape(config);
@@ -146,7 +175,11 @@ const DATA_PARALLEL = {
   syncModuleStates: {
     schema: z.boolean().default(false),
     says: "whether rank 0's initial values are sent to all ranks",
-    names: { fsdp: 'sync_module_states', fullyShard: 'syncModuleStates' },
+    names: {
+      fsdp: 'sync_module_states',
+      fullyShard: 'syncModuleStates',
+      accelerate: 'fsdp_sync_module_states',
+    },
     warns: ({ config }: Facts<Read>): string | null =>
       config.parallel.syncModuleStates
         ? 'has no effect on values: every rank makes the same initial values from the seed, or reads them from one file'
@@ -156,7 +189,11 @@ const DATA_PARALLEL = {
   forwardPrefetch: {
     schema: z.boolean().default(true),
     says: "whether the next unit is gathered while a unit's forward runs",
-    names: { fsdp: 'forward_prefetch', fullyShard: 'forward_prefetch' },
+    names: {
+      fsdp: 'forward_prefetch',
+      fullyShard: 'forward_prefetch',
+      accelerate: 'fsdp_forward_prefetch',
+    },
     warns: ({ config }: Facts<Read>): string | null =>
       strategiesOf(config).every((name) => name === 'NO_SHARD') ? whole(config) : null,
     planned: { refused: 'is not read: units are planned to be gathered in advance' },
@@ -165,7 +202,11 @@ const DATA_PARALLEL = {
     schema: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
     says: "when the next unit is gathered in backward: before or after the unit's gradients are computed, or (`null`) on demand",
     form: "'BACKWARD_PRE', 'BACKWARD_POST' or null",
-    names: { fsdp: 'backward_prefetch', fullyShard: 'backward_prefetch' },
+    names: {
+      fsdp: 'backward_prefetch',
+      fullyShard: 'backward_prefetch',
+      accelerate: 'fsdp_backward_prefetch',
+    },
     warns: ({ config }: Facts<Read>): string | null =>
       unlessGathered(config) ??
       (keepsToBackward(config)
@@ -249,48 +290,3 @@ export const parallelSchema = schemaOf(PARALLEL);
 
 export type ParallelConfig = Readonly<z.output<typeof parallelSchema>>;
 export type WrapConfig = z.output<typeof wrapSchema>;
-
-type Strategies = Pick<Read, 'parallel'>;
-
-/** Whether a strategy shards parameters at rest, so that units are gathered. */
-export function isGathered(strategy: StrategyName): boolean {
-  return STRATEGIES[strategy].shardedAtRest.includes('parameter');
-}
-
-/** Whether any unit is gathered. */
-export function anyGathered(config: Strategies): boolean {
-  return strategiesOf(config).some(isGathered);
-}
-
-function strategiesOf({ parallel }: Strategies): StrategyName[] {
-  return [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
-}
-
-function unlessGathered(config: Strategies): string | null {
-  return anyGathered(config) ? null : whole(config);
-}
-
-function whole({ parallel }: Strategies): string {
-  return `has no effect under ${parallel.strategy}: parameters are whole on every rank, and nothing is gathered`;
-}
-
-function withoutCopies({ parallel }: Strategies): string {
-  return `has no effect under ${parallel.strategy}, which has no replicas`;
-}
-
-function keepsToBackward(config: Strategies): boolean {
-  const { reshardAfterForward } = config.parallel;
-  if (reshardAfterForward !== null) return reshardAfterForward === false;
-  return strategiesOf(config).every((name) => !isGathered(name) || !STRATEGIES[name].reshardAfterForward);
-}
-
-/** A warning about a hybrid strategy that has one replica; null: there is none. */
-function withoutMesh(strategy: StrategyName, { config, world: ranks }: Facts<Strategies>): string | null {
-  const world = shardRanksOf(config, ranks);
-  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
-  if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
-  return (
-    `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it has the same effect as ` +
-    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}; give mesh { dpReplicate, dpShard } whose product is ${world}`
-  );
-}

@@ -36,6 +36,7 @@ export const PIPELINE = {
       megatron: 'pipeline_model_parallel_size',
       torch: 'pipeline_parallel_degree',
       deepSpeed: 'num_stages',
+      accelerate: 'megatron_lm_pp_degree',
     },
     conflict: (config: PipelineRead): string | null => (config.parallel.pp === 1 ? null : uncut(config)),
     planned: { reads: true },
@@ -92,7 +93,11 @@ export const PIPELINE = {
     schema: size.nullable().default(null),
     says: "number of equal parts of a batch that pass through a pipeline's stages one after another. `null`: parts of one row. Source of the default: TorchTitan's pipeline_parallel_microbatch_size",
     form: 'an integer that divides `batch`, or null',
-    names: { torch: 'n_microbatches', deepSpeed: 'micro_batches' },
+    names: {
+      torch: 'n_microbatches',
+      deepSpeed: 'micro_batches',
+      accelerate: 'megatron_lm_num_micro_batches',
+    },
     warns: ({ config }: Facts<PipelineRead>): string | null => withoutStages(config),
     conflict: (config: PipelineRead): string | null => {
       const { batch, parallel } = config;

@@ -38,7 +38,7 @@ const SCHEDULE_PARTS = {
   warmupSteps: {
     schema: z.int().min(0).default(0),
     says: 'number of steps in which the rate rises: step n has n / warmupSteps of optimizer.lr',
-    names: { transformers: 'warmup_steps' },
+    names: { transformers: ['warmup_steps', 'warmup_ratio'], deepSpeed: 'warmup_num_steps' },
     conflict: (config: Read): string | null => {
       const { kind, warmupSteps, end } = scheduleIn(config);
       if (!ENDING.includes(kind) || warmupSteps < end) return null;
@@ -48,7 +48,7 @@ const SCHEDULE_PARTS = {
   maxSteps: {
     schema: z.int().min(1).optional(),
     says: 'the step at which the learning rate is etaMin; with cosine, linear and wsd, the step before. Default: `steps`',
-    names: { torch: 'T_max' },
+    names: { torch: 'T_max', deepSpeed: 'total_num_steps' },
     warns: (facts: Facts<Read>): string | null => {
       const { steps } = facts.config;
       const { kind, end } = scheduleIn(facts.config);

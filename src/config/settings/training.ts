@@ -30,6 +30,7 @@ export const SETTINGS = {
   model: {
     schema: modelSchema.default('tiny'),
     says: 'a name, or a kind and its sizes: see Models',
+    names: { wan: 'task' },
     form:
       "'tiny', 'bench', a published model's name such as 'llama3-8b', or " +
       "{ kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 }; 'moe' also has experts, 'llama' also has kvHeads and ffn, " +
@@ -121,7 +122,11 @@ export const SETTINGS = {
   accumulation: {
     schema: size.default(1),
     says: 'passes per step; with `parallel.pp`, each of them divides its batch into microbatches',
-    names: { deepSpeed: 'gradient_accumulation_steps', transformers: 'gradient_accumulation_steps' },
+    names: {
+      deepSpeed: 'gradient_accumulation_steps',
+      transformers: 'gradient_accumulation_steps',
+      accelerate: 'gradient_accumulation_steps',
+    },
     planned: {
       reads: true,
       but: ({ accumulation, parallel }: Read): string | null =>
@@ -158,6 +163,7 @@ export const SETTINGS = {
       deepSpeed: 'gradient_clipping',
       transformers: 'max_grad_norm',
       megatron: 'clip_grad',
+      accelerate: ['gradient_clipping', 'megatron_lm_gradient_clipping'],
     },
     planned: {
       ignored: 'the norm is computed in any case',
@@ -168,7 +174,7 @@ export const SETTINGS = {
   seed: {
     schema: z.int().default(0),
     says: 'seed of initial values and batches',
-    names: { torch: 'manual_seed' },
+    names: { torch: 'manual_seed', transformers: 'seed' },
     planned: { ignored: 'the work does not depend on the value' },
   },
   steps: {

@@ -1,0 +1,36 @@
+import type { Command } from 'commander';
+import { ConfigError } from '../../core/errors';
+import { readAll } from '../../dialects/read';
+import type { Reading } from '../../dialects/reading';
+import { readingText } from '../../dialects/reading-text';
+import { wholeNumber } from '../arguments';
+import type { Io, Perform } from '../io';
+
+interface ReadCommandOptions {
+  readonly world?: number;
+}
+
+/** `shardlab read FILE` or `-- COMMAND…`: what each line of somebody's settings means here. */
+export function addRead(program: Command, perform: Perform, io: Io): void {
+  const command = program
+    .command('read')
+    .description("says what each line of another program's settings or launch script means here")
+    .argument(
+      '<file-or-command...>',
+      'a file of Accelerate, DeepSpeed or LLaMA-Factory, a launch script (file:line for one of its launches), or, after --, a command',
+    )
+    .option('--world <n>', 'number of ranks, if the settings do not say it', wholeNumber(1));
+  perform<ReadCommandOptions>(command, async (asked, { world }, output) => {
+    const [first] = asked;
+    if (first === undefined) throw new ConfigError('name a file, or give a command after --');
+    const readings = readAll(asked.length === 1 ? first : asked, { cwd: io.cwd, world });
+    const answers = readings.map(readingAnswer);
+    output.answer(answers.length === 1 ? answers[0] : answers, () => readings.map(readingText).join('\n\n'));
+    return readings.some(({ lines }) => lines.some(({ effect }) => effect === 'error')) ? 2 : 0;
+  });
+}
+
+/** Returns a reading as the answer of --json. */
+function readingAnswer({ world, machines, config, lines }: Reading) {
+  return { world, machines, config, lines };
+}

@@ -1,0 +1,42 @@
+import { ConfigError } from '../../core/errors';
+import { MOST_RANKS_HERE } from '../../dialects/assemble';
+import { foreignOf, readConfig } from '../../dialects/read';
+import type { Reading } from '../../dialects/reading';
+import { linesText } from '../../dialects/reading-text';
+import { whereOf } from '../../dialects/together';
+import type { Io, Output } from '../io';
+
+/**
+ * Reads the settings of another program that a command names, and writes what each line does to stderr; null: the words name a config of ours.
+ * Throws: CONFIG with every line that is an error.
+ */
+export function foreignReading(
+  words: readonly string[],
+  { io, output, world }: { readonly io: Io; readonly output: Output; readonly world?: number | undefined },
+): Reading | null {
+  const asked = foreignOf(words, io.cwd);
+  if (asked === null) return null;
+  const reading = readConfig(asked, { cwd: io.cwd, world });
+  const errors = reading.lines.filter(({ effect }) => effect === 'error');
+  if (errors.length > 0)
+    throw new ConfigError(errors.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
+  output.note(linesText(reading.lines));
+  if (reading.config.model === undefined)
+    output.note("no line names a model of ours: the default is 'tiny'; --set model=NAME chooses another");
+  return reading;
+}
+
+/** Returns the number of ranks that one copy of the model needs. */
+export function degreesOf({ config: { parallel = {} } }: Reading): number {
+  return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
+}
+
+/** Returns the number of ranks to start for a reading: as many as it says, at most some on this machine. */
+export function ranksHere(reading: Reading, output: Output): number {
+  const degrees = degreesOf(reading);
+  const asked = reading.world ?? Math.max(2, degrees);
+  if (asked <= MOST_RANKS_HERE) return asked;
+  const ranks = degrees * Math.max(1, Math.floor(MOST_RANKS_HERE / degrees));
+  output.note(`${asked} ranks are asked for, and ${ranks} run here; --ranks chooses another number`);
+  return ranks;
+}

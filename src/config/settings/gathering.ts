@@ -1,0 +1,68 @@
+import type { Facts } from '../setting';
+import { STRATEGIES, type StrategyName } from '../strategies';
+import { shardRanksOf } from './model-parallel';
+
+/** The part of a config that the rules below read. */
+interface Strategies {
+  readonly parallel: {
+    readonly strategy: StrategyName;
+    readonly unitStrategies: readonly { readonly strategy: StrategyName }[];
+    readonly reshardAfterForward: boolean | number | null;
+    readonly mesh: unknown;
+    readonly tp: number;
+    readonly cp: number;
+    readonly pp: number;
+    readonly sequenceParallel: boolean;
+  };
+}
+
+/** Whether a strategy shards parameters at rest, so that units are gathered. */
+export function isGathered(strategy: StrategyName): boolean {
+  return STRATEGIES[strategy].shardedAtRest.includes('parameter');
+}
+
+/** Whether any unit is gathered. */
+export function anyGathered(config: Strategies): boolean {
+  return strategiesOf(config).some(isGathered);
+}
+
+/** Returns the strategies of all units. */
+export function strategiesOf({ parallel }: Strategies): StrategyName[] {
+  return [parallel.strategy, ...parallel.unitStrategies.map(({ strategy }) => strategy)];
+}
+
+/** Says that no unit is gathered; null: some are. */
+export function unlessGathered(config: Strategies): string | null {
+  return anyGathered(config) ? null : whole(config);
+}
+
+/** Says that parameters are whole, so that a setting has no effect. */
+export function whole({ parallel }: Strategies): string {
+  return `has no effect under ${parallel.strategy}: parameters are whole on every rank, and nothing is gathered`;
+}
+
+/** Says that the strategy has no replicas. */
+export function withoutCopies({ parallel }: Strategies): string {
+  return `has no effect under ${parallel.strategy}, which has no replicas`;
+}
+
+/** Whether parameters are whole from forward to backward. */
+export function keepsToBackward(config: Strategies): boolean {
+  const { reshardAfterForward } = config.parallel;
+  if (reshardAfterForward !== null) return reshardAfterForward === false;
+  return strategiesOf(config).every((name) => !isGathered(name) || !STRATEGIES[name].reshardAfterForward);
+}
+
+/** A warning about a hybrid strategy that has one replica; null: there is none. */
+export function withoutMesh(
+  strategy: StrategyName,
+  { config, world: ranks }: Facts<Strategies>,
+): string | null {
+  const world = shardRanksOf(config, ranks);
+  const { isHybrid, reshardAfterForward } = STRATEGIES[strategy];
+  if (world === 1 || config.parallel.mesh !== null || !isHybrid) return null;
+  return (
+    `${strategy} without parallel.mesh has one replica, because all ranks are on one host: it has the same effect as ` +
+    `${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}; give mesh { dpReplicate, dpShard } whose product is ${world}`
+  );
+}

@@ -1,0 +1,148 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  isNothing,
+  type KeyTable,
+  type Meaning,
+  none,
+  refused,
+  settingKeys,
+  wrongValue,
+} from './key-row';
+import { strategyOf, wholeOf, yes, yesOf } from './values';
+
+// FSDP 1 and 2 of Accelerate, and the sizes of its device mesh.
+
+/** Returns FSDP's strategy by all keys that say it. Source: Accelerate's FullyShardedDataParallelPlugin. */
+function strategy({ other }: Asked): Meaning {
+  const isVersion2 = String(other('fsdp_version') ?? 1) === '2';
+  const reshard = other('fsdp_reshard_after_forward');
+  const named = other('fsdp_sharding_strategy');
+  // FSDP 1 has a strategy's name in either key.
+  const given = isVersion2 ? reshard : (named ?? reshard);
+  const isName = typeof given === 'number' || (typeof given === 'string' && !/^(true|false)$/i.test(given));
+  const plain =
+    given === undefined
+      ? 'FULL_SHARD'
+      : isName
+        ? strategyOf(given)
+        : yesOf(given)
+          ? 'FULL_SHARD'
+          : 'SHARD_GRAD_OP';
+  const replicas = Number(other('parallelism_config_dp_replicate_size') ?? 1);
+  const hybrid = { FULL_SHARD: 'HYBRID_SHARD', SHARD_GRAD_OP: '_HYBRID_SHARD_ZERO2' } as const;
+  const isSplit = replicas > 1 && (plain === 'FULL_SHARD' || plain === 'SHARD_GRAD_OP');
+  return { sets: { 'parallel.strategy': isSplit ? hybrid[plain] : plain } };
+}
+
+/** Returns which modules are units, by the policy and what it reads. */
+function wrap({ key, value, other }: Asked): Meaning {
+  const policy = String(
+    key.endsWith('auto_wrap_policy') ? value : (other('fsdp_auto_wrap_policy') ?? 'TRANSFORMER_BASED_WRAP'),
+  );
+  switch (policy.toUpperCase()) {
+    case 'NO_WRAP':
+      return { sets: { 'parallel.wrap': 'root' } };
+    case 'SIZE_BASED_WRAP':
+      return key.endsWith('layer_cls_to_wrap')
+        ? { effect: 'none', why: 'the policy chooses modules by their size' }
+        : { sets: { 'parallel.wrap': { minNumParams: wholeOf(other('fsdp_min_num_params') ?? 1e8) } } };
+    case 'TRANSFORMER_BASED_WRAP': {
+      if (key.endsWith('min_num_params')) return { effect: 'none', why: 'is for the policy SIZE_BASED_WRAP' };
+      const isLinear = String(other('fsdp_transformer_layer_cls_to_wrap')) === 'Linear';
+      const units = isLinear ? 'linear' : 'blocks';
+      return { sets: { 'parallel.wrap': units }, why: isLinear ? '' : 'the blocks of the model here' };
+    }
+    default:
+      throw wrongValue(policy, 'TRANSFORMER_BASED_WRAP, SIZE_BASED_WRAP or NO_WRAP');
+  }
+}
+
+function backwardPrefetch({ value }: Asked): Meaning {
+  const name = String(value).toUpperCase();
+  if (name === 'BACKWARD_PRE' || name === 'BACKWARD_POST')
+    return { sets: { 'parallel.backwardPrefetch': name } };
+  if (name === 'NO_PREFETCH' || isNothing(value)) return { sets: { 'parallel.backwardPrefetch': null } };
+  throw wrongValue(value, 'BACKWARD_PRE, BACKWARD_POST or NO_PREFETCH');
+}
+
+/** Returns a mesh of replicas, if there are several. */
+function mesh({ other }: Asked): Meaning {
+  const dpReplicate = wholeOf(other('parallelism_config_dp_replicate_size') ?? 1);
+  const dpShard = wholeOf(other('parallelism_config_dp_shard_size') ?? 1);
+  if (dpReplicate === 1)
+    return { effect: 'none', why: 'without replicas, all data-parallel ranks share the shards' };
+  return dpShard === 1
+    ? { sets: { 'parallel.strategy': 'NO_SHARD' } }
+    : { sets: { 'parallel.mesh': { dpReplicate, dpShard } } };
+}
+
+function contextParallel(usual: 'ring' | 'ulysses') {
+  return ({ value, other }: Asked): Meaning => {
+    const cp = wholeOf(value);
+    const kind = other('parallelism_config_cp_backend') === 'deepspeed' ? 'ulysses' : usual;
+    return cp === 1
+      ? { effect: 'none', why: 'sequences are not divided' }
+      : { sets: { 'parallel.cp': cp, 'parallel.cpKind': kind } };
+  };
+}
+
+const ONE_KIND = 'decides the code of attention in the other program';
+
+export const ACCELERATE_FSDP: { readonly fsdp: KeyTable; readonly parallelism: KeyTable } = {
+  fsdp: {
+    ...settingKeys('accelerate', {
+      'parallel.strategy': {
+        fsdp_sharding_strategy: decides('parallel.strategy', strategy),
+        fsdp_reshard_after_forward: decides('parallel.strategy', strategy),
+      },
+      'parallel.wrap': {
+        fsdp_auto_wrap_policy: decides('parallel.wrap', wrap),
+        fsdp_transformer_layer_cls_to_wrap: decides('parallel.wrap', wrap),
+        fsdp_min_num_params: decides('parallel.wrap', wrap),
+      },
+      'parallel.syncModuleStates': yes,
+      'parallel.forwardPrefetch': yes,
+      'parallel.backwardPrefetch': {
+        fsdp_backward_prefetch: decides('parallel.backwardPrefetch', backwardPrefetch),
+      },
+      'offload.parameters': { fsdp_offload_params: yes },
+      'offload.activations': { fsdp_activation_checkpointing_offload: yes },
+      activationCheckpointing: { fsdp_activation_checkpointing: (value) => (yesOf(value) ? 'full' : null) },
+    }),
+    fsdp_version: none(
+      'units shard the rows of parameters here, as FSDP 2 does; the totals of FSDP 1 differ by padding',
+    ),
+    fsdp_state_dict_type: none('checkpoints here are sharded, and any number of ranks reads them'),
+    fsdp_use_orig_params: none('parameters have their own shapes and names here in any case'),
+    fsdp_cpu_ram_efficient_loading: none('each rank reads only its own chunks here'),
+    fsdp_ignored_modules: refused(
+      'is a regular expression; write the names of modules as parallel.ignoredModules',
+    ),
+  },
+  parallelism: {
+    ...settingKeys('accelerate', {
+      'parallel.mesh': {
+        parallelism_config_dp_replicate_size: decides('parallel.mesh', mesh),
+        parallelism_config_dp_shard_size: decides('parallel.mesh', mesh),
+      },
+      'parallel.tp': { parallelism_config_tp_size: (value) => wholeOf(value) },
+      'parallel.cp': {
+        parallelism_config_cp_size: decides('parallel.cp', contextParallel('ring')),
+        parallelism_config_sp_size: decides('parallel.cp', contextParallel('ulysses')),
+      },
+    }),
+    parallelism_config_cp_backend: none(ONE_KIND),
+    parallelism_config_cp_comm_strategy: none('a ring here sends keys and values to the next rank'),
+    // Of older versions, in which cp was DeepSpeed's Ulysses too.
+    ...allNone(
+      ONE_KIND,
+      'parallelism_config_cp_attn_implementation parallelism_config_cp_seq_length parallelism_config_cp_seq_length_is_variable',
+    ),
+    parallelism_config_sp_backend: none(ONE_KIND),
+    parallelism_config_sp_seq_length: none("sequences have the length of the model's seq here"),
+    parallelism_config_sp_seq_length_is_variable: none("sequences have the length of the model's seq here"),
+    parallelism_config_sp_attn_implementation: none(ONE_KIND),
+  },
+};

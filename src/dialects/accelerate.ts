@@ -1,0 +1,143 @@
+import { ACCELERATE_FSDP } from './accelerate-fsdp';
+import {
+  DEEPSPEED_KEYS,
+  DYNAMO,
+  DYNAMO_KEYS,
+  distributedType,
+  FP8_KEYS,
+  MPI,
+  OFF_GPU,
+  RESOURCES,
+  SAGEMAKER,
+  SAGEMAKER_KEYS,
+  TPU,
+} from './accelerate-keys';
+import { ACCELERATE_MEGATRON } from './accelerate-megatron';
+import {
+  allNone,
+  decides,
+  exported,
+  flag,
+  flags,
+  type KeyTable,
+  none,
+  refused,
+  section,
+  settingKeys,
+} from './key-row';
+import type { Dialect, Finding } from './meant';
+import { yes } from './values';
+
+const checks: Dialect['checks'] = (other): Finding[] => {
+  const file = other('deepspeed_config_file');
+  const beside = [
+    'zero_stage',
+    'gradient_accumulation_steps',
+    'gradient_clipping',
+    'offload_optimizer_device',
+    'offload_param_device',
+  ];
+  if (file === undefined) return [];
+  return beside
+    .filter((key) => other(key) !== undefined)
+    .map((key) => ({
+      key,
+      effect: 'error',
+      why: `Accelerate refuses it beside deepspeed_config_file; write it into ${String(file)}`,
+    }));
+};
+
+/** The YAML of `accelerate config`. */
+export const ACCELERATE: Dialect = {
+  name: 'Accelerate',
+  keys: {
+    ...RESOURCES,
+    ...TPU,
+    ...SAGEMAKER_KEYS,
+    ...settingKeys('accelerate', {
+      'parallel.strategy': { distributed_type: decides('parallel.strategy', distributedType) },
+    }),
+    compute_environment: refused(
+      SAGEMAKER,
+      (value) => value === 'LOCAL_MACHINE',
+      'machines are started by hand or by a scheduler, as by default',
+    ),
+    use_cpu: none('ranks run on CPUs here; a plan is for GPUs'),
+    fp16: none('is the old form of mixed_precision: fp16'),
+    dynamo_backend: DYNAMO_KEYS.dynamo_backend ?? none(DYNAMO),
+    deepspeed_config: section(DEEPSPEED_KEYS),
+    fsdp_config: section(ACCELERATE_FSDP.fsdp),
+    parallelism_config: section(ACCELERATE_FSDP.parallelism),
+    megatron_lm_config: section(ACCELERATE_MEGATRON),
+    dynamo_config: section(DYNAMO_KEYS),
+    fp8_config: section(FP8_KEYS),
+    mpirun_config: section(MPI),
+  },
+  prefixes: { fsdp_config: 'fsdp_', dynamo_config: 'dynamo_', fp8_config: 'fp8_' },
+  checks,
+};
+
+/** The file of transformers' --fsdp_config, whose keys are those of Accelerate's section. */
+export const FSDP_CONFIG: Dialect = {
+  name: "transformers' fsdp_config",
+  keys: {
+    ...ACCELERATE_FSDP.fsdp,
+    ...settingKeys('fsdp', { 'parallel.limitAllGathers': yes }),
+    ...allNone('Accelerate uses it on TPUs only', 'xla xla_fsdp_v2 xla_fsdp_settings xla_fsdp_grad_ckpt'),
+  },
+  prefixes: { '': 'fsdp_' },
+};
+
+/** Which kind of training `accelerate launch` is asked for. */
+const KINDS: KeyTable = flags({
+  cpu: none('ranks run on CPUs here; a plan is for GPUs'),
+  multi_gpu: decides('parallel.strategy', () => ({ usual: { 'parallel.strategy': 'NO_SHARD' } })),
+  tpu: refused(OFF_GPU),
+  use_deepspeed: decides('parallel.strategy', distributedType),
+  use_fsdp: decides('parallel.strategy', distributedType),
+  use_megatron_lm: decides('parallel.strategy', distributedType),
+  use_parallelism_config: none('the keys of parallelism_config are used in any case'),
+});
+
+const LOGS = 'where the processes of the launcher write their output';
+
+/** The arguments of `accelerate launch`, which replace the values of its config file. */
+export const ACCELERATE_LAUNCH: Dialect = {
+  name: 'accelerate launch',
+  keys: {
+    ...RESOURCES,
+    ...KINDS,
+    ...DEEPSPEED_KEYS,
+    ...ACCELERATE_FSDP.fsdp,
+    ...ACCELERATE_FSDP.parallelism,
+    ...ACCELERATE_MEGATRON,
+    ...DYNAMO_KEYS,
+    ...FP8_KEYS,
+    ...MPI,
+    tpu_use_sudo: flag(refused(OFF_GPU)),
+    ...flags({
+      tpu_cluster: refused(OFF_GPU),
+      no_tpu_cluster: none('is the default'),
+      tpu_use_cluster: refused(OFF_GPU),
+    }),
+    vm: refused(OFF_GPU),
+    env: refused(OFF_GPU),
+    config_file: {
+      ...none("Accelerate's config, which is read too"),
+      mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
+    },
+    quiet: flag(none('which errors are printed')),
+    num_cpu_threads_per_process: none('a rank here has its part of the cores'),
+    tee: none(LOGS),
+    log_dir: none(LOGS),
+    role: none('the name of the processes in logs'),
+    max_restarts: exported('how often the launcher starts failed processes again'),
+    monitor_interval: exported('how often the launcher looks at its processes'),
+    module: flag(none('how the script is started')),
+    no_python: flag(none('how the script is started')),
+    aws_access_key_id: refused(SAGEMAKER),
+    aws_secret_access_key: refused(SAGEMAKER),
+    help: flag(none('prints the help of the program')),
+  },
+  checks,
+};

@@ -1,0 +1,79 @@
+import type { KeyTable } from './key-row';
+import type { LocatedKey } from './meant';
+import type { Word } from './shell';
+
+/** Arguments as keys with values, and the words that follow them. */
+export interface Arguments {
+  readonly entries: readonly LocatedKey[];
+  /** The words from the first one that is no argument; of a script that takes none, empty. */
+  readonly rest: readonly Word[];
+}
+
+interface ArgumentOptions {
+  readonly file: string;
+  readonly keys: KeyTable;
+  /** The long names of arguments with one letter. */
+  readonly short?: Readonly<Record<string, string>>;
+  /** Whether the first word that is no argument ends them, as with launchers. */
+  readonly isLauncher?: boolean;
+}
+
+/**
+ * Reads arguments as Python's argparse does: --key value, --key=value, --flag, --list a b c; '-' and '_' in names are the same. An argument
+ * that the table has as a flag takes no value.
+ */
+export function readArguments(words: readonly Word[], options: ArgumentOptions): Arguments {
+  const { file, keys, short = {}, isLauncher = false } = options;
+  const entries: LocatedKey[] = [];
+  let at = 0;
+  while (at < words.length) {
+    const word = words[at];
+    if (word === undefined) break;
+    const [, dashes, written, , inline] = /^(--?)([A-Za-z][\w.-]*)(=([\s\S]*))?$/.exec(word.text) ?? [];
+    if (written === undefined) {
+      if (isLauncher) break;
+      entries.push({ file, line: word.line, key: word.text, path: ['(argument)'], value: word.text });
+      at += 1;
+      continue;
+    }
+    const long = dashes === '-' ? (short[written] ?? written) : written;
+    const name = long.replaceAll('-', '_');
+    const isFlag = keys[name]?.isFlag === true;
+    const found = inline === undefined ? valuesAfter(words, at + 1, { isFlag, isLauncher }) : [];
+    const texts = inline === undefined ? found.map(({ text }) => text) : [inline];
+    entries.push({
+      file,
+      line: word.line,
+      key: `${dashes}${written}`,
+      path: [name],
+      value: argumentValue(texts),
+    });
+    at += 1 + found.length;
+  }
+  return { entries, rest: words.slice(at) };
+}
+
+/** Returns the words that are values of an argument: at most one with a launcher, and of a flag only 'true' or 'false'. */
+function valuesAfter(
+  words: readonly Word[],
+  from: number,
+  { isFlag, isLauncher }: { readonly isFlag: boolean; readonly isLauncher: boolean },
+): readonly Word[] {
+  const next = words[from];
+  if (isFlag) return next !== undefined && !isLauncher && /^(true|false)$/i.test(next.text) ? [next] : [];
+  const end = words.findIndex(({ text }, index) => index >= from && /^--?[A-Za-z]/.test(text));
+  const found = words.slice(from, end < 0 ? undefined : end);
+  return isLauncher ? found.slice(0, 1) : found;
+}
+
+function argumentValue(texts: readonly string[]): unknown {
+  if (texts.length === 0) return true;
+  const values = texts.map(scalarOf);
+  return values.length === 1 ? values[0] : values;
+}
+
+/** Returns a text as a number or a truth value, if it is one. */
+export function scalarOf(text: string): unknown {
+  if (/^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$/i.test(text)) return Number(text);
+  return /^true$/i.test(text) ? true : /^false$/i.test(text) ? false : text;
+}

@@ -1,0 +1,178 @@
+import { configWarnings } from '../config/config-warnings';
+import { PUBLISHED_MODELS } from '../config/named-models';
+import type { ConfigIssue } from '../config/setting';
+import { SETTING_ROWS } from '../config/setting-table';
+import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+import type { Patch } from './key-row';
+import type { Meant } from './meant';
+import { placeFindings } from './place-checks';
+import type { Place, Reading, ReadLine } from './reading';
+import { type Together, together, whereOf } from './together';
+
+/** `shardlab run` starts at most this number of ranks, except with --ranks. */
+export const MOST_RANKS_HERE = 8;
+
+/** Stands in for a model that no line names, so that the check finds only what lines say: it can be divided in any way. */
+const ANY_MODEL = {
+  kind: 'llama',
+  layers: 1024,
+  dim: 2 ** 16,
+  heads: 1024,
+  vocab: 2 ** 17,
+  seq: 2 ** 20,
+} as const;
+
+/** The effect of a line. */
+type Told = Pick<ReadLine, 'effect' | 'why'>;
+
+/**
+ * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
+ * line says it.
+ */
+export function assemble(meant: readonly Meant[], ranks?: number): Reading {
+  const said = together(meant, ranks);
+  const { findings, derived } = placeFindings(meant, said);
+  const settings = new Map(said.settings);
+  for (const one of derived) settings.set(one.path, one);
+  const judged = judge(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
+  const told = meant.map((one) => findings.get(one) ?? effectOf(one, { ...said, settings }, judged));
+  const lines = meant.map(
+    ({ entry }, index): ReadLine => ({ ...entry, effect: 'none', why: '', ...told[index] }),
+  );
+  const isDropped = (by: Meant | null): boolean => by !== null && told[meant.indexOf(by)]?.effect === 'none';
+  const kept = [...settings].filter(([, { by }]) => !isDropped(by));
+  const { world = null, machines = null } = said.place;
+  return {
+    world,
+    machines,
+    config: nested(kept.map(([path, { value }]) => [path, value])),
+    lines: [...lines, ...unplaced(meant, judged)],
+    place: said.place,
+  };
+}
+
+/** Makes an object of settings by path. */
+export function nested(settings: readonly (readonly [string, unknown])[]): TrainConfigInput {
+  const root: Record<string, unknown> = {};
+  for (const [path, value] of settings) {
+    const parts = path.split('.');
+    let section = root;
+    for (const part of parts.slice(0, -1)) {
+      const inner = section[part];
+      const next = typeof inner === 'object' && inner !== null ? { ...inner } : {};
+      section[part] = next;
+      section = next as Record<string, unknown>; // it was made of an object
+    }
+    section[parts.at(-1) ?? ''] = value;
+  }
+  return root as TrainConfigInput; // `judge` checks it
+}
+
+/** What is wrong with a config, and which of its settings have no effect. */
+interface Judged {
+  readonly issues: readonly ConfigIssue[];
+  readonly warnings: readonly string[];
+}
+
+function judge(config: TrainConfigInput, { world }: Partial<Place>): Judged {
+  const checked = checkTrainConfig(config.model === undefined ? { ...config, model: ANY_MODEL } : config);
+  if ('issues' in checked) return { issues: checked.issues, warnings: [] };
+  return {
+    issues: [],
+    warnings: configWarnings(config, checked.config, world ?? severalRanks(checked.config)),
+  };
+}
+
+/** Returns a number of ranks that leaves two to shard over. */
+function severalRanks({ parallel: { tp, pp } }: TrainConfig): number {
+  return 2 * tp * pp;
+}
+
+/** Returns the effect of a line, from what it sets. */
+function effectOf(one: Meant, said: Together, judged: Judged): Told {
+  const { sets = {}, place, effect, why } = one.meaning;
+  const told = why ?? one.row?.says ?? '';
+  if (effect !== undefined) return { effect, why: told };
+  const paths = Object.keys(sets);
+  const issue = judged.issues.find((each) => concerns(each, paths));
+  if (issue !== undefined) return { effect: 'error', why: issue.message };
+  const replaced = paths.map((path) => said.settings.get(path)?.by).find((by) => by != null && by !== one);
+  if (
+    replaced != null &&
+    paths.every((path) => said.settings.get(path)?.by !== one) &&
+    !sameValues(sets, said)
+  )
+    return { effect: 'none', why: `is replaced by ${replaced.entry.key} (${whereOf(replaced.entry)})` };
+  if (paths.length === 0) return withoutSettings(one, told, said);
+  const warning = judged.warnings.find((text) => paths.some((path) => text.startsWith(`${path} `)));
+  if (warning !== undefined)
+    return { effect: warning.includes('no effect') ? 'none' : 'warning', why: warning };
+  const planned = isPlannedModel(sets) || place !== undefined;
+  return {
+    effect: planned ? 'planned' : 'used',
+    why: [setText(sets), why ?? '', ...planNotes(paths)].filter(Boolean).join('; '),
+  };
+}
+
+function withoutSettings({ meaning: { place, usual, why } }: Meant, told: string, said: Together): Told {
+  if (usual !== undefined)
+    return { effect: 'used', why: [setText(usual), why ?? ''].filter(Boolean).join('; ') };
+  if (place === undefined) return { effect: 'none', why: told };
+  const { world, machines, ranksPerMachine } = place;
+  const numbers = { ranks: world, machines, 'ranks per machine': ranksPerMachine };
+  const counts = Object.entries(numbers).flatMap(([what, count]) =>
+    count === undefined ? [] : [`${count} ${what}`],
+  );
+  const isHere = counts.length > 0 && (said.place.world ?? 0) <= MOST_RANKS_HERE;
+  return { effect: isHere ? 'used' : 'planned', why: counts.length > 0 ? counts.join(', ') : told };
+}
+
+function sameValues(sets: Patch, { settings }: Together): boolean {
+  return Object.entries(sets).every(
+    ([path, value]) => JSON.stringify(settings.get(path)?.value) === JSON.stringify(value),
+  );
+}
+
+function isPlannedModel({ model }: Patch): boolean {
+  return typeof model === 'string' && Object.hasOwn(PUBLISHED_MODELS, model);
+}
+
+function setText(sets: Patch): string {
+  return Object.entries(sets)
+    .map(([path, value]) => `${path}: ${JSON.stringify(value)}`)
+    .join(', ');
+}
+
+/** Says which of the settings a plan does not read. */
+function planNotes(paths: readonly string[]): readonly string[] {
+  return paths.flatMap((path) => {
+    const planned = SETTING_ROWS.find((row) => row.path === path)?.planned ?? null;
+    return planned !== null && 'refused' in planned ? [`in a plan, it ${planned.refused}`] : [];
+  });
+}
+
+function concerns({ path, message }: ConfigIssue, paths: readonly string[]): boolean {
+  const at = path.join('.');
+  return paths.some(
+    (one) =>
+      (at !== '' && (one === at || one.startsWith(`${at}.`) || at.startsWith(`${one}.`))) ||
+      message.includes(one),
+  );
+}
+
+/** Returns a line for each issue that belongs to no line. */
+function unplaced(meant: readonly Meant[], { issues }: Judged): readonly ReadLine[] {
+  const [first] = meant;
+  if (first === undefined) return [];
+  const { file, line } = first.entry;
+  return issues
+    .filter((issue) => !meant.some(({ meaning }) => concerns(issue, Object.keys(meaning.sets ?? {}))))
+    .map(({ path, message }) => ({
+      file,
+      line,
+      key: path.join('.'),
+      value: null,
+      effect: 'error',
+      why: message,
+    }));
+}

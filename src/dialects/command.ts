@@ -1,0 +1,164 @@
+import { ACCELERATE_LAUNCH } from './accelerate';
+import { readArguments } from './arguments';
+import { DIFFSYNTH } from './diffsynth';
+import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './environment';
+import type { KeyTable } from './key-row';
+import { LLAMA_FACTORY } from './llama-factory';
+import type { Dialect, LocatedKey, Source } from './meant';
+import { MEGATRON } from './megatron';
+import type { Word } from './shell';
+import { MEGATRON_SWIFT, SWIFT } from './swift';
+import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
+import { TRANSFORMERS } from './transformers';
+import { WAN } from './wan';
+
+/** The options of one letter that launchers have. */
+const SHORT: Readonly<Record<string, string>> = {
+  m: 'module',
+  r: 'redirects',
+  t: 'tee',
+  h: 'help',
+  q: 'quiet',
+  H: 'hostfile',
+  i: 'include',
+  e: 'exclude',
+};
+
+/** A script that nobody knows: names of transformers' arguments mean what they mean there, and others are its own. */
+const OWN_SCRIPT: Dialect = { ...TRANSFORMERS, hasOthers: true };
+
+/** A launcher: the words by which it is called, and the dialect of its arguments; the words that follow them are a script's. */
+interface Launcher {
+  readonly words: readonly string[];
+  readonly dialect: Dialect;
+}
+
+const LAUNCHERS: readonly Launcher[] = [
+  { words: ['torchrun'], dialect: TORCHRUN },
+  { words: ['python', '-m', 'torch.distributed.run'], dialect: TORCHRUN },
+  { words: ['python', '-m', 'torch.distributed.launch'], dialect: TORCHRUN },
+  { words: ['accelerate', 'launch'], dialect: ACCELERATE_LAUNCH },
+  { words: ['accelerate-launch'], dialect: ACCELERATE_LAUNCH },
+  { words: ['python', '-m', 'accelerate.commands.launch'], dialect: ACCELERATE_LAUNCH },
+  { words: ['deepspeed'], dialect: DEEPSPEED_LAUNCHER },
+];
+
+/** Commands that train by themselves. */
+const TRAINERS: readonly Launcher[] = [
+  ...['sft', 'pt', 'rlhf'].flatMap((what) => [
+    { words: ['swift', what], dialect: SWIFT },
+    { words: ['megatron', what], dialect: MEGATRON_SWIFT },
+  ]),
+  { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
+];
+
+/** Words before a command that do not change what it does. */
+const PREFIXES = ['exec', 'nohup', 'time', 'sudo', 'env', 'command'];
+
+/** A command that trains, in parts. */
+export interface Launch {
+  /** The arguments of launchers and of the script. */
+  readonly sources: readonly Source[];
+  /** Whether one process per machine starts the ranks: then Slurm's tasks are no ranks. */
+  readonly hasLauncher: boolean;
+}
+
+/** Returns the parts of a command that trains; null: it does not. `file` is where its words were written. */
+export function launchOf(words: readonly Word[], file: string): Launch | null {
+  const [first, ...others] = words;
+  if (first === undefined) return null;
+  const name = programOf(first.text);
+  if (PREFIXES.includes(name) || /^\w+=/.test(first.text)) return launchOf(others, file);
+  if (name === 'srun' || name === 'mpirun' || name === 'mpiexec')
+    return underScheduler(others, file, name === 'srun');
+  const trainer = TRAINERS.find((one) => beginsWith(words, one.words));
+  if (trainer !== undefined)
+    return {
+      sources: [scriptSource(words.slice(trainer.words.length), trainer.dialect, file)],
+      hasLauncher: false,
+    };
+  const launcher = LAUNCHERS.find((one) => beginsWith(words, one.words));
+  if (launcher !== undefined) {
+    const { dialect } = launcher;
+    const { entries, rest } = readArguments(words.slice(launcher.words.length), {
+      file,
+      keys: dialect.keys,
+      short: SHORT,
+      isLauncher: true,
+    });
+    return { sources: [{ dialect, entries }, ...scriptOf(rest, file)], hasLauncher: true };
+  }
+  if (!/^python[\d.]*$/.test(name) || !others.some(({ text }) => /\.py$/.test(text) || text === '-m'))
+    return null;
+  return { sources: scriptOf(others, file), hasLauncher: false };
+}
+
+function underScheduler(words: readonly Word[], file: string, isSlurm: boolean): Launch | null {
+  const { entries, rest } = readArguments(words, {
+    file,
+    keys: SLURM.keys,
+    short: SLURM_SHORT,
+    isLauncher: true,
+  });
+  const launch = launchOf(rest, file);
+  if (launch === null || !isSlurm) return launch;
+  const dialect = launch.hasLauncher ? SLURM_WITH_LAUNCHER : SLURM;
+  return { ...launch, sources: [{ dialect, entries }, ...launch.sources] };
+}
+
+/** Returns the arguments of a script, in the dialect of its name or of its arguments. */
+function scriptOf(words: readonly Word[], file: string): readonly Source[] {
+  const [first, ...rest] = words;
+  if (first === undefined) return [];
+  if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
+  const dialect = dialectOf(first.text, rest);
+  return [scriptSource(rest, dialect, file)].filter(({ entries }) => entries.length > 0);
+}
+
+function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
+  const { entries } = readArguments(words, { file, keys: dialect.keys });
+  return { dialect, entries };
+}
+
+/** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
+function dialectOf(script: string, words: readonly Word[]): Dialect {
+  if (/pretrain_\w+\.py$/.test(script)) return MEGATRON;
+  if (/swift\/cli\/\w+\.py$/.test(script)) return SWIFT;
+  const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
+  const known = ({ keys }: { readonly keys: KeyTable }): number =>
+    names.filter((name) => Object.hasOwn(keys, name)).length;
+  const isOf = (dialect: Dialect, ...marks: string[]): boolean =>
+    marks.some((mark) => names.includes(mark) && Object.hasOwn(dialect.keys, mark));
+  if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;
+  if (isOf(WAN, 'dit_fsdp', 't5_fsdp', 'ulysses_size', 'ckpt_dir')) return WAN;
+  return [OWN_SCRIPT, LLAMA_FACTORY, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
+    known(one) > known(best) ? one : best,
+  );
+}
+
+function beginsWith(words: readonly Word[], start: readonly string[]): boolean {
+  return start.every((part, index) => {
+    const text = words[index]?.text ?? '';
+    return index === 0 ? programOf(text).replace(/^python[\d.]+$/, 'python') === part : text === part;
+  });
+}
+
+/** Returns a program's name without its folder. */
+function programOf(text: string): string {
+  return text.split('/').at(-1) ?? text;
+}
+
+/** Whether words begin with a program that launches trainings. */
+export function isLaunch(words: readonly string[]): boolean {
+  return (
+    launchOf(
+      words.map((text) => ({ text, line: 1 })),
+      '',
+    ) !== null
+  );
+}
+
+/** The entries of Slurm's `#SBATCH` lines. */
+export function slurmEntries(words: readonly Word[], file: string): readonly LocatedKey[] {
+  return readArguments(words, { file, keys: SLURM.keys, short: SLURM_SHORT }).entries;
+}

@@ -1,0 +1,200 @@
+import {
+  type Asked,
+  decides,
+  flag,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  refused,
+  settingKeys,
+  wrongValue,
+} from './key-row';
+import type { Dialect } from './meant';
+import { modelNamed } from './models';
+import { number, whole, wholeOf, yesOf } from './values';
+
+// DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
+
+const FILES =
+  "videos of files are not read here; data: 'moving-shapes' and 'synthetic' are made by rank and step";
+const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
+
+/** Returns the line that converts a pickle of weights. */
+function conversion(file: string): string {
+  const safe = file.replace(/\.\w+$/, '.safetensors');
+  return `python -c "import torch, safetensors.torch as s; s.save_file({k: v.contiguous() for k, v in torch.load('${file}', map_location='cpu', weights_only=True).items()}, '${safe}')"`;
+}
+
+/** Returns what a file of a model's weights means. A model of several files is a list. */
+export function modelFile(value: unknown): Meaning {
+  const files = [value].flat().map(String);
+  const [first = ''] = files;
+  const pickle = files.find((file) => /\.(pth|pt|bin|ckpt)$/i.test(file));
+  const text = files.length === 1 ? first : `${files.length} files of one model`;
+  if (pickle !== undefined) {
+    const what = /vae/i.test(pickle)
+      ? 'the coder of videos (VAE), which is not needed: batches here are latents'
+      : 'weights as a pickle, which is not opened here';
+    return { effect: 'refused', why: `${what}; to convert it: ${conversion(pickle)}` };
+  }
+  const model = modelNamed(first);
+  if (model === null)
+    return {
+      effect: 'refused',
+      why: `the sizes of ${text} are not known here; write model: { from: FOLDER } with its config.json`,
+    };
+  const expert = /low_noise/i.test(first) ? 'low' : /high_noise/i.test(first) ? 'high' : null;
+  return {
+    sets: { model, ...(expert !== null && { data: 'synthetic' }) },
+    why:
+      expert === null
+        ? ''
+        : `only the ${expert}-noise expert is in these files; the model is planned with both, of which each step runs one`,
+  };
+}
+
+/** Returns the items of --model_paths: a JSON list of files, in which the files of one model are a list. */
+export function modelPaths(value: unknown): readonly unknown[] {
+  const list: unknown = typeof value === 'string' ? parsed(value) : value;
+  if (!Array.isArray(list)) throw wrongValue(value, 'a JSON list of files');
+  return list;
+}
+
+function parsed(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    throw wrongValue(text, 'a JSON list of files');
+  }
+}
+
+/** Returns the meaning of all files together, as an argument has them. */
+function allFiles({ value }: Asked): Meaning {
+  const meanings = modelPaths(value).map(modelFile);
+  const sets = Object.assign({}, ...meanings.map((meaning) => meaning.sets ?? {}));
+  const why = meanings
+    .map((meaning) => meaning.why ?? '')
+    .filter((text) => text !== '')
+    .join('; ');
+  return Object.keys(sets).length === 0 ? { effect: 'refused', why } : { sets, why };
+}
+
+/** A file of --model_paths alone: one row per item. */
+export const MODEL_PATHS: Dialect = {
+  name: "DiffSynth-Studio's --model_paths",
+  keys: { model_paths: decides('model', ({ value }) => modelFile(value)) },
+};
+
+function identifiers({ value, other }: Asked): Meaning {
+  if (other('model_paths') !== undefined)
+    return {
+      effect: 'refused',
+      why: 'downloads the files that --model_paths has already; leave out one of both',
+    };
+  const model = modelNamed(String(value).split(',')[0]);
+  return model === null
+    ? {
+        effect: 'refused',
+        why: 'nothing is downloaded, and the sizes of these models are not known here; write model: { from: FOLDER }',
+      }
+    : { sets: { model }, why: 'nothing is downloaded: the weights are random numbers' };
+}
+
+/** LoRA is used if a base model is named. */
+function lora(path: string, convert: (value: unknown) => unknown): KeyRow {
+  return decides(path, ({ value, other }) =>
+    other('lora_base_model') === undefined
+      ? { effect: 'none', why: 'without --lora_base_model, all parameters train' }
+      : { sets: { [path]: convert(value) } },
+  );
+}
+
+const LORA: KeyTable = {
+  lora_base_model: decides('lora', () => ({
+    usual: { 'lora.r': 32, 'lora.alpha': 32, 'lora.targets': ['q', 'k', 'v', 'o', 'ffn.0', 'ffn.2'] },
+    why: 'only adapters train',
+  })),
+  ...settingKeys('diffSynth', {
+    'lora.r': { lora_rank: lora('lora.r', (value) => wholeOf(value)) },
+    'lora.targets': { lora_target_modules: lora('lora.targets', (value) => String(value).split(',')) },
+  }),
+  lora_checkpoint: refused('adapters are read by run.load here'),
+  preset_lora_path: refused('adapters are merged by run.savePretrained here'),
+  preset_lora_model: refused('adapters are merged by run.savePretrained here'),
+};
+
+const SIZE =
+  "the size of videos is the model's latent: frames / 4, rows / 8, columns / 8; write model: { …, latent }";
+
+export const DIFFSYNTH: Dialect = {
+  name: 'DiffSynth-Studio',
+  keys: {
+    model_paths: decides('model', allFiles),
+    model_id_with_origin_paths: decides('model', identifiers),
+    ...settingKeys('transformers', {
+      'optimizer.lr': number,
+      'optimizer.weightDecay': number,
+      accumulation: whole,
+    }),
+    ...settingKeys('diffSynth', {
+      activationCheckpointing: {
+        use_gradient_checkpointing: flag(
+          decides('activationCheckpointing', ({ value }) => ({
+            sets: { activationCheckpointing: yesOf(value) ? 'full' : null },
+          })),
+        ),
+      },
+      'offload.activations': {
+        use_gradient_checkpointing_offload: flag(
+          decides('offload.activations', ({ value }) => ({ sets: { 'offload.activations': yesOf(value) } })),
+        ),
+      },
+      'offload.parameters': {
+        enable_model_cpu_offload: flag(
+          decides('offload.parameters', ({ value }) => ({ sets: { 'offload.parameters': yesOf(value) } })),
+        ),
+      },
+      'offload.optimizer': {
+        enable_optimizer_cpu_offload: flag(
+          decides('offload.optimizer', ({ value }) => ({ sets: { 'offload.optimizer': yesOf(value) } })),
+        ),
+      },
+    }),
+    ...LORA,
+    ...Object.fromEntries(
+      ['dataset_base_path', 'dataset_metadata_path', 'dataset_repeat', 'data_file_keys', 'extra_inputs'].map(
+        (key) => [key, none(FILES)],
+      ),
+    ),
+    dataset_num_workers: none('ranks make their batches themselves'),
+    ...Object.fromEntries(['height', 'width', 'num_frames', 'max_pixels'].map((key) => [key, none(SIZE)])),
+    num_epochs: none('data never ends here, so a run counts steps; write steps'),
+    trainable_models: none('the transformers train, and text encoders do not'),
+    task: none('which loss is used; a dit learns flow matching here'),
+    find_unused_parameters: flag(none('parameters without a gradient are found here in any case')),
+    output_path: none(SAVES),
+    save_steps: none(SAVES),
+    remove_prefix_in_ckpt: none(SAVES),
+    resume_from_checkpoint: none('shardlab run has --resume'),
+    fp8_models: refused('nothing here computes in float8'),
+    offload_models: refused('models are trained whole here'),
+    template_model_id_or_path: refused('template models are not built here'),
+    enable_lora_hot_loading: flag(refused('template models are not built here')),
+    cpu_offload_split_threshold: none('parallel.wrap decides the units'),
+    tokenizer_path: none('captions are words here'),
+    audio_processor_path: none('audio is random numbers here'),
+    audio_processor_config: none('audio is random numbers here'),
+    max_timestep_boundary: none(
+      'write model.boundary: from this share of timesteps on, the high-noise expert runs',
+    ),
+    min_timestep_boundary: none(
+      'write model.boundary: from this share of timesteps on, the high-noise expert runs',
+    ),
+    initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
+  },
+  usual: () => ({
+    usual: { batch: 1, 'optimizer.lr': 1e-4, data: 'synthetic' },
+    why: "one video per rank, the learning rate of DiffSynth-Studio's parser, and latents in place of its videos",
+  }),
+};

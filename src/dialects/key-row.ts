@@ -1,0 +1,149 @@
+import type { Original } from '../config/setting';
+import { SETTING_ROWS } from '../config/setting-table';
+import { ConfigError, ShardlabError } from '../core/errors';
+import type { Effect, Place } from './reading';
+
+/**
+ * [Note: dialects] A dialect is the way in which another program writes settings: a table with one row per key. A row of a key that is one of our
+ * settings has the setting's path; its name there comes from the table of settings. A row of another key has its effect and the reason.
+ * The effect of a setting is not written down: it follows from the table of settings (warnings, conflicts, what a plan reads).
+ */
+export interface KeyRow {
+  /** The effect of the key, unless its value has another one; null: that of the setting. */
+  readonly effect: Effect | null;
+  /** What the key is: the paths of settings, or a reason. */
+  readonly says: string;
+  /** Returns what a value means. Throws: CONFIG if the key cannot have this value. */
+  readonly mean: (asked: Asked) => Meaning;
+  /** Keys within the key. */
+  readonly parts?: KeyTable;
+  /** Whether a command line has the key without a value. */
+  readonly isFlag?: boolean;
+}
+
+/** Rows by key, in the spelling of the other program. */
+export type KeyTable = Readonly<Record<string, KeyRow>>;
+
+/** A key with its value and the other values of the same settings. */
+export interface Asked {
+  readonly key: string;
+  readonly value: unknown;
+  readonly line: number;
+  /** Returns the value of a key of the same settings, without the sections that contain it; undefined: it is not given. */
+  readonly other: (key: string) => unknown;
+}
+
+/** Settings by path: 'parallel.strategy'. */
+export type Patch = Readonly<Record<string, unknown>>;
+
+/** What a key's value means here. */
+export interface Meaning {
+  readonly sets?: Patch;
+  /** Settings that hold unless a line sets them. */
+  readonly usual?: Patch;
+  readonly place?: Partial<Place>;
+  /** Default: that of the row. */
+  readonly effect?: Effect;
+  /** Default: the settings that the value sets, or the row's reason. */
+  readonly why?: string;
+  /** A file of settings that is read too. */
+  readonly file?: string;
+}
+
+/** Returns the value of a setting. Throws: CONFIG for a value that the key cannot have. */
+export type Convert = (value: unknown, asked: Asked) => unknown;
+
+/** Returns the row of a key that is one setting. */
+export function setting(path: string, convert: Convert): KeyRow {
+  return {
+    effect: null,
+    says: path,
+    mean: (asked) => {
+      const value = convert(asked.value, asked);
+      return value === undefined ? { effect: 'none', why: 'is empty' } : { sets: { [path]: value } };
+    },
+  };
+}
+
+/** Returns the row of a key whose value decides which settings it changes. */
+export function decides(says: string, mean: KeyRow['mean']): KeyRow {
+  return { effect: null, says, mean };
+}
+
+/**
+ * Returns rows of the keys by which a program names settings. `converters` has, by the setting's path, one converter for all its names in the
+ * program, or one per name. Throws: INTERNAL if the table of settings does not have a name.
+ */
+export function settingKeys(
+  original: Original,
+  converters: Readonly<Record<string, Convert | Readonly<Record<string, Convert | KeyRow>>>>,
+): KeyTable {
+  const rows = Object.entries(converters).flatMap(([path, convert]) => {
+    const names = [SETTING_ROWS.find((row) => row.path === path)?.names?.[original] ?? []].flat();
+    if (typeof convert === 'function') return names.map((name) => [name, setting(path, convert)] as const);
+    return Object.entries(convert).map(([name, one]) => {
+      if (!names.includes(name))
+        throw new ShardlabError('INTERNAL', `${path} has no name ${name} in ${original}`);
+      return [name, typeof one === 'function' ? setting(path, one) : one] as const;
+    });
+  });
+  return Object.fromEntries(rows);
+}
+
+/** Returns the row of a key that says where a training runs, or what only a plan knows. */
+export function place(says: string, convert: (value: unknown) => Partial<Place>): KeyRow {
+  return { effect: 'planned', says, mean: ({ value }) => ({ place: convert(value), why: says }) };
+}
+
+/** Returns the row of a key that is for the other program's launcher. */
+export const exported = (why: string): KeyRow => told('exported', why);
+
+/** Returns the row of a key that has no effect here. */
+export const none = (why: string): KeyRow => told('none', why);
+
+/** Returns rows of keys that have no effect here, all for the same reason; `names` are separated by blanks. */
+export function allNone(why: string, names: string): KeyTable {
+  return Object.fromEntries(names.split(' ').map((name) => [name, none(why)]));
+}
+
+/** Returns the row of a key that the other program does not have, or that does something else than its name says. */
+export const warned = (why: string): KeyRow => told('warning', why);
+
+/** Returns the row of a key that asks for something that nothing here does, unless its value asks for nothing. */
+export function refused(why: string, isOff: (value: unknown) => boolean = isNothing, off = 'is off'): KeyRow {
+  return {
+    effect: 'refused',
+    says: why,
+    mean: ({ value }) => (isOff(value) ? { effect: 'none', why: off } : { effect: 'refused', why }),
+  };
+}
+
+function told(effect: Effect, why: string): KeyRow {
+  return { effect, says: why, mean: () => ({ effect, why }) };
+}
+
+/** Returns the row of a section; its own line has no effect of its own. */
+export function section(parts: KeyTable): KeyRow {
+  return { effect: 'none', says: 'a section', mean: () => ({ effect: 'none', why: 'is empty' }), parts };
+}
+
+/** Returns the row of an argument that has no value. */
+export function flag(row: KeyRow): KeyRow {
+  return { ...row, isFlag: true };
+}
+
+/** Returns the rows as arguments without a value. */
+export function flags(rows: KeyTable): KeyTable {
+  return Object.fromEntries(Object.entries(rows).map(([key, row]) => [key, flag(row)]));
+}
+
+/** Whether a value asks for nothing: false, 0, 'no', 'none', null, or an empty text or list. */
+export function isNothing(value: unknown): boolean {
+  if (Array.isArray(value)) return value.length === 0;
+  return ['', 'no', 'none', 'false', 'null', 'undefined', '0'].includes(String(value).toLowerCase());
+}
+
+/** Returns a failure for a value that a key cannot have. */
+export function wrongValue(value: unknown, expected: string): ConfigError {
+  return new ConfigError(`expected ${expected}, got ${JSON.stringify(value) ?? String(value)}`);
+}

@@ -1,0 +1,129 @@
+import { nearest } from '../config/nearest';
+import { ConfigError } from '../core/errors';
+import type { Asked, KeyRow, KeyTable, Meaning } from './key-row';
+import type { Effect, Entry } from './reading';
+
+/** A way in which another program writes settings: see [Note: dialects]. */
+export interface Dialect {
+  /** The program, as messages call it. */
+  readonly name: string;
+  readonly keys: KeyTable;
+  /** Beginnings of keys that may be left out in a section. */
+  readonly prefixes?: Readonly<Record<string, string>>;
+  /** Whether keys that the table does not have are somebody's own, unless they look misspelled. */
+  readonly hasOthers?: boolean;
+  /** Why a value 'auto' has no effect; without it, 'auto' is a value like others. */
+  readonly auto?: string;
+  /** Returns what holds if no key says it; `usual` only fills in what no line sets. */
+  readonly usual?: (other: Asked['other']) => Meaning | null;
+  /** Finds keys that contradict each other. */
+  readonly checks?: (other: Asked['other']) => readonly Finding[];
+}
+
+/** What is found out about a key from the other keys. */
+export interface Finding {
+  readonly key: string;
+  readonly effect: Effect;
+  readonly why: string;
+}
+
+/** The entries of one place (a file, or the arguments of a command), in one dialect. */
+export interface Source {
+  readonly dialect: Dialect;
+  readonly entries: readonly LocatedKey[];
+}
+
+/** An entry with the names by which the dialect's table has it: ['zero_optimization', 'stage']. */
+export interface LocatedKey extends Entry {
+  readonly path: readonly string[];
+}
+
+/** An entry with what it means. */
+export interface Meant {
+  readonly entry: Entry;
+  readonly meaning: Meaning;
+  readonly row: KeyRow | null;
+}
+
+/** Returns the values of a source by key, with or without the sections that contain it; undefined: the key is not given. */
+export function valuesOf({ entries }: Source): Asked['other'] {
+  const values = new Map(entries.map(({ path, value }) => [path.at(-1) ?? '', value]));
+  for (const { path, value } of entries) values.set(path.join('.'), value);
+  return (key) => values.get(key);
+}
+
+/**
+ * Returns what the entries of a source mean, each with regard to the others. `elsewhere` has the values of files to which the source refers.
+ */
+export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefined): readonly Meant[] {
+  const { dialect, entries } = source;
+  const own = valuesOf(source);
+  const other = (key: string): unknown => own(key) ?? elsewhere(key);
+  const findings = dialect.checks?.(other) ?? [];
+  const meant = entries.map((entry) => meantEntry(entry, dialect, other));
+  const found = meant.map((one, index) => {
+    const path = entries[index]?.path ?? [];
+    const finding = findings.find(({ key }) => key === path.join('.') || key === path.at(-1));
+    if (finding === undefined || one.meaning.effect === 'error') return one;
+    return { ...one, meaning: { ...one.meaning, effect: finding.effect, why: finding.why } };
+  });
+  const usual = dialect.usual?.(other) ?? null;
+  const [first] = entries;
+  if (usual === null || first === undefined) return found;
+  const entry = { file: first.file, line: first.line, key: `(${dialect.name}'s defaults)`, value: null };
+  return [{ entry, meaning: usual, row: null }, ...found];
+}
+
+function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']): Meant {
+  const { path, ...entry } = located;
+  const { row, table } = rowAt(dialect.keys, path);
+  const told = (effect: Effect, why: string): Meant => ({ entry, row, meaning: { effect, why } });
+  if (row === null) {
+    const isOwn = dialect.hasOthers === true && nearest(path.at(-1) ?? '', Object.keys(table)) === undefined;
+    return isOwn
+      ? told('none', 'is an argument of the script itself, which nobody knows here')
+      : told('error', unknownKey(path, table, dialect));
+  }
+  const { value } = entry;
+  if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
+  if (row.effect !== 'none' && typeof value === 'string' && /\$[\w{(]/.test(value))
+    return told('warning', 'depends on a variable that these lines do not set, so it is left out');
+  try {
+    return { entry, row, meaning: row.mean({ key: path.at(-1) ?? '', value, line: entry.line, other }) };
+  } catch (error) {
+    if (error instanceof ConfigError) return told('error', error.message);
+    throw error;
+  }
+}
+
+/** Returns the row of a key, and the table in which it is or should be. */
+function rowAt(
+  keys: KeyTable,
+  path: readonly string[],
+): { readonly row: KeyRow | null; readonly table: KeyTable } {
+  let table = keys;
+  let row: KeyRow | null = null;
+  for (const [depth, name] of path.entries()) {
+    if (depth > 0) table = row?.parts ?? {};
+    row = Object.hasOwn(table, name) ? (table[name] ?? null) : null;
+    if (row === null) break;
+  }
+  return { row, table };
+}
+
+function unknownKey(path: readonly string[], table: KeyTable, { name, keys }: Dialect): string {
+  const key = path.at(-1) ?? '';
+  const near = nearest(key, Object.keys(table));
+  if (near !== undefined) return `${name} has no such key; did you mean "${near}"?`;
+  const elsewhere = placesOf(keys).find((place) => place.split('.').at(-1) === key);
+  if (elsewhere !== undefined) return `${name} has this key in another place: ${elsewhere}`;
+  return `${name} has no such key here`;
+}
+
+/** Returns all keys of a table, with the sections that contain them. */
+export function placesOf(table: KeyTable, base = ''): readonly string[] {
+  return Object.entries(table).flatMap(([key, row]) => [
+    `${base}${key}`,
+    ...(row.parts === undefined ? [] : placesOf(row.parts, `${base}${key}.`)),
+  ]);
+}

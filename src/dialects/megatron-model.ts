@@ -1,0 +1,86 @@
+import {
+  type Asked,
+  decides,
+  flags,
+  type KeyRow,
+  type KeyTable,
+  none,
+  refused,
+  settingKeys,
+} from './key-row';
+import { numberOf, wholeOf } from './values';
+
+const size = (path: string): KeyRow => decides(path, ({ value }) => ({ sets: { [path]: wholeOf(value) } }));
+
+/** Sizes of the model: Megatron-LM has a GPT whose parts are chosen one by one. */
+export const MODEL: KeyTable = {
+  num_layers: size('model.layers'),
+  hidden_size: size('model.dim'),
+  num_attention_heads: size('model.heads'),
+  ffn_hidden_size: size('model.ffn'),
+  vocab_size: size('model.vocab'),
+  num_query_groups: decides('model.kvHeads', ({ value, other }) =>
+    isLlama(other)
+      ? { sets: { 'model.kvHeads': wholeOf(value) } }
+      : {
+          effect: 'refused',
+          why: 'a gpt has no groups of queries; a llama has them (--swiglu --normalization RMSNorm)',
+        },
+  ),
+  rotary_base: decides('model.ropeTheta', ({ value, other }) =>
+    isLlama(other)
+      ? { sets: { 'model.ropeTheta': numberOf(value) } }
+      : { effect: 'none', why: 'a gpt has learned positions here' },
+  ),
+  norm_epsilon: decides('model.normEps', ({ value, other }) =>
+    isLlama(other)
+      ? { sets: { 'model.normEps': numberOf(value) } }
+      : { effect: 'none', why: 'the epsilon of a gpt is 1e-5 here' },
+  ),
+  num_experts: decides('model.experts', ({ value }) => ({
+    sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' },
+  })),
+  moe_router_topk: size('model.topK'),
+  moe_aux_loss_coeff: decides('model.auxLossWeight', ({ value }) => ({
+    sets: { 'model.auxLossWeight': numberOf(value) },
+  })),
+  moe_expert_capacity_factor: decides('model.capacityFactor', ({ value }) => ({
+    sets: { 'model.capacityFactor': numberOf(value) },
+  })),
+  moe_router_bias_update_rate: decides('model.biasUpdateRate', ({ value }) => ({
+    sets: { 'model.biasUpdateRate': numberOf(value) },
+  })),
+  ...settingKeys('megatron', { 'data.seq': { seq_length: size('model.seq') } }),
+  ...flags({
+    untie_embeddings_and_output_weights: decides('model.tied', () => ({ sets: { 'model.tied': false } })),
+    add_qkv_bias: decides('model.qkvBias', ({ other }) =>
+      isLlama(other)
+        ? { sets: { 'model.qkvBias': true } }
+        : { effect: 'none', why: 'a gpt has this bias here in any case' },
+    ),
+    swiglu: none('with --normalization RMSNorm, the model is a llama'),
+    group_query_attention: none('--num-query-groups says it'),
+    use_flash_attn: decides('model.attention', () => ({ sets: { 'model.attention': 'flash' } })),
+    disable_bias_linear: none("the model's kind decides: llama has no biases, gpt has them"),
+    use_rotary_position_embeddings: none(
+      "the model's kind decides: llama has rotary positions, gpt learned ones",
+    ),
+  }),
+  normalization: none("the model's kind decides: llama has RMSNorm, gpt LayerNorm"),
+  position_embedding_type: none("the model's kind decides: llama has rotary positions, gpt learned ones"),
+  max_position_embeddings: none('the model has --seq-length positions'),
+  attention_backend: decides('model.attention', ({ value }) =>
+    /flash|fused|auto/.test(String(value))
+      ? { effect: 'none', why: "write model.attention 'flash'" }
+      : { effect: 'none', why: "is 'eager', the default" },
+  ),
+  kv_channels: none('the width of a head is dim / heads here'),
+  rotary_percent: refused('whole heads are rotated here', (value) => numberOf(value) === 1),
+  make_vocab_size_divisible_by: none('the vocabulary is not padded here'),
+  init_method_std: none('initial values have the deviation 0.02 here'),
+};
+
+/** Whether arguments describe a llama. */
+export function isLlama(other: Asked['other']): boolean {
+  return other('swiglu') !== undefined || String(other('normalization')) === 'RMSNorm';
+}

@@ -1,0 +1,53 @@
+import { PUBLISHED_MODELS } from '../config/named-models';
+import { MODEL_NAMES } from '../config/settings/model';
+import { type Asked, isNothing, type Meaning } from './key-row';
+
+/** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
+const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
+  ['s2v14b', 'wan2.2-s2v-14b'],
+  ['ti2v5b', 'wan2.2-ti2v-5b'],
+  ['i2va14b', 'wan2.2-i2v-a14b'],
+  ['t2va14b', 'wan2.2-a14b'],
+  ['umt5xxl', 'umt5-xxl-encoder'],
+  ['gpt2xl', 'gpt2-xl'],
+  ['llama38b', 'llama3-8b'],
+  ['llama318b', 'llama3-8b'],
+  ['llama370b', 'llama3-70b'],
+  ['llama3170b', 'llama3-70b'],
+  ['llama3405b', 'llama3-405b'],
+  ['llama31405b', 'llama3-405b'],
+];
+
+/** Names that must be a whole part of a path: 'qwen-7b' is not 'qwen2.5-7b'. */
+const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
+  gpt2: 'gpt2',
+  qwen7b: 'qwen-7b',
+  qwen14b: 'qwen-14b',
+};
+
+/** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null: there is none. */
+export function modelNamed(value: unknown): string | null {
+  const parts = String(value).split(/[/\\:]/);
+  for (const part of parts.toReversed()) {
+    const exact = MODEL_NAMES.find((name) => name === part.toLowerCase());
+    const plain = part
+      .toLowerCase()
+      .replaceAll(/[^a-z0-9]/g, '')
+      .replace(/(chat|instruct|hf|base)$/, '')
+      .replace(/^meta(?=llama)/, '');
+    const found = exact ?? WHOLE_NAMES[plain] ?? OTHER_NAMES.find(([name]) => plain.includes(name))?.[1];
+    if (found !== undefined) return found;
+  }
+  return null;
+}
+
+/** Returns the meaning of a model's name or folder in another program. */
+export function modelMeaning({ value }: Asked): Meaning {
+  if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+  const name = modelNamed(value);
+  if (name !== null) return { sets: { model: name } };
+  return {
+    effect: 'refused',
+    why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or one of ${Object.keys(PUBLISHED_MODELS).join(', ')}`,
+  };
+}

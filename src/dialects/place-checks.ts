@@ -1,0 +1,132 @@
+import type { Meant } from './meant';
+import type { Effect, Place } from './reading';
+import { type Together, whereOf } from './together';
+
+interface Told {
+  readonly effect: Effect;
+  readonly why: string;
+}
+
+/** What follows from the numbers of ranks, machines and rows together. */
+interface PlaceFindings {
+  /** What lines say wrongly about these numbers. */
+  readonly findings: ReadonlyMap<Meant, Told>;
+  /** Settings that follow from the rows of a step, and the lines that have them. */
+  readonly derived: readonly Derived[];
+}
+
+interface Derived {
+  readonly path: 'batch' | 'accumulation' | 'parallel.microbatches';
+  readonly value: number;
+  readonly by: Meant;
+}
+
+/** Checks that processes, machines, degrees and rows multiply out, and divides the rows of a step over ranks. */
+export function placeFindings(meant: readonly Meant[], said: Together): PlaceFindings {
+  const findings = new Map<Meant, Told>();
+  const wrong = (by: Meant | undefined, why: string): void => {
+    if (by !== undefined && !findings.has(by)) findings.set(by, { effect: 'error', why });
+  };
+  const lineOf = (key: keyof Place): Meant | undefined =>
+    meant.findLast(({ meaning }) => meaning.place?.[key] !== undefined);
+  const { world, machines = 1, ranksPerMachine } = said.place;
+  const worldLine = lineOf('world') ?? lineOf('ranksPerMachine');
+  if (world !== undefined && world % machines !== 0)
+    wrong(
+      worldLine,
+      `${world} processes are not divisible by ${machines} machines (${nameOf(lineOf('machines'))}); give a multiple of ${machines}`,
+    );
+  if (world !== undefined && ranksPerMachine !== undefined && world !== machines * ranksPerMachine)
+    wrong(
+      worldLine,
+      `${world} processes are not ${machines} machines x ${ranksPerMachine} processes = ${machines * ranksPerMachine} (${nameOf(lineOf('machines'))}, ${nameOf(lineOf('ranksPerMachine'))}); change one of them`,
+    );
+  const derived = derivedOf(said, { world, line: lineOf('globalBatch'), findings, wrong });
+  return {
+    findings,
+    derived: derived === null ? [] : [derived, ...microbatches(derived, said, lineOf('microRows'))],
+  };
+}
+
+/** Returns the microbatches of a pipeline, from the rows of a rank and those of a microbatch. */
+function microbatches(
+  { path, value }: Derived,
+  { place }: Together,
+  line: Meant | undefined,
+): readonly Derived[] {
+  const { microRows } = place;
+  if (path !== 'batch' || line === undefined || microRows === undefined || value % microRows !== 0) return [];
+  return [{ path: 'parallel.microbatches', value: value / microRows, by: line }];
+}
+
+interface BatchFacts {
+  readonly world: number | undefined;
+  /** The line that has the rows of a step. */
+  readonly line: Meant | undefined;
+  readonly findings: Map<Meant, Told>;
+  readonly wrong: (by: Meant | undefined, why: string) => void;
+}
+
+/** Divides the rows of a step over ranks and passes, and checks them if all three numbers are given. */
+function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | null {
+  const { world, line, findings, wrong } = facts;
+  const given = (path: string): number | undefined => {
+    const found = settings.get(path);
+    return typeof found?.value === 'number' && found.by !== null ? found.value : undefined;
+  };
+  const dataRanks = dataRanksOf(settings, facts);
+  const { globalBatch } = place;
+  if (globalBatch === undefined || line === undefined || dataRanks === null) return null;
+  const [batch, accumulation] = [given('batch'), given('accumulation')];
+  if (world === undefined || dataRanks === undefined) {
+    const why = `rows per step of all ranks, whose number is in no line: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
+    findings.set(line, { effect: 'planned', why });
+    return null;
+  }
+  const product = (batch ?? 1) * (accumulation ?? 1) * dataRanks;
+  const factors = [
+    ...(batch === undefined ? [] : [`${batch} rows per rank`]),
+    ...(accumulation === undefined ? [] : [`${accumulation} passes`]),
+    `${dataRanks} data-parallel ranks`,
+  ].join(' x ');
+  const rest = globalBatch / product;
+  const isWhole = batch !== undefined && accumulation !== undefined ? rest === 1 : Number.isInteger(rest);
+  if (!isWhole) {
+    const wanted = batch !== undefined && accumulation !== undefined ? 'is not' : 'is no multiple of';
+    wrong(line, `${globalBatch} ${wanted} ${factors} = ${product}; change one of them`);
+    return null;
+  }
+  const path = batch === undefined ? 'batch' : 'accumulation';
+  const isDerived = batch === undefined || accumulation === undefined;
+  findings.set(line, {
+    effect: 'used',
+    why: isDerived ? `${path}: ${rest}, because ${rest} x ${factors} = ${globalBatch}` : `is ${factors}`,
+  });
+  return isDerived ? { path, value: rest, by: line } : null;
+}
+
+/** Returns the number of data-parallel ranks; undefined: unknown; null: the degrees do not divide the ranks. */
+function dataRanksOf(
+  settings: Together['settings'],
+  { world, wrong }: BatchFacts,
+): number | null | undefined {
+  const degrees = ['tp', 'cp', 'pp'].map((key) => {
+    const found = settings.get(`parallel.${key}`);
+    return { key, by: found?.by ?? undefined, degree: typeof found?.value === 'number' ? found.value : 1 };
+  });
+  const divided = degrees.reduce((product, { degree }) => product * degree, 1);
+  if (world === undefined) return undefined;
+  if (world % divided === 0) return world / divided;
+  const split = degrees.filter(({ degree }) => degree > 1);
+  const text = split.map(({ key, degree }) => `${key} ${degree}`).join(' x ');
+  const largest = split.reduce((most, one) => (one.degree > most.degree ? one : most));
+  wrong(
+    largest.by,
+    `${text} = ${divided} ranks hold one copy of the model, and ${world} ranks are no multiple of it; change one of them`,
+  );
+  return null;
+}
+
+function nameOf(meant: Meant | undefined): string {
+  return meant === undefined ? 'by default' : `${meant.entry.key}, ${whereOf(meant.entry)}`;
+}

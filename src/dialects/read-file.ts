@@ -1,0 +1,146 @@
+import { resolve } from 'node:path';
+import { type LocatedText, locatedText } from '../config/located-text';
+import { knownKeys } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import { readRegularFile } from '../core/regular-file';
+import { ACCELERATE, FSDP_CONFIG } from './accelerate';
+import { DEEPSPEED } from './deepspeed';
+import { MODEL_PATHS } from './diffsynth';
+import type { KeyTable } from './key-row';
+import { LLAMA_FACTORY } from './llama-factory';
+import type { Dialect, LocatedKey, Source } from './meant';
+import { type ScriptLaunch, scriptLaunches } from './script';
+import { HOSTFILE } from './torchrun';
+
+/** Dialects of YAML and JSON files. */
+const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG];
+
+/** A file of another program: the sources of each of its launches; a file of settings has one. */
+export type ForeignFile = readonly ScriptLaunch[];
+
+/**
+ * Reads a file of another program; null: it is a config of ours. `name` is how messages call it. Throws: CONFIG if it cannot be read, or if it
+ * is no file of a known program.
+ */
+export function readForeign(name: string, cwd: string): ForeignFile | null {
+  const text = textOf(name, cwd);
+  if (/\.(sh|bash|slurm|sbatch|env|txt)$/.test(name) || text.startsWith('#!'))
+    return scriptLaunches(text, name);
+  if (/(^|\/)hostfile/.test(name)) return [{ sources: [hostfile(text, name)], line: null }];
+  const located = locatedText(text, name);
+  const source = sourceOf(located, name);
+  return source === null ? null : [{ sources: [source], line: null }];
+}
+
+/** Reads a file to which a line of another file refers, in the dialect that fits. Throws: CONFIG if it cannot be read. */
+export function readReferred(name: string, cwd: string): readonly Source[] {
+  const text = textOf(name, cwd);
+  if (/(^|\/)hostfile/.test(name)) return [hostfile(text, name)];
+  const source = sourceOf(locatedText(text, name), name);
+  if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
+  return [source];
+}
+
+function textOf(name: string, cwd: string): string {
+  try {
+    return readRegularFile(resolve(cwd, name));
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`${name} cannot be read (${reason})`, { file: name });
+  }
+}
+
+/** Returns a file's entries in the dialect that knows most of its keys; null: ours does. Throws: CONFIG if no dialect knows one. */
+function sourceOf(located: LocatedText, file: string): Source | null {
+  const { input } = located;
+  if (Array.isArray(input)) return modelPathsSource(located, file);
+  if (typeof input !== 'object' || input === null) throw unknownFile(file);
+  const keys = Object.keys(input);
+  const known = (names: readonly string[]): number => keys.filter((key) => names.includes(key)).length;
+  const [best = null] = FILE_DIALECTS.map((dialect) => ({
+    dialect,
+    score: known(namesOf(dialect)),
+  })).toSorted((a, b) => b.score - a.score);
+  const ours = known([...knownKeys(''), 'hardware', 'gpus']);
+  if (best === null || (best.score === 0 && ours === 0)) throw unknownFile(file);
+  if (best.score <= ours) return null;
+  return {
+    dialect: best.dialect,
+    entries: entriesOf(input, best.dialect.keys, {
+      located,
+      file,
+      dialect: best.dialect,
+      path: [],
+      written: [],
+    }),
+  };
+}
+
+/** Returns the names of a dialect's keys at the top of a file, also without a beginning that may be left out. */
+function namesOf({ keys, prefixes }: Dialect): readonly string[] {
+  const prefix = prefixes?.[''] ?? '';
+  return Object.keys(keys).flatMap((key) => (prefix === '' ? [key] : [key, key.replace(prefix, '')]));
+}
+
+interface At {
+  readonly located: LocatedText;
+  readonly file: string;
+  readonly dialect: Dialect;
+  /** The section's names in the dialect's table, and as they were written. */
+  readonly path: readonly string[];
+  readonly written: readonly string[];
+}
+
+/** Returns an entry per key; sections of the dialect are replaced by their keys. */
+function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[] {
+  const { located, file, dialect } = at;
+  const prefix = dialect.prefixes?.[at.path.at(-1) ?? ''] ?? '';
+  return Object.entries(input).flatMap(([key, value]): readonly LocatedKey[] => {
+    const name =
+      !Object.hasOwn(keys, key) && Object.hasOwn(keys, `${prefix}${key}`) ? `${prefix}${key}` : key;
+    const [path, written] = [
+      [...at.path, name],
+      [...at.written, key],
+    ];
+    const parts = Object.hasOwn(keys, name) ? keys[name]?.parts : undefined;
+    if (parts !== undefined && isFilled(value)) return entriesOf(value, parts, { ...at, path, written });
+    return [{ file, line: located.lineOf(written), key: written.join('.'), path, value }];
+  });
+}
+
+/** Whether a value is a section with keys. */
+function isFilled(value: unknown): value is object {
+  return (
+    typeof value === 'object' && value !== null && !Array.isArray(value) && Object.keys(value).length > 0
+  );
+}
+
+function modelPathsSource(located: LocatedText, file: string): Source {
+  const items = located.input as readonly unknown[]; // the caller has looked
+  const entries = items.map((value, index) => ({
+    file,
+    line: located.lineOf([index]),
+    key: `[${index}]`,
+    path: ['model_paths'],
+    value,
+  }));
+  return { dialect: MODEL_PATHS, entries };
+}
+
+/** Reads lines of a hostfile: 'machine-0 slots=8'. */
+function hostfile(text: string, file: string): Source {
+  const lines = text.split('\n').map((line) => line.replace(/#.*/, '').trim());
+  const slots = lines
+    .filter((line) => line !== '')
+    .map((line) => Number(/slots\s*=\s*(\d+)/.exec(line)?.[1] ?? 1));
+  const line = lines.findIndex((each) => each !== '') + 1;
+  return { dialect: HOSTFILE, entries: [{ file, line, key: 'hosts', path: ['hosts'], value: slots }] };
+}
+
+function unknownFile(file: string): ConfigError {
+  const names = FILE_DIALECTS.map(({ name }) => name).join(', ');
+  return new ConfigError(
+    `${file} is no settings of ours, ${names}, and no launch script; its keys are known to none of them`,
+    { file },
+  );
+}

@@ -1,0 +1,145 @@
+import { existsSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { presetNamed } from '../config/named-config';
+import { MODEL_NAMES } from '../config/settings/model';
+import { ConfigError } from '../core/errors';
+import { assemble } from './assemble';
+import { isLaunch } from './command';
+import { type Meant, meantBy, type Source, valuesOf } from './meant';
+import { readForeign, readReferred } from './read-file';
+import type { Reading } from './reading';
+import { type ScriptLaunch, scriptLaunches } from './script';
+
+/** Somebody's settings: a file, 'file:line' of a script with several launches, or a command. */
+export type Foreign = string | readonly string[];
+
+/** What a reader needs beside the settings. */
+export interface ReadOptions {
+  /** The folder in which relative paths begin. */
+  readonly cwd?: string;
+  /** Number of ranks, if the settings do not say it. */
+  readonly world?: number | undefined;
+}
+
+/** How lines of a command call their file. */
+const COMMAND_LINE = 'command line';
+
+/**
+ * Reads another program's settings: a file, a launch script, or a command as its words. Returns a reading per launch. Throws: CONFIG if
+ * nothing there is a setting of a known program.
+ */
+export function readAll(asked: Foreign, options: ReadOptions = {}): readonly Reading[] {
+  const { cwd = '.' } = options;
+  return launchesOf(asked, cwd).map(({ sources }) => readingOf(sources, { ...options, cwd }));
+}
+
+/** Reads settings that have one launch. Throws: CONFIG if there are several, with their lines. */
+export function readConfig(asked: Foreign, options: ReadOptions = {}): Reading {
+  const launches = launchesOf(asked, options.cwd ?? '.');
+  const [first, second] = launches;
+  if (first === undefined) throw new ConfigError(`${String(asked)} has no settings`);
+  if (second !== undefined) {
+    const lines = launches.map(({ line }) => `${String(asked)}:${line}`).join(', ');
+    throw new ConfigError(
+      `${String(asked)} launches ${launches.length} trainings; name one of them: ${lines}`,
+    );
+  }
+  return readingOf(first.sources, options);
+}
+
+function launchesOf(asked: Foreign, cwd: string): readonly ScriptLaunch[] {
+  if (typeof asked !== 'string') return commandLaunches(asked.map(quoted).join(' '));
+  const [, file, line] = /^(.*):(\d+)$/.exec(asked) ?? [];
+  if (file !== undefined && line !== undefined && !existsSync(resolve(cwd, asked))) {
+    const launches = readForeign(file, cwd) ?? [];
+    const found = launches.filter((launch) => launch.line === Number(line));
+    if (found.length > 0) return found;
+    const lines = launches.flatMap((launch) => (launch.line === null ? [] : [launch.line]));
+    throw new ConfigError(
+      `${asked}: no training is launched on this line; lines that do: ${lines.join(', ') || 'none'}`,
+    );
+  }
+  if (/\s/.test(asked) && !existsSync(resolve(cwd, asked))) return commandLaunches(asked);
+  const launches = readForeign(asked, cwd);
+  if (launches === null)
+    throw new ConfigError(
+      `${asked} has settings of ours; shardlab run and shardlab plan take them as they are`,
+    );
+  return launches;
+}
+
+function commandLaunches(text: string): readonly ScriptLaunch[] {
+  const launches = scriptLaunches(text, COMMAND_LINE);
+  if (launches.some(({ line }) => line !== null)) return launches;
+  throw new ConfigError(
+    `no training is launched by: ${text.slice(0, 200)}; give a command of torchrun, accelerate launch, deepspeed, swift sft, megatron sft, srun or python SCRIPT`,
+  );
+}
+
+function quoted(word: string): string {
+  return /^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", `'\\''`)}'`;
+}
+
+/** Reads sources with the files to which they refer, and puts together what all lines say. */
+function readingOf(sources: readonly Source[], { cwd = '.', world }: ReadOptions): Reading {
+  return assemble(
+    sources.flatMap((source) => withReferred(source, cwd, [])),
+    world,
+  );
+}
+
+/** Returns the lines of a source, after those of the files to which it refers: arguments of a command replace settings of its files. */
+function withReferred(source: Source, cwd: string, above: readonly string[]): readonly Meant[] {
+  const failures = new Map<string, string>();
+  const named = meantBy(source).flatMap(({ meaning, entry }) =>
+    meaning.file === undefined ? [] : [{ file: meaning.file, by: entry.file }],
+  );
+  const files = named.map(({ file }) => file);
+  const referred = named.flatMap(({ file, by }): readonly Source[] => {
+    try {
+      if (above.includes(file)) throw new ConfigError(`${file} refers to itself`);
+      return readReferred(placeOf(file, by, cwd), cwd);
+    } catch (error) {
+      if (!(error instanceof ConfigError)) throw error;
+      failures.set(file, error.message);
+      return [];
+    }
+  });
+  const within = referred.flatMap((each) => withReferred(each, cwd, [...above, ...files]));
+  const own = meantBy(source, (key) =>
+    referred.map((each) => valuesOf(each)(key)).find((value) => value !== undefined),
+  );
+  return [
+    ...within,
+    ...own.map((one): Meant => {
+      const failure = failures.get(one.meaning.file ?? '');
+      return failure === undefined ? one : { ...one, meaning: { effect: 'error', why: failure } };
+    }),
+  ];
+}
+
+/** Returns the path of a file that another file names: from the current folder, else beside that file. */
+function placeOf(file: string, by: string, cwd: string): string {
+  const beside = join(dirname(by), file);
+  return !existsSync(resolve(cwd, file)) && existsSync(resolve(cwd, beside)) ? beside : file;
+}
+
+/** Returns another program's settings that a command names, by one word or by the words of a launch; null: the words are not such. */
+export function foreignOf(words: readonly string[], cwd: string): Foreign | null {
+  const [first = '', second] = words;
+  const isHere = existsSync(resolve(cwd, first.replace(/:\d+$/, '')));
+  if (second !== undefined) return !isHere && isLaunch(words) ? words : null;
+  if (presetNamed(first) !== undefined || MODEL_NAMES.some((model) => model === first)) return null;
+  if (isHere) return isForeignFile(first.replace(/:\d+$/, ''), cwd) ? first : null;
+  return isLaunch(first.split(/\s+/)) ? first : null;
+}
+
+/** Whether a file has settings of another program; false for one that cannot be read, whose reader says why. */
+function isForeignFile(name: string, cwd: string): boolean {
+  try {
+    return readForeign(name, cwd) !== null;
+  } catch (error) {
+    if (error instanceof ConfigError) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,284 @@
+import { evaluated } from './arithmetic';
+
+/** A word of a shell script, and the line on which it was written. */
+export interface Word {
+  readonly text: string;
+  readonly line: number;
+}
+
+/** The variables of a script, each with its words. */
+export type Variables = Map<string, readonly Word[]>;
+
+/** A part of a word: literal text, or a variable. */
+interface Piece {
+  /** The text; of a variable, its default or how it is written. */
+  readonly text: string;
+  readonly isQuoted: boolean;
+  /** The name of the variable: 'GPUS', or 'ARGS[@]' for all words of an array. */
+  readonly variable?: string;
+  /** Whether the text is arithmetic: '$((GPUS * 2))', '$(expr 16 / $GPUS)'. */
+  readonly isArithmetic?: boolean;
+}
+
+interface RawWord {
+  readonly pieces: readonly Piece[];
+  readonly line: number;
+}
+
+/** A command; with `array`, the words of this variable. */
+interface RawStatement {
+  readonly array?: string;
+  readonly words: readonly RawWord[];
+}
+
+/** A script, command by command. */
+export interface Script {
+  /** Returns the words of the next command, in which variables have their values; null: the script has ended. */
+  next(variables: Variables): readonly Word[] | null;
+  /** The options of `#SBATCH` lines. */
+  readonly slurm: readonly Word[];
+}
+
+/**
+ * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
+ * evaluated: their commands are read as if each ran once.
+ */
+export function readShell(text: string): Script {
+  const lexer = new Lexer(text);
+  const statements = lexer.statements();
+  let at = 0;
+  return {
+    slurm: lexer.slurm,
+    next(variables) {
+      for (;;) {
+        const statement = statements[at];
+        at += 1;
+        if (statement === undefined) return null;
+        const words = statement.words.flatMap((word) => expanded(word, variables));
+        if (statement.array === undefined) return words;
+        variables.set(statement.array, words);
+      }
+    },
+  };
+}
+
+/** Returns the words of a word: an unquoted variable may have several. */
+function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
+  const words: Word[] = [];
+  let current = null as Word | null; // TypeScript narrows it to null in the loop
+  for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
+    const text =
+      isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;
+    const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
+    const known = variables.get(array ?? variable ?? '');
+    if (array !== undefined && known !== undefined) {
+      // "${ARGS[@]}" is its words, and nothing else.
+      words.push(...known);
+      current = null;
+      continue;
+    }
+    const value = known === undefined ? text : known.map((word) => word.text).join(' ');
+    const parts = variable === undefined || isQuoted ? [value] : value.split(/\s+/);
+    for (const [index, part] of parts.entries()) {
+      if (index > 0 && current !== null) {
+        words.push(current);
+        current = null;
+      }
+      if (part === '' && !isQuoted) continue;
+      current = { text: `${current?.text ?? ''}${part}`, line: current?.line ?? known?.[0]?.line ?? line };
+    }
+  }
+  return current === null ? words : [...words, current];
+}
+
+/** Words that only structure a script; the commands after them are read. */
+const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'until', '{', '}', '!', 'esac'];
+
+/** Splits a script into commands. */
+class Lexer {
+  readonly slurm: Word[] = [];
+  readonly #text: string;
+  #at = 0;
+  #line = 1;
+
+  constructor(text: string) {
+    this.#text = text.replaceAll('\r\n', '\n');
+  }
+
+  statements(): readonly RawStatement[] {
+    const statements: RawStatement[] = [];
+    let words: RawWord[] = [];
+    while (!this.#isAtEnd()) {
+      if (/[\n;&|]/.test(this.#char())) {
+        if (words.length > 0) statements.push({ words });
+        words = [];
+        this.#skip(1);
+        continue;
+      }
+      if (this.#skipped()) continue;
+      const array = words.length === 0 ? this.#array() : null;
+      if (array !== null) statements.push(array);
+      else {
+        const word = this.#word();
+        const isKeyword =
+          words.length === 0 && word.pieces.length === 1 && KEYWORDS.includes(word.pieces[0]?.text ?? '');
+        if (!isKeyword) words.push(word);
+      }
+    }
+    return words.length === 0 ? statements : [...statements, { words }];
+  }
+
+  #isAtEnd(): boolean {
+    return this.#at >= this.#text.length;
+  }
+
+  #char(): string {
+    return this.#text[this.#at] ?? '';
+  }
+
+  #rest(): string {
+    return this.#text.slice(this.#at);
+  }
+
+  #skip(count: number): void {
+    for (let i = 0; i < count; i++) {
+      if (this.#char() === '\n') this.#line += 1;
+      this.#at += 1;
+    }
+  }
+
+  /** Skips a blank, a continued line, a comment, a redirection or a bracket; returns whether there was one. */
+  #skipped(): boolean {
+    const char = this.#char();
+    if (/[ \t()]/.test(char)) this.#skip(1);
+    else if (this.#rest().startsWith('\\\n')) this.#skip(2);
+    else if (char === '#') this.#comment();
+    else if (/^\d?[<>]/.test(this.#text.slice(this.#at, this.#at + 2))) this.#redirection();
+    else return false;
+    return true;
+  }
+
+  #comment(): void {
+    const [comment = '#'] = /^[^\n]*/.exec(this.#rest()) ?? [];
+    const [, options] = /^#SBATCH\s+([^#]*)/.exec(comment) ?? [];
+    const words = options === undefined ? [] : options.trim().split(/\s+/);
+    this.slurm.push(...words.map((text) => ({ text, line: this.#line })));
+    this.#skip(comment.length);
+  }
+
+  #redirection(): void {
+    const [operator = '>'] = /^\d?[<>]+&?[ \t]*/.exec(this.#text.slice(this.#at, this.#at + 20)) ?? [];
+    this.#skip(operator.length);
+    if (!/[\s;|&]/.test(this.#char() || '\n')) this.#word();
+  }
+
+  /** Reads NAME=(word word); null: there is no array. */
+  #array(): RawStatement | null {
+    const [start, array] = /^(\w+)\+?=\(/.exec(this.#text.slice(this.#at, this.#at + 100)) ?? [];
+    if (start === undefined || array === undefined) return null;
+    this.#skip(start.length);
+    const words: RawWord[] = [];
+    while (!this.#isAtEnd() && this.#char() !== ')') {
+      if (this.#char() === '\n') this.#skip(1);
+      else if (!this.#skipped()) words.push(this.#word());
+    }
+    this.#skip(1);
+    return { array, words };
+  }
+
+  /** Reads a word up to a blank or a separator. */
+  #word(): RawWord {
+    const line = this.#line;
+    const pieces: Piece[] = [];
+    while (!this.#isAtEnd() && !/[\s;|&<>()]/.test(this.#char())) {
+      const char = this.#char();
+      if (char === "'") pieces.push({ text: this.#until("'"), isQuoted: true });
+      else if (char === '"') pieces.push(...this.#double());
+      else if (char === '$') pieces.push(this.#dollar(false));
+      else if (char === '`') pieces.push({ text: `$(${this.#until('`')})`, isQuoted: true });
+      else if (char === '\\') {
+        const next = this.#text[this.#at + 1] ?? '';
+        this.#skip(2);
+        if (next !== '\n') pieces.push({ text: next, isQuoted: true });
+        else if (/\s/.test(this.#char())) break;
+      } else {
+        pieces.push({ text: char, isQuoted: false });
+        this.#skip(1);
+      }
+    }
+    return { pieces: joined(pieces), line };
+  }
+
+  /** Reads up to the closing mark, which it skips. */
+  #until(mark: string): string {
+    this.#skip(1);
+    const end = this.#text.indexOf(mark, this.#at);
+    const inner = this.#text.slice(this.#at, end < 0 ? undefined : end);
+    this.#skip(inner.length + 1);
+    return inner;
+  }
+
+  #double(): readonly Piece[] {
+    const pieces: Piece[] = [{ text: '', isQuoted: true }];
+    this.#skip(1);
+    while (!this.#isAtEnd() && this.#char() !== '"') {
+      const [char, next] = [this.#char(), this.#text[this.#at + 1] ?? ''];
+      if (char === '$' && /[\w{(@*]/.test(next)) pieces.push(this.#dollar(true));
+      else if (char === '\\' && '"\\$`\n'.includes(next)) {
+        if (next !== '\n') pieces.push({ text: next, isQuoted: true });
+        this.#skip(2);
+      } else {
+        pieces.push({ text: char, isQuoted: true });
+        this.#skip(1);
+      }
+    }
+    this.#skip(1);
+    return pieces;
+  }
+
+  /** Reads $NAME, ${NAME}, ${NAME:-default} or $(command). */
+  #dollar(isQuoted: boolean): Piece {
+    if (this.#rest().startsWith('$(')) {
+      const text = this.#command();
+      if (/^\$\((\(|\s*expr\s)/.test(text)) return { text, isQuoted: true, isArithmetic: true };
+      // The output of a command is not known; its first word stands for it, without blanks.
+      return { text: `$(${/^\$\(\s*(\S*)/.exec(text)?.[1] ?? ''}…)`, isQuoted: true };
+    }
+    const form = /^\$(?:\{(\w+(?:\[[@*]\])?)(?::?([-?=])([^}]*))?[^}]*\}|(\w+|[@*#?]))/;
+    const [written = '$', braced, operator, fallback, plain] =
+      form.exec(this.#text.slice(this.#at, this.#at + 500)) ?? [];
+    this.#skip(written.length);
+    const variable = braced ?? plain;
+    const text = operator === '-' || operator === '=' ? (fallback ?? '') : written;
+    return { text, isQuoted, ...(variable !== undefined && { variable }) };
+  }
+
+  #command(): string {
+    const start = this.#at;
+    let depth = 0;
+    do {
+      if (this.#char() === '(') depth += 1;
+      if (this.#char() === ')') depth -= 1;
+      this.#skip(1);
+    } while (!this.#isAtEnd() && (depth > 0 || this.#at === start + 1));
+    return this.#text.slice(start, this.#at);
+  }
+}
+
+/** Joins neighbouring texts. */
+function joined(pieces: readonly Piece[]): readonly Piece[] {
+  const done: Piece[] = [];
+  for (const piece of pieces) {
+    const last = done.at(-1);
+    const isText =
+      last !== undefined &&
+      last.variable === undefined &&
+      piece.variable === undefined &&
+      last.isArithmetic !== true &&
+      piece.isArithmetic !== true;
+    if (isText && last.isQuoted === piece.isQuoted)
+      done.splice(-1, 1, { ...last, text: last.text + piece.text });
+    else done.push(piece);
+  }
+  return done;
+}

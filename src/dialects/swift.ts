@@ -1,0 +1,237 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  isNothing,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  refused,
+  settingKeys,
+} from './key-row';
+import type { Dialect } from './meant';
+import { MEGATRON_KEYS } from './megatron';
+import { modelMeaning } from './models';
+import { DATA, TRAINING_ARGUMENTS } from './transformers';
+import { floatOf, strategyOf, wholeOf, word } from './values';
+
+// ms-swift: `swift sft`, whose arguments are those of transformers and its own, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
+
+const NEVER = 'swift has no such argument';
+
+/** Arguments that only a document has. */
+const DOCUMENT: KeyTable = {
+  parallel_method: decides('parallel.strategy', ({ value }): Meaning => {
+    const method = word({
+      fsdp: 'FULL_SHARD',
+      megatron: 'NO_SHARD',
+      ddp: 'NO_SHARD',
+      deepspeed: 'FULL_SHARD',
+    } as const)(value);
+    const instead = {
+      fsdp: '--fsdp fsdp2',
+      megatron: 'the command megatron sft',
+      ddp: 'NPROC_PER_NODE alone',
+      deepspeed: '--deepspeed zero3',
+    };
+    const today = Object.entries(instead).find(([name]) => name === String(value).toLowerCase())?.[1];
+    return {
+      usual: { 'parallel.strategy': method },
+      effect: 'warning',
+      why: `${NEVER}; there it is ${today}; here parallel.strategy: ${method}`,
+    };
+  }),
+  tensor_parallel_size: degree('parallel.tp', '--tensor_model_parallel_size of megatron sft'),
+  pipeline_parallel_size: degree('parallel.pp', '--pipeline_model_parallel_size of megatron sft'),
+  sharding_strategy: decides('parallel.strategy', ({ value }): Meaning => {
+    const strategy = String(value).toLowerCase() === 'full' ? 'FULL_SHARD' : strategyOf(value);
+    return {
+      sets: { 'parallel.strategy': strategy },
+      effect: 'warning',
+      why: `${NEVER}; there it is --fsdp fsdp2; here parallel.strategy: ${strategy}`,
+    };
+  }),
+  mixed_precision: decides('mixedPrecision.paramDtype', ({ value }): Meaning => {
+    const paramDtype = floatOf(value);
+    if (paramDtype === 'float32') return { effect: 'warning', why: `${NEVER}; float32 is the default here` };
+    const name = paramDtype === 'float16' ? '--fp16 true' : '--bf16 true';
+    return {
+      sets: { 'mixedPrecision.paramDtype': paramDtype },
+      effect: 'warning',
+      why: `${NEVER}; there it is ${name}; here mixedPrecision.paramDtype: ${paramDtype}`,
+    };
+  }),
+};
+
+function degree(path: string, instead: string): KeyRow {
+  return decides(path, ({ value }) => ({
+    sets: { [path]: wholeOf(value) },
+    effect: 'warning',
+    why: `${NEVER}; there it is ${instead}; here ${path}: ${wholeOf(value)}`,
+  }));
+}
+
+/** Names of DeepSpeed's settings that swift has itself. */
+const ZERO: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
+  zero0: { 'parallel.strategy': 'NO_SHARD' },
+  zero1: { 'parallel.strategy': 'ZERO_1' },
+  zero2: { 'parallel.strategy': 'ZERO_2' },
+  zero3: { 'parallel.strategy': 'FULL_SHARD' },
+  zero2_offload: { 'parallel.strategy': 'ZERO_2', 'offload.optimizer': true },
+  zero3_offload: { 'parallel.strategy': 'FULL_SHARD', 'offload.optimizer': true, 'offload.parameters': true },
+};
+
+function deepspeed({ value }: Asked): Meaning {
+  if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+  const sets = ZERO[String(value)];
+  return sets === undefined ? { file: String(value), effect: 'used', why: 'is read too' } : { sets };
+}
+
+function fsdp({ value }: Asked): Meaning {
+  if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+  if (String(value) === 'fsdp2') return { sets: { 'parallel.strategy': 'FULL_SHARD' } };
+  return { file: String(value), effect: 'used', why: 'is read too' };
+}
+
+const LORA_DEFAULTS = { 'lora.r': 8, 'lora.alpha': 32, 'lora.dropout': 0.05, 'lora.targets': 'all-linear' };
+
+function tuner({ value }: Asked): Meaning {
+  if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
+  if (String(value) === 'lora') return { usual: LORA_DEFAULTS };
+  return {
+    effect: 'refused',
+    why: `there are no adapters of kind ${String(value)} here; choose lora or full`,
+  };
+}
+
+/** Settings of adapters, which have an effect with LoRA only. */
+function adapter(path: string, convert: (value: unknown) => unknown): KeyRow {
+  return decides(path, ({ value, other }) => {
+    const kind = String(other('tuner_type') ?? other('train_type') ?? other('sft_type') ?? 'lora');
+    return kind === 'lora'
+      ? { sets: { [path]: convert(value) } }
+      : { effect: 'none', why: `has no effect with ${kind}: it is for LoRA` };
+  });
+}
+
+function targets(value: unknown): unknown {
+  const names = [value].flat().map(String);
+  return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
+}
+
+const CHAT = 'chat templates are not built here: texts of a file are trained as they are';
+
+const SWIFT_KEYS: KeyTable = {
+  model: decides('model', modelMeaning),
+  model_type: decides('model', (asked) =>
+    asked.other('model') === undefined ? modelMeaning(asked) : { effect: 'none', why: 'the model decides' },
+  ),
+  dataset: DATA,
+  val_dataset: none('write data.validation'),
+  split_dataset_ratio: decides('data.validation', ({ value }) =>
+    isNothing(value)
+      ? { effect: 'none', why: 'is off' }
+      : { effect: 'none', why: 'write data.validation with your own data' },
+  ),
+  tuner_type: decides('lora', tuner),
+  train_type: decides('lora', tuner),
+  sft_type: decides('lora', tuner),
+  ...settingKeys('peft', {
+    'lora.alpha': { lora_alpha: adapter('lora.alpha', Number) },
+    'lora.dropout': { lora_dropout: adapter('lora.dropout', Number) },
+    'lora.targets': { target_modules: adapter('lora.targets', targets) },
+  }),
+  lora_rank: adapter('lora.r', (value) => wholeOf(value)),
+  deepspeed: decides('parallel.strategy', deepspeed),
+  fsdp: decides('parallel.strategy', fsdp),
+  sequence_parallel_size: decides('parallel.cp', ({ value }) => ({
+    sets: { 'parallel.cp': wholeOf(value), ...(wholeOf(value) > 1 && { 'parallel.cpKind': 'ulysses' }) },
+  })),
+  torch_dtype: decides('mixedPrecision.paramDtype', ({ value }) => {
+    const paramDtype = floatOf(value);
+    return paramDtype === 'float32'
+      ? { effect: 'used', why: 'float32, as by default here' }
+      : { sets: { 'mixedPrecision.paramDtype': paramDtype } };
+  }),
+  max_length: decides('data.seq', ({ value }) => ({
+    effect: 'none',
+    why: `sequences have the model's seq; write model: { …, seq: ${String(value)} }`,
+  })),
+  attn_impl: decides('model.attention', ({ value }) => ({
+    effect: 'none',
+    why: `write model.attention '${/flash/.test(String(value)) ? 'flash' : 'eager'}'`,
+  })),
+  packing: none('texts fill sequences without gaps here in any case'),
+  ...allNone(
+    CHAT,
+    'template system agent_template loss_scale max_model_len truncation_strategy padding_free padding_side response_prefix norm_bbox use_chat_template enable_thinking add_non_thinking_prefix',
+  ),
+  ...allNone(
+    'nothing is downloaded from a hub',
+    'use_hf hub_token model_revision model_author model_name custom_register_path custom_dataset_info download_mode',
+  ),
+  ...allNone(
+    'batches are read by rank and step here',
+    'dataset_num_proc dataset_shuffle val_dataset_shuffle train_dataloader_shuffle streaming load_from_cache_file lazy_tokenize cached_dataset interleave_prob stopping_strategy shuffle_buffer_size columns strict',
+  ),
+  ...allNone(
+    'run.step(n, { outputDir }) saves',
+    'add_version create_checkpoint_symlink logging_dir save_strategy',
+  ),
+  ...allNone(
+    'it is for other models or other ways of training',
+    'task_type model_kwargs load_args load_data_args ignore_args_error tuner_backend adapters external_plugins freeze_vit freeze_llm freeze_aligner vit_lr aligner_lr device_map max_memory rope_scaling local_repo_path init_strategy new_special_tokens num_labels problem_type modules_to_save check_model acc_strategy predict_with_generate metric',
+  ),
+  use_dora: refused('DoRA is not built here; LoRA is'),
+  use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
+  lora_bias: none('adapters have no bias here'),
+  init_weights: none("adapters have PEFT's initial values here"),
+  quant_method: refused('weights are not quantized here'),
+  quant_bits: refused('weights are not quantized here'),
+};
+
+export const SWIFT: Dialect = {
+  name: 'swift',
+  keys: { ...TRAINING_ARGUMENTS, ...SWIFT_KEYS, ...DOCUMENT },
+  usual: (other) => ({
+    usual: {
+      batch: 1,
+      'optimizer.lr': isLora(other) ? 1e-4 : 1e-5,
+      'optimizer.weightDecay': 0.1,
+      'optimizer.betas': [0.9, 0.95],
+      'schedule.kind': 'cosine',
+      seed: 42,
+      'parallel.strategy': 'NO_SHARD',
+      ...(isLora(other) && LORA_DEFAULTS),
+    },
+    why: isLora(other)
+      ? "swift's defaults: adapters (LoRA) train, unless --tuner_type full"
+      : "swift's defaults",
+  }),
+};
+
+function isLora(other: Asked['other']): boolean {
+  const given = other('tuner_type') ?? other('train_type') ?? other('sft_type');
+  // The document's --parallel_method megatron is megatron sft, which trains all parameters by default.
+  return String(given ?? (other('parallel_method') === 'megatron' ? 'full' : 'lora')) === 'lora';
+}
+
+export const MEGATRON_SWIFT: Dialect = {
+  name: 'megatron sft',
+  keys: { ...SWIFT_KEYS, ...MEGATRON_KEYS, ...DOCUMENT },
+  usual: (other) => ({
+    usual: {
+      batch: 1,
+      'optimizer.lr': other('tuner_type') === 'lora' || other('train_type') === 'lora' ? 1e-4 : 1e-5,
+      'optimizer.weightDecay': 0.1,
+      'optimizer.betas': [0.9, 0.95],
+      'schedule.kind': 'cosine',
+      seed: 42,
+      'mixedPrecision.paramDtype': 'bfloat16',
+      'mixedPrecision.reduceDtype': 'float32',
+      'parallel.strategy': 'ZERO_1',
+    },
+    why: "Megatron-SWIFT's defaults: bfloat16, and optimizer states that are sharded",
+  }),
+};

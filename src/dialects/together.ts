@@ -1,0 +1,36 @@
+import type { Meant } from './meant';
+import type { Entry, Place } from './reading';
+
+/** What lines say together. */
+export interface Together {
+  /** Settings by path, with the line that set each of them last; null: a program's default. */
+  readonly settings: ReadonlyMap<string, { readonly value: unknown; readonly by: Meant | null }>;
+  readonly place: Partial<Place>;
+}
+
+/** Merges what lines set; defaults of programs come first. */
+export function together(meant: readonly Meant[], ranks: number | undefined): Together {
+  const settings = new Map<string, { value: unknown; by: Meant | null }>();
+  let place: Partial<Place> = {};
+  // What a line says by the way holds before a program's defaults.
+  const usual = [...meant].sort((a, b) => Number(a.row !== null) - Number(b.row !== null));
+  for (const { meaning } of usual) {
+    for (const [path, value] of Object.entries(meaning.usual ?? {})) settings.set(path, { value, by: null });
+  }
+  for (const one of meant) {
+    for (const [path, value] of Object.entries(one.meaning.sets ?? {}))
+      settings.set(path, { value, by: one });
+    place = { ...place, ...one.meaning.place };
+  }
+  const { world, machines, ranksPerMachine } = place;
+  if (world === undefined && ranksPerMachine !== undefined)
+    place = { ...place, machines: machines ?? 1, world: (machines ?? 1) * ranksPerMachine };
+  if (place.world === undefined && ranks !== undefined) place = { ...place, world: ranks };
+  if (place.world !== undefined && place.machines === undefined) place = { ...place, machines: 1 };
+  return { settings, place };
+}
+
+/** Returns 'file:line'. */
+export function whereOf({ file, line }: Entry): string {
+  return `${file}:${line}`;
+}

@@ -1,0 +1,140 @@
+import { addressKey, portKey } from './addresses';
+import {
+  type Asked,
+  exported,
+  flag,
+  flags,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  place,
+  wrongValue,
+} from './key-row';
+import type { Dialect } from './meant';
+import { wholeOf } from './values';
+
+/** Source: torch.distributed.run's parser. */
+const LOGS = 'where and how the launcher writes the output of processes';
+
+function machinesOf({ value }: Asked): Meaning {
+  const [least, most = least] = String(value).split(':');
+  const machines = wholeOf(most);
+  if (least === most) return { place: { machines } };
+  return {
+    place: { machines },
+    effect: 'warning',
+    why: `machines: ${machines}; the number does not change during a training here`,
+  };
+}
+
+function perMachine({ value }: Asked): Meaning {
+  const name = String(value);
+  if (['auto', 'gpu', 'cpu', 'xpu'].includes(name))
+    return {
+      effect: 'warning',
+      why: `one process per ${name === 'auto' ? 'GPU' : name.toUpperCase()} of the machine, whose number is in no line; write the number`,
+    };
+  if (!/^\d+$/.test(name)) throw wrongValue(value, 'a number, auto, gpu or cpu');
+  return { place: { ranksPerMachine: wholeOf(value) } };
+}
+
+const machines: KeyRow = { ...place('number of machines', () => ({})), mean: machinesOf };
+const processes: KeyRow = { ...place('ranks per machine', () => ({})), mean: perMachine };
+
+/** Where processes meet, as torchrun and other launchers name it. */
+export const RENDEZVOUS: KeyTable = {
+  node_rank: exported('the number of this machine'),
+  master_addr: addressKey('the address of machine 0, at which all processes meet'),
+  master_port: portKey('the port of machine 0 at which all processes meet'),
+};
+
+export const TORCHRUN: Dialect = {
+  name: 'torchrun',
+  keys: {
+    nnodes: machines,
+    nproc_per_node: processes,
+    ...RENDEZVOUS,
+    rdzv_backend: exported('how processes find each other before they train'),
+    rdzv_endpoint: addressKey('where processes find each other before they train'),
+    rdzv_id: exported('how processes find each other before they train'),
+    rdzv_conf: exported('how processes find each other before they train'),
+    standalone: flag(exported('all processes are on this machine, which chooses a port')),
+    local_addr: addressKey('the address of this machine'),
+    max_restarts: exported('how often the launcher starts failed processes again'),
+    monitor_interval: exported('how often the launcher looks at its processes'),
+    start_method: none('how processes are made; a rank here is a process of its own'),
+    event_log_handler: none(LOGS),
+    role: none('the name of the processes in logs'),
+    ...flags({
+      module: none('how the script is started'),
+      no_python: none('how the script is started'),
+      run_path: none('how the script is started'),
+      virtual_local_rank: none('which GPU a process sees'),
+      // Of the older torch.distributed.launch.
+      use_env: none('processes get their rank from the environment'),
+      help: none('prints the help of the program'),
+    }),
+    log_dir: none(LOGS),
+    redirects: none(LOGS),
+    tee: none(LOGS),
+    local_ranks_filter: none(LOGS),
+    duplicate_stdout_filters: none(LOGS),
+    duplicate_stderr_filters: none(LOGS),
+    logs_specs: none(LOGS),
+    numa_binding: none('ranks are not bound to cores here'),
+    signals_to_handle: none('every rank ends with its launcher here'),
+    shutdown_timeout: none('every rank ends with its launcher here'),
+  },
+};
+
+/** The `deepspeed` command. Source: deepspeed's launcher/runner.py. */
+export const DEEPSPEED_LAUNCHER: Dialect = {
+  name: 'deepspeed',
+  keys: {
+    num_gpus: processes,
+    num_accelerators: processes,
+    num_nodes: machines,
+    hostfile: {
+      ...place("DeepSpeed's file of machines, which is read too", () => ({})),
+      mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
+    },
+    include: exported('which machines and GPUs are used'),
+    exclude: exported('which machines and GPUs are used'),
+    ...RENDEZVOUS,
+    launcher: exported('how the processes of other machines are started'),
+    launcher_args: exported('how the processes of other machines are started'),
+    ssh_port: exported('how the processes of other machines are started'),
+    venv_script: exported('how the processes of other machines are started'),
+    ...flags({
+      module: none('how the script is started'),
+      no_python: none('how the script is started'),
+      no_local_rank: none('how the script is started'),
+      no_ssh: exported('each machine is started by hand'),
+      no_ssh_check: exported('how the processes of other machines are started'),
+      force_multi: exported('how the processes of other machines are started'),
+      save_pid: none(LOGS),
+      bind_cores_to_rank: none('ranks are not bound to cores here'),
+      quiet: none(LOGS),
+      help: none('prints the help of the program'),
+    }),
+    enable_each_rank_log: none(LOGS),
+    bind_core_list: none('ranks are not bound to cores here'),
+    autotuning: none('shardlab recommend searches layouts'),
+    log_level: none(LOGS),
+  },
+};
+
+/** DeepSpeed's hostfile: a machine per line, with its number of GPUs. */
+export const HOSTFILE: Dialect = {
+  name: "DeepSpeed's hostfile",
+  keys: {
+    hosts: {
+      ...place('machines and their GPUs', () => ({})),
+      mean: ({ value }) => {
+        const slots = (value as readonly number[]).map((count) => wholeOf(count)); // read-file.ts made the list
+        return { place: { machines: slots.length, world: slots.reduce((sum, count) => sum + count, 0) } };
+      },
+    },
+  },
+};

@@ -1,0 +1,99 @@
+import { PUBLISHED_MODELS } from '../config/named-models';
+import { modelShape } from '../config/settings/model';
+import { ENDING, SCHEDULE_DEFAULTS } from '../config/settings/schedule';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
+
+/** A config that can be trained on this machine, and a sentence about each part that was made smaller. */
+export interface ToyConfig {
+  readonly config: TrainConfigInput;
+  readonly notes: readonly string[];
+}
+
+interface ToyOptions {
+  /** Number of steps to train; default: those of the config, at most some. */
+  readonly steps: number | undefined;
+  readonly ranks: number;
+  /** Whether fewer ranks than the config's train. */
+  readonly isScaled: boolean;
+}
+
+/** Number of steps that are trained unless somebody asks for more. */
+const MOST_STEPS = 10;
+
+/**
+ * Replaces a published model by one of the same kind that a small machine can train, and that the same degrees divide; long trainings by their
+ * first steps.
+ */
+export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConfig {
+  const parsed = parseTrainConfig(asked);
+  const notes: string[] = [];
+  const config = withSteps(
+    withMesh(withModel(asked, parsed, notes), parsed, options),
+    parsed,
+    options,
+    notes,
+  );
+  return { config, notes };
+}
+
+function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[]): TrainConfigInput {
+  const { model } = parsed;
+  if (typeof model !== 'string' || !Object.hasOwn(PUBLISHED_MODELS, model)) return config;
+  const { tp, cp, pp, virtualStages } = parsed.parallel;
+  const shape = modelShape({ model });
+  const heads = Math.max(4, tp * cp);
+  const sizes = { layers: Math.max(2, pp * (virtualStages ?? 2)), heads, dim: 16 * heads };
+  notes.push(
+    `${model} is too large for this machine: a ${shape.kind} with ${sizes.layers} layers of width ${sizes.dim} trains in its place, with the same settings`,
+  );
+  if (shape.kind === 'dit') {
+    const grid = {
+      latent: [4, 4, 4] as [number, number, number],
+      patch: [1, 1, 1] as [number, number, number],
+    };
+    const { experts } = shape;
+    const channels = { inChannels: 48, outChannels: 48, freqDim: 32, textDim: 32, textLen: 8 };
+    const encoder = config.textEncoder == null ? {} : { ...config.textEncoder, model: 't5-tiny' as const };
+    return {
+      ...config,
+      ...(config.textEncoder != null && { textEncoder: encoder }),
+      data: 'moving-shapes',
+      model: { kind: 'dit', ...sizes, ...grid, ...channels, ffn: 128, experts, boundary: 0.5 },
+    };
+  }
+  const decoder = { ...sizes, vocab: 256 * tp, seq: 64 };
+  const qkvBias = shape.kind === 'llama' && shape.qkvBias;
+  return {
+    ...config,
+    model: shape.kind === 'llama' ? { kind: 'llama', ...decoder, qkvBias } : { kind: 'gpt', ...decoder },
+  };
+}
+
+/** Divides the ranks into two replicas, if a mesh is for more ranks. */
+function withMesh(
+  config: TrainConfigInput,
+  { parallel: { mesh, tp, pp } }: TrainConfig,
+  { ranks, isScaled }: ToyOptions,
+): TrainConfigInput {
+  const shared = ranks / (tp * pp);
+  if (mesh === null || !isScaled || shared % 2 !== 0) return config;
+  return { ...config, parallel: { ...config.parallel, mesh: { dpReplicate: 2, dpShard: shared / 2 } } };
+}
+
+/** Trains the first steps of a long training, whose schedule is that of the whole. */
+function withSteps(
+  config: TrainConfigInput,
+  { steps: all }: TrainConfig,
+  { steps = Math.min(all, MOST_STEPS) }: ToyOptions,
+  notes: string[],
+): TrainConfigInput {
+  if (steps >= all) return { ...config, steps };
+  notes.push(`${steps} of ${all} steps train; --steps chooses another number`);
+  const { schedule } = config;
+  const isEnding = schedule != null && ENDING.includes(schedule.kind ?? SCHEDULE_DEFAULTS.kind);
+  return {
+    ...config,
+    steps,
+    ...(isEnding && { schedule: { ...schedule, maxSteps: schedule.maxSteps ?? all } }),
+  };
+}

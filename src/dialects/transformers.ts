@@ -1,0 +1,294 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  isNothing,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  place,
+  refused,
+  settingKeys,
+} from './key-row';
+import type { Dialect } from './meant';
+import { modelMeaning } from './models';
+import { clip, floatOf, number, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from './values';
+
+// transformers' TrainingArguments, and the arguments of the scripts that use them. Source: transformers' training_args.py.
+
+const LOGS = 'run.log writes JSON lines and TensorBoard files';
+const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
+const EVALUATES = 'in a notebook, run.evaluate() and run.step(n, { evalSteps }) evaluate';
+const HUB = 'nothing is downloaded from a hub or sent to one';
+const LOADER = 'batches are read by rank and step here';
+const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
+
+function optim({ value }: Asked): Meaning {
+  const name = String(value).toLowerCase();
+  const kinds: readonly (readonly [RegExp, string])[] = [
+    [/^adamw_(torch|hf|torch_fused|apex_fused|torch_xla|torch_npu_fused|anyprecision)$/, 'adamW'],
+    [/^(paged_)?adamw_(8bit|bnb_8bit)$|^adamw_torch_8bit$/, 'adamW8bit'],
+    [/^(paged_)?adamw(_32bit)?$/, 'adamW'],
+    [/^(paged_)?lion(_32bit)?$/, 'lion'],
+    [/^sgd$/, 'sgd'],
+  ];
+  const kind = kinds.find(([pattern]) => pattern.test(name))?.[1];
+  if (kind === undefined)
+    return {
+      effect: 'refused',
+      why: `there is no optimizer ${name} here; choose optimizer.kind adamW, adamW8bit, lion or sgd`,
+    };
+  return { sets: { 'optimizer.kind': kind } };
+}
+
+function schedule({ value }: Asked): Meaning {
+  const kinds: Readonly<Record<string, string>> = {
+    linear: 'linear',
+    cosine: 'cosine',
+    constant: 'constant',
+    constant_with_warmup: 'constant',
+    warmup_stable_decay: 'wsd',
+    cosine_with_min_lr: 'cosine',
+  };
+  const kind = kinds[String(value).toLowerCase()];
+  if (kind === undefined)
+    return {
+      effect: 'refused',
+      why: `there is no schedule ${String(value)} here; choose schedule.kind ${Object.keys(kinds).join(', ')}`,
+    };
+  return { sets: { 'schedule.kind': kind } };
+}
+
+/** Returns the types of bf16 or fp16: torch.autocast, unless the model is sharded by FSDP or DeepSpeed. */
+function half(paramDtype: 'bfloat16' | 'float16'): KeyRow {
+  return decides('mixedPrecision.paramDtype', ({ value, other }) => {
+    if (!yesOf(value)) return { effect: 'none', why: 'is off' };
+    const isSharded = !isNothing(other('fsdp') ?? '') || !isNothing(other('deepspeed') ?? '');
+    return isSharded
+      ? { sets: { 'mixedPrecision.paramDtype': paramDtype } }
+      : {
+          sets: { 'mixedPrecision.paramDtype': paramDtype, 'mixedPrecision.reduceDtype': 'float32' },
+          why: 'torch.autocast, whose gradients are float32',
+        };
+  });
+}
+
+/** Returns what the words of --fsdp mean: 'full_shard auto_wrap offload'. */
+function fsdp({ value }: Asked): Meaning {
+  if (value === true) return { sets: { 'parallel.strategy': 'FULL_SHARD' } };
+  const words = [value]
+    .flat()
+    .flatMap((text) => String(text).split(/[\s,]+/))
+    .filter((text) => text !== '');
+  if (isNothing(value) || words.length === 0) return { effect: 'none', why: 'is off' };
+  const strategy = words.find((word) => !['auto_wrap', 'offload'].includes(word.toLowerCase()));
+  return {
+    sets: {
+      'parallel.strategy': strategy === undefined ? 'FULL_SHARD' : strategyOf(strategy),
+      'parallel.wrap': words.includes('auto_wrap') || strategy === undefined ? 'blocks' : 'root',
+      ...(words.includes('offload') && { 'offload.parameters': true }),
+    },
+  };
+}
+
+function fileKey(says: string): KeyRow {
+  return {
+    ...none(says),
+    mean: ({ value }) => {
+      if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+      if (/^\s*[{[]/.test(String(value)))
+        return {
+          effect: 'warning',
+          why: 'settings on the command line are not read; write them into a file',
+        };
+      return { file: String(value), effect: 'used', why: 'is read too' };
+    },
+  };
+}
+
+/** Returns the row of a file or folder of data. */
+export const DATA: KeyRow = decides('data.path', ({ value }) => {
+  const [first] = [value].flat();
+  if (isNothing(first)) return { effect: 'none', why: 'is empty' };
+  const isFile = /\.(jsonl?|csv|tsv|txt|parquet)$|^[./~]/.test(String(first));
+  return isFile
+    ? { sets: { 'data.path': Array.isArray(value) ? value.map(String) : String(value) } }
+    : {
+        effect: 'refused',
+        why: `${String(first)} is a name of a hub, and nothing is downloaded; write data: './file.jsonl'. Until then, batches are source code as bytes`,
+      };
+});
+
+const epochs = ({ value }: Asked): Meaning => ({
+  effect: 'none',
+  why: `data never ends here, so a run counts steps and not ${numberOf(value)} epochs; write steps`,
+});
+
+const SETTINGS: KeyTable = {
+  ...settingKeys('transformers', {
+    batch: whole,
+    accumulation: whole,
+    'optimizer.lr': number,
+    'optimizer.weightDecay': number,
+    'optimizer.betas': {
+      adam_beta1: decides('optimizer.betas', ({ value, other }) => ({
+        sets: { 'optimizer.betas': [numberOf(value), numberOf(other('adam_beta2') ?? 0.999)] },
+      })),
+      adam_beta2: decides('optimizer.betas', ({ value, other }) => ({
+        sets: { 'optimizer.betas': [numberOf(other('adam_beta1') ?? 0.9), numberOf(value)] },
+      })),
+    },
+    'optimizer.eps': { adam_epsilon: number },
+    'optimizer.kind': { optim: decides('optimizer.kind', optim) },
+    schedule: { lr_scheduler_type: decides('schedule.kind', schedule) },
+    'schedule.warmupSteps': {
+      warmup_steps: wholeFromZero,
+      warmup_ratio: decides('schedule.warmupSteps', warmupRatio),
+    },
+    clipNorm: clip,
+    seed: (value) => wholeOf(value, 0),
+    steps: {
+      max_steps: decides('steps', ({ value }) =>
+        numberOf(value) > 0
+          ? { sets: { steps: wholeOf(value) } }
+          : { effect: 'none', why: 'is off: epochs decide' },
+      ),
+      num_train_epochs: decides('steps', epochs),
+    },
+    activationCheckpointing: (value) => (yesOf(value) ? 'full' : null),
+    'parallel.strategy': { fsdp: decides('parallel.strategy', fsdp) },
+    'data.dropLast': {
+      dataloader_drop_last: none(
+        'batches of the built-in data have no rest; write data.dropLast with your own data',
+      ),
+    },
+  }),
+  bf16: half('bfloat16'),
+  fp16: half('float16'),
+  deepspeed: fileKey("DeepSpeed's JSON, which is read too"),
+  fsdp_config: fileKey('a file of FSDP, which is read too'),
+  accelerator_config: fileKey("a file of Accelerate's settings"),
+  parallelism_config: none('write parallel.tp, parallel.cp and parallel.mesh'),
+  fsdp_min_num_params: decides('parallel.wrap', ({ value }) =>
+    numberOf(value) > 0
+      ? { sets: { 'parallel.wrap': { minNumParams: wholeOf(value) } } }
+      : { effect: 'none', why: 'is off' },
+  ),
+  fsdp_transformer_layer_cls_to_wrap: decides('parallel.wrap', ({ value }) =>
+    isNothing(value)
+      ? { effect: 'none', why: 'is empty' }
+      : { sets: { 'parallel.wrap': 'blocks' }, why: 'the blocks of the model here' },
+  ),
+  torch_compile: { ...place('the model is compiled', (value) => ({ compile: yesOf(value) })) },
+  torch_compile_backend: none('a plan knows only whether the model is compiled'),
+  torch_compile_mode: none('a plan knows only whether the model is compiled'),
+  auto_find_batch_size: refused('an out-of-memory error here lists settings that would fit'),
+  optim_args: refused('write the settings of optimizer'),
+  optim_target_modules: refused('GaLore and its like are not built here'),
+  lr_scheduler_kwargs: refused('write schedule.etaMin, schedule.decaySteps and schedule.decayType'),
+  neftune_noise_alpha: refused('noise in embeddings is not built here'),
+  label_smoothing_factor: refused(
+    'labels are not smoothed here; write a loss of your own',
+    (value) => numberOf(value) === 0,
+  ),
+  average_tokens_across_devices: none('every rank has equally many tokens here'),
+  use_liger_kernel: none('kernels are fused here in any case'),
+  liger_kernel_config: none('kernels are fused here in any case'),
+};
+
+function warmupRatio({ value, other }: Asked): Meaning {
+  const ratio = numberOf(value);
+  const steps = other('max_steps') ?? other('train_iters');
+  if (ratio === 0) return { effect: 'none', why: 'the rate does not rise' };
+  if (typeof steps !== 'number' || steps <= 0)
+    return {
+      effect: 'warning',
+      why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
+    };
+  return { sets: { 'schedule.warmupSteps': Math.ceil(ratio * steps) } };
+}
+
+const WITHOUT_EFFECT: KeyTable = {
+  ...allNone(
+    SAVES,
+    'output_dir overwrite_output_dir save_strategy save_steps save_total_limit save_safetensors save_on_each_node save_only_model restore_callback_states_from_checkpoint enable_jit_checkpoint resume_from_checkpoint ignore_data_skip load_best_model_at_end metric_for_best_model greater_is_better',
+  ),
+  ...allNone(
+    EVALUATES,
+    'do_train do_eval do_predict eval_strategy evaluation_strategy eval_steps eval_delay eval_on_start eval_do_concat_batches eval_accumulation_steps per_device_eval_batch_size per_gpu_eval_batch_size prediction_loss_only batch_eval_metrics eval_use_gather_object include_inputs_for_metrics include_for_metrics fp16_full_eval bf16_full_eval',
+  ),
+  ...allNone(
+    LOGS,
+    'logging_dir logging_strategy logging_first_step logging_steps logging_nan_inf_filter log_level log_level_replica log_on_each_node report_to run_name project trackio_space_id trackio_bucket_id trackio_static_space_id disable_tqdm include_num_input_tokens_seen include_tokens_per_second skip_memory_metrics debug',
+  ),
+  ...allNone(
+    HUB,
+    'push_to_hub hub_model_id hub_strategy hub_token hub_private_repo hub_always_push hub_revision push_to_hub_model_id push_to_hub_organization push_to_hub_token mp_parameters',
+  ),
+  ...allNone(
+    LOADER,
+    'dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor dataloader_in_order dataloader_multiprocessing_context remove_unused_columns label_names group_by_length length_column_name train_sampling_strategy data_seed past_index',
+  ),
+  ...allNone(
+    DEVICE,
+    'use_cpu no_cuda use_mps_device use_ipex ipex jit_mode_eval tpu_num_cores tpu_metrics_debug tf32 half_precision_backend fp16_backend fp16_opt_level torch_empty_cache_steps local_rank',
+  ),
+  ...allNone(
+    'jobs here have collectives of their own',
+    'ddp_backend ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph',
+  ),
+  ddp_find_unused_parameters: none('parameters without a gradient are found here in any case'),
+  gradient_checkpointing_kwargs: none('recomputation is of one kind here'),
+  activation_checkpointing_kwargs: none('recomputation is of one kind here'),
+  full_determinism: none('runs are equal to the bit here in any case'),
+  torchdynamo: none('a plan knows only whether the model is compiled'),
+  use_cache: none('training stores no keys and values here'),
+  ray_scope: none('run.lrRangeTest and your own loop search here'),
+};
+
+/** Arguments of transformers' and TRL's example scripts beside TrainingArguments. */
+const SCRIPTS: KeyTable = {
+  model_name_or_path: decides('model', modelMeaning),
+  ...settingKeys('transformers', {
+    'data.text': { text_column_name: (value) => String(value) },
+    'data.seq': { block_size: whole },
+    'data.tokenizer': { tokenizer_name: (value) => String(value) },
+    'data.validation': { validation_file: (value) => String(value) },
+  }),
+  mixed_precision: decides('mixedPrecision.paramDtype', (asked) =>
+    isNothing(asked.value)
+      ? { effect: 'none', why: 'is off' }
+      : half(floatOf(asked.value) === 'float16' ? 'float16' : 'bfloat16').mean({ ...asked, value: true }),
+  ),
+  train_file: DATA,
+  data_path: DATA,
+  dataset_name: DATA,
+  ...allNone(
+    'the file has one form',
+    'dataset_config_name dataset_config dataset_split config_name model_revision token trust_remote_code cache_dir preprocessing_num_workers overwrite_cache use_fast_tokenizer low_cpu_mem_usage torch_dtype dtype streaming max_train_samples max_eval_samples',
+  ),
+};
+
+/** What TrainingArguments has by default, where that differs from ours. */
+export const TRAINER_DEFAULTS: Meaning = {
+  usual: {
+    batch: 8,
+    'optimizer.lr': 5e-5,
+    'optimizer.weightDecay': 0,
+    'schedule.kind': 'linear',
+    seed: 42,
+    'parallel.strategy': 'NO_SHARD',
+  },
+  why: 'where they differ from ours',
+};
+
+/** Arguments of a script that uses transformers' Trainer. */
+export const TRANSFORMERS: Dialect = {
+  name: 'transformers',
+  keys: { ...SETTINGS, ...WITHOUT_EFFECT, ...SCRIPTS },
+  usual: () => TRAINER_DEFAULTS,
+};
+
+/** TrainingArguments without the arguments of scripts, and the rows of settings that other trainers have too. */
+export const TRAINING_ARGUMENTS: KeyTable = { ...SETTINGS, ...WITHOUT_EFFECT };

@@ -1,0 +1,94 @@
+import { fromOtherName } from '../config/other-names';
+import { STRATEGIES, strategyNamed } from '../config/strategies';
+import { type Convert, isNothing, wrongValue } from './key-row';
+
+// Values as other programs write them, as ours.
+
+/** Returns an integer of at least `least`. Throws: CONFIG for other values. */
+export function wholeOf(value: unknown, least = 1): number {
+  const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+  if (typeof number === 'number' && Number.isInteger(number) && number >= least) return number;
+  throw wrongValue(value, `an integer of at least ${least}`);
+}
+
+export function numberOf(value: unknown): number {
+  const number = typeof value === 'string' && value.trim() !== '' ? Number(value) : value;
+  if (typeof number === 'number' && Number.isFinite(number)) return number;
+  throw wrongValue(value, 'a number');
+}
+
+/** Returns a truth value, also of the words by which Python's command lines write it. */
+export function yesOf(value: unknown): boolean {
+  const word = String(value).toLowerCase();
+  if (['true', 'yes', '1', 'on', 'y', 't'].includes(word)) return true;
+  if (isNothing(value) || ['off', 'n', 'f'].includes(word)) return false;
+  throw wrongValue(value, 'true or false');
+}
+
+export const whole: Convert = (value) => wholeOf(value);
+export const wholeFromZero: Convert = (value) => wholeOf(value, 0);
+export const number: Convert = (value) => numberOf(value);
+export const yes: Convert = (value) => yesOf(value);
+export const text: Convert = (value) => (isNothing(value) ? undefined : String(value));
+
+/** The largest norm of gradients: 0 means no clipping, which is null here. */
+export const clip: Convert = (value) => {
+  const norm = numberOf(value);
+  return norm > 0 ? norm : null;
+};
+
+const FLOATS: Readonly<Record<string, 'float32' | 'bfloat16' | 'float16'>> = {
+  fp32: 'float32',
+  float32: 'float32',
+  float: 'float32',
+  no: 'float32',
+  bf16: 'bfloat16',
+  bfloat16: 'bfloat16',
+  fp16: 'float16',
+  float16: 'float16',
+  half: 'float16',
+};
+
+/** Returns a type of floating point numbers. */
+export function floatOf(value: unknown): 'float32' | 'bfloat16' | 'float16' {
+  const found =
+    FLOATS[
+      String(value)
+        .toLowerCase()
+        .replace(/^torch\./, '')
+    ];
+  if (found === undefined) throw wrongValue(value, 'fp32, bf16 or fp16');
+  return found;
+}
+
+export const float: Convert = (value) => floatOf(value);
+
+/** Returns a converter of words, by their spelling in lower case. */
+export function word<Ours>(words: Readonly<Record<string, Ours>>): (value: unknown) => Ours {
+  return (value) => {
+    const found = Object.entries(words).find(([name]) => name === String(value).toLowerCase());
+    if (found === undefined) throw wrongValue(value, Object.keys(words).join(', '));
+    return found[1];
+  };
+}
+
+/** Returns the strategy of a ZeRO stage. */
+export const strategyOfStage = word({ 0: 'NO_SHARD', 1: 'ZERO_1', 2: 'ZERO_2', 3: 'FULL_SHARD' } as const);
+
+/** Returns the strategy of a name in any spelling. Source of the numbers: torch.distributed.fsdp.ShardingStrategy. */
+export function strategyOf(value: unknown): keyof typeof STRATEGIES {
+  const name = String(value).replace(/^.*ShardingStrategy\./, '');
+  const number = ['FULL_SHARD', 'SHARD_GRAD_OP', 'NO_SHARD', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'][
+    Number(name) - 1
+  ];
+  const other = fromOtherName(name);
+  const found =
+    strategyNamed(number ?? name) ?? strategyNamed(name.toUpperCase()) ?? strategyNamed(other ?? '');
+  if (found === undefined) throw wrongValue(value, Object.keys(STRATEGIES).join(', '));
+  return found;
+}
+
+/** Whether an address is a placeholder that somebody has to replace: '10.233.xx.xx', '<ip>', 'YOUR_IP'. */
+export function isPlaceholder(value: unknown): boolean {
+  return /(^|[.:])x+([.:]|$)|[<>*]|your|\b(main|master|host|node|head)?_?ip\b|xxx/i.test(String(value));
+}

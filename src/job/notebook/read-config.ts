@@ -1,0 +1,22 @@
+import { type Foreign, type ReadOptions, readConfig as readForeignConfig } from '../../dialects/read';
+import type { Reading } from '../../dialects/reading';
+import { readingText } from '../../dialects/reading-text';
+import { type Shown, shownAsText, withShown } from '../../figures/shown';
+
+/** Another program's settings in our own words. Shown in a notebook as a table of its lines. */
+export type ConfigReading = Pick<Reading, 'world' | 'machines' | 'config' | 'lines'> & Shown;
+
+/**
+ * Reads another program's settings: a file of Accelerate, DeepSpeed or LLaMA-Factory, a launch script, or a command as a text or as words.
+ * `config` of the result is what `job.train` takes; `lines` says what each line does here. Throws: CONFIG if nothing there is a setting of a
+ * known program.
+ * @example
+ * const { config } = sl.readConfig('accelerate.yaml');
+ * const run = await job.train({ ...config, model: 'tiny' });
+ * sl.readConfig('torchrun --nproc_per_node=8 train.py --learning_rate 2.5e-5');
+ */
+export function readConfig(settings: Foreign, options: ReadOptions = {}): ConfigReading {
+  const reading = readForeignConfig(settings, options);
+  const { world, machines, config, lines } = reading;
+  return withShown({ world, machines, config, lines }, shownAsText(readingText(reading)));
+}

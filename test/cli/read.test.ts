@@ -1,0 +1,112 @@
+import assert from 'node:assert/strict';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { after, test } from 'node:test';
+import { readConfig } from '../../src/job/notebook/read-config';
+import { testData } from '../support/paths';
+import { shardlab } from './run-command';
+
+const folder = mkdtempSync(join(tmpdir(), 'shardlab-read-'));
+after(() => rmSync(folder, { recursive: true, force: true }));
+const cwd = testData('dialects');
+
+test('read --json prints one document with world, machines, config and lines', async () => {
+  const { status, stdout, stderr } = await shardlab(['read', '--json', 'accelerate_4x8.yaml'], { cwd });
+  assert.equal(status, 0, stderr);
+  const answer = JSON.parse(stdout);
+  assert.deepEqual(Object.keys(answer), ['world', 'machines', 'config', 'lines']);
+  assert.deepEqual([answer.world, answer.machines], [32, 4]);
+  assert.deepEqual(Object.keys(answer.lines[0]), ['file', 'line', 'key', 'value', 'effect', 'why']);
+});
+
+test('read prints a table with file and line, and a document per launch of a file', async () => {
+  const table = await shardlab(['read', 'accelerate_4x8.yaml'], { cwd });
+  assert.match(
+    table.stdout,
+    /^accelerate_4x8\.yaml:22 +main_process_ip +10\.233\.xx\.xx +warning +placeholder address, line 22/m,
+  );
+  assert.match(table.stdout, /32 ranks on 4 machines/);
+  const launches = JSON.parse((await shardlab(['read', '--json', 'launches.txt'], { cwd })).stdout);
+  assert.equal(launches.length, 3);
+});
+
+test('a command after -- is read as it is typed', async () => {
+  const command = [
+    'torchrun',
+    '--nproc_per_node=8',
+    'train.py',
+    '--task',
+    's2v-14B',
+    '--dit_fsdp',
+    '--ulysses_size',
+    '8',
+  ];
+  const { status, stdout } = await shardlab(['read', '--json', '--', ...command], { cwd });
+  assert.equal(status, 0);
+  const { world, config } = JSON.parse(stdout);
+  assert.equal(world, 8);
+  assert.equal(config.model, 'wan2.2-s2v-14b');
+});
+
+test('a line that is an error ends read, run and plan with status 2, and names file, line and key', async () => {
+  writeFileSync(join(folder, 'wrong.yaml'), 'distributed_type: FSDP\nnum_proceses: 4\n');
+  const read = await shardlab(['read', 'wrong.yaml'], { cwd: folder });
+  assert.equal(read.status, 2);
+  assert.match(read.stdout, /wrong\.yaml:2 +num_proceses +4 +error .*num_processes/);
+  for (const command of ['run', 'plan']) {
+    const { status, stderr } = await shardlab([command, 'wrong.yaml'], { cwd: folder });
+    assert.equal(status, 2, command);
+    assert.match(stderr, /wrong\.yaml:2: num_proceses: .*did you mean "num_processes"/);
+  }
+});
+
+test('a file that nobody knows is refused', async () => {
+  writeFileSync(join(folder, 'notes.json'), '{"hello": 1}');
+  const { status, stderr } = await shardlab(['read', 'notes.json'], { cwd: folder });
+  assert.equal(status, 2);
+  assert.match(stderr, /notes\.json is no settings of ours, Accelerate, DeepSpeed/);
+});
+
+test("plan takes another program's file: its lines are on stderr, and its ranks are GPUs", async () => {
+  const args = ['plan', '--json', 'accelerate_4x8.yaml', '--set', 'model=llama3-8b'];
+  const { status, stdout, stderr } = await shardlab(args, { cwd });
+  assert.equal(status, 0, stderr);
+  const { layout } = JSON.parse(stdout);
+  assert.equal(layout.gpus, 32);
+  assert.match(
+    stderr,
+    /accelerate_4x8\.yaml:11 +deepspeed_config\.zero_stage +2 +used +parallel\.strategy: "ZERO_2"/,
+  );
+});
+
+test('plan takes a command after --, and the launch of a line', async () => {
+  const command = [
+    'swift',
+    'sft',
+    '--model_type',
+    'qwen-7b',
+    '--parallel_method',
+    'megatron',
+    '--tensor_parallel_size',
+    '4',
+    '--pipeline_parallel_size',
+    '2',
+  ];
+  const typed = await shardlab(['plan', '--json', '--', ...command], { cwd });
+  assert.equal(typed.status, 0, typed.stderr);
+  const { layout } = JSON.parse(typed.stdout);
+  assert.deepEqual([layout.gpus, layout.parallel.tp, layout.parallel.pp], [8, 4, 2]);
+  assert.match(typed.stderr, /swift has no such argument/);
+  const line = await shardlab(['plan', '--json', 'launches.txt:3'], { cwd });
+  assert.equal(line.status, 0, line.stderr);
+  const several = await shardlab(['plan', 'launches.txt'], { cwd });
+  assert.equal(several.status, 2);
+  assert.match(several.stderr, /name one of them: launches\.txt:1/);
+});
+
+test('sl.readConfig returns the same, and is shown as its table', () => {
+  const reading = readConfig('deepspeed_ulysses.json', { cwd, world: 8 });
+  assert.equal(reading.config.batch, 32);
+  assert.match(String(reading), /ulysses\.size +8 +warning/);
+});
