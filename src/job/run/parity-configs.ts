@@ -21,16 +21,21 @@ const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
     !all.some((part) => part.startsWith(`${path}.`)),
 );
 
-type Compared = Pick<RunParts, 'history'>;
+type Compared = Pick<RunParts, 'history' | 'torch'>;
 
 /**
  * Throws: CONFIG naming each setting in which two runs differ, if it changes what a step computes; other numbers of ranks with
- * batches of their own; other numbers of steps so far.
+ * batches of their own; other numbers of steps so far; a run on DeepSpeed.
  */
 export function requireSameTraining(one: Compared, other: Compared): void {
   if (one.history === other.history)
     throw new ConfigError(
       'run.parity compares two runs, and was given the same run twice; make another with job.train(config)',
+    );
+  if ([one, other].some(({ torch }) => torch?.framework === 'deepspeed'))
+    throw new ConfigError(
+      'run.parity compares gradients after a step, and DeepSpeed has freed them by then; compare a run of framework fsdp2, or only the ' +
+        "losses, as sl.compare({ one, other }, 'loss')",
     );
   const [{ config, world }, theirs] = [one.history.phase, other.history.phase];
   // The rate's schedule reads the length of the training; nothing else does.

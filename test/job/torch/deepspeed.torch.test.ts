@@ -54,6 +54,10 @@ test('runs on DeepSpeed survive failed work, record what they hold, and give che
     const causes = new Set(record.collectives.map(({ cause }) => cause));
     for (const cause of ['param', 'grad', 'norm', 'loss'] as const) assert.ok(causes.has(cause), cause);
     assert.ok(!causes.has('activation'));
+    await assert.rejects(run.parity(back), {
+      code: 'CONFIG',
+      message: /gradients.*DeepSpeed has freed them/,
+    });
     for (const each of [run, other, back]) await each.dispose();
   }
 });
