@@ -93,6 +93,15 @@ test('a second call says that the environment is ready, and installs nothing', a
   assert.equal(installs().length, 1);
 });
 
+test('--deepspeed adds DeepSpeed to an environment, which then stays', async () => {
+  const { engine, installs } = machine();
+  await engine('torch');
+  assert.equal((await engine('torch', '--deepspeed')).status, 0);
+  assert.match(installs()[1] ?? '', /-r \S+requirements\.txt -r \S+requirements-deepspeed\.txt$/);
+  for (const again of [['--deepspeed'], []]) await engine('torch', ...again);
+  assert.equal(installs().length, 2);
+});
+
 test('after a failed pip ranks find no environment, and the next call continues in it', async () => {
   const fails =
     '[ -e "$ROOT/tried" ] || { touch "$ROOT/tried" "$ROOT/torch"; echo "no route" >&2; exit 1; };';

@@ -22,6 +22,10 @@ export function addEngine(program: Command, perform: Perform, io: Io): void {
     .argument('[name]', `${NAMES.join(' or ')}; without a name, lists engines`)
     .description('lists engines; `engine torch` makes a Python environment with PyTorch')
     .option('--cuda', 'torch: fails if the installed torch has no CUDA')
+    .option(
+      '--deepspeed',
+      "torch: also installs DeepSpeed, for job.train(config, { framework: 'deepspeed' })",
+    )
     .option('--python <path>', 'torch: the Python from which the environment is made')
     .option('--settings', "torch: lists what PyTorch's ranks do with each setting of a config");
   perform<EngineOptions>(command, async ([name], options, output) => {
@@ -33,14 +37,19 @@ export function addEngine(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-function checkUsage(name: string | undefined, { cuda, python, settings: lists }: EngineOptions): void {
+function checkUsage(
+  name: string | undefined,
+  { cuda, deepspeed, python, settings: lists }: EngineOptions,
+): void {
   if (name !== undefined && !NAMES.some((known) => known === name)) {
     const near = nearest(name, NAMES);
     throw new ConfigError(
       `there is no engine '${name}'; ${near === undefined ? `give ${NAMES.join(' or ')}` : `did you mean ${near}?`}`,
     );
   }
-  const given = Object.entries({ '--cuda': cuda, '--python': python }).find(([, one]) => one !== undefined);
+  const given = Object.entries({ '--cuda': cuda, '--deepspeed': deepspeed, '--python': python }).find(
+    ([, one]) => one !== undefined,
+  );
   if (given !== undefined && (name !== 'torch' || lists === true)) {
     throw new ConfigError(`${given[0]} belongs to \`shardlab engine torch\`, which makes the environment`);
   }

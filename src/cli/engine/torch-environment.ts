@@ -20,8 +20,9 @@ import { type Io, orFail, progressOn } from '../io';
 import { showPip } from './pip-progress';
 import { downloadNotice } from './torch-wheels';
 
-/** The packages of the environment. */
+/** The packages of the environment, and those that it has if they are asked for. */
 const REQUIREMENTS = join(INSTALLATION, 'src', 'python', 'requirements.txt');
+const WITH_DEEPSPEED = [REQUIREMENTS, join(INSTALLATION, 'src', 'python', 'requirements-deepspeed.txt')];
 /** The oldest Python for which the required torch has wheels. */
 const LEAST_PYTHON = [3, 10] as const;
 
@@ -31,6 +32,8 @@ export interface TorchRequest {
   readonly python?: string;
   /** Whether torch must have CUDA. */
   readonly cuda?: boolean;
+  /** Whether the environment also gets DeepSpeed. */
+  readonly deepspeed?: boolean;
 }
 
 /** A complete environment. */
@@ -64,7 +67,9 @@ export async function ensureTorch(
 ): Promise<TorchEnvironment> {
   const environment = torchEnvironment(io.env);
   const work = { request, io, note, signal, environment };
-  const complete = isMarked(environment) ? await versions(work) : 'it is not complete';
+  const installed = installedFiles(environment);
+  const isComplete = request.deepspeed === true ? installed === WITH_DEEPSPEED : installed !== undefined;
+  const complete = isComplete ? await versions(work) : 'it is not complete';
   if (typeof complete !== 'string') {
     if (request.python !== undefined) {
       note(`${environment} is complete, so --python has no effect; delete the folder to make it again`);
@@ -72,10 +77,11 @@ export async function ensureTorch(
     return asAnswer(work, complete);
   }
   const notice = downloadNotice(`${process.platform}-${process.arch}`, request.cuda === true);
-  if (notice !== '') note(notice);
+  if (notice !== '' && installed === undefined) note(notice);
   rmSync(completeMark(environment), { force: true });
   await makeEnvironment(work);
-  await install(work);
+  const files = request.deepspeed === true ? WITH_DEEPSPEED : [REQUIREMENTS];
+  await install(work, files);
   const found = await versions(work);
   stopIfAsked(work);
   if (typeof found === 'string') {
@@ -84,20 +90,26 @@ export async function ensureTorch(
     ]);
   }
   const answer = asAnswer(work, found);
-  mark(environment);
+  mark(environment, files);
   return answer;
 }
 
-/** Whether the environment has what the requirements say now. */
-function isMarked(environment: string): boolean {
+/** Returns the requirement files of which the environment has what they say now; undefined: it is not complete. */
+function installedFiles(environment: string): readonly string[] | undefined {
   const path = completeMark(environment);
-  return existsSync(path) && readFileSync(path, 'utf8') === readFileSync(REQUIREMENTS, 'utf8');
+  if (!existsSync(path)) return undefined;
+  const marked = readFileSync(path, 'utf8');
+  return [[REQUIREMENTS], WITH_DEEPSPEED].find((files) => textOf(files) === marked);
 }
 
-function mark(environment: string): void {
+function mark(environment: string, files: readonly string[]): void {
   const path = completeMark(environment);
-  writeFileSync(`${path}.part`, readFileSync(REQUIREMENTS));
+  writeFileSync(`${path}.part`, textOf(files));
   renameSync(`${path}.part`, path);
+}
+
+function textOf(files: readonly string[]): string {
+  return files.map((file) => readFileSync(file, 'utf8')).join('');
 }
 
 async function makeEnvironment(work: Work): Promise<void> {
@@ -160,13 +172,15 @@ function isNewEnough(version: string): boolean {
   return major > LEAST_PYTHON[0] || (major === LEAST_PYTHON[0] && minor >= LEAST_PYTHON[1]);
 }
 
-async function install(work: Work): Promise<void> {
+async function install(work: Work, files: readonly string[]): Promise<void> {
   const { io, signal, environment } = work;
   const progress = showPip(progressOn(io));
   try {
-    await installRequirements(venvPython(environment), [REQUIREMENTS], {
-      what: 'torch, numpy and safetensors',
-      env: io.env,
+    await installRequirements(venvPython(environment), files, {
+      what:
+        files === WITH_DEEPSPEED ? 'torch, numpy, safetensors and deepspeed' : 'torch, numpy and safetensors',
+      // DeepSpeed compiles its operations when they are used first, not now.
+      env: { ...io.env, DS_BUILD_OPS: '0' },
       signal,
       line: progress.line,
     });
