@@ -2,7 +2,7 @@ import { valueAt } from '../config/config-issue';
 import { isPretrained } from '../config/pretrained';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
 import { isGathered } from '../config/settings/gathering';
-import { MODEL_PARTS, modelShape } from '../config/settings/model';
+import { isOwnModel, isPythonModel, MODEL_PARTS, modelShape } from '../config/settings/model';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
 import { reduceDtypeOf } from '../config/settings/precision';
 import { encoderShape } from '../config/settings/videos';
@@ -39,7 +39,8 @@ export function isTrainConfig(input: unknown): boolean {
       trainKeys.includes(key) ||
       (key === 'batch' && typeof value === 'number') ||
       (key === 'schedule' && typeof value === 'object') ||
-      (key === 'model' && (value === 'tiny' || value === 'bench' || isPretrained(value))),
+      (key === 'model' &&
+        (value === 'tiny' || value === 'bench' || isPretrained(value) || isPythonModel(value))),
   );
 }
 
@@ -188,7 +189,7 @@ function optimizerOf({ optimizer }: TrainConfig): Asked {
 /** Returns the share of parameters that train, adapters included. Builds the model without values. */
 function trainedShareOf(config: TrainConfig): Asked {
   const { frozen, lora } = config;
-  if ((frozen.length === 0 && lora === null) || modelShape(config).kind === 'own') return {};
+  if ((frozen.length === 0 && lora === null) || isOwnModel(modelShape(config))) return {};
   const model = buildModel(config);
   const numParams = model.numParams();
   chooseTrained(model, config);

@@ -1,3 +1,4 @@
+import { pythonRefused } from '../config/functions-missing';
 import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
@@ -35,6 +36,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
     );
   }
   if (shape.kind === 'own') throw ownModelRefused();
+  if (shape.kind === 'python') throw pythonRefused(shape);
   const read = Object.entries(shape).filter(([key]) => key in shapeSchema.shape);
   return {
     ...(Object.fromEntries(read) as ModelShapeInput), // settings with the same name have the same meaning

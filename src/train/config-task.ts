@@ -1,5 +1,5 @@
 import type { Engine } from '../backend/engine';
-import { functionsMissing } from '../config/functions-missing';
+import { functionsMissing, pythonRefused } from '../config/functions-missing';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -35,6 +35,8 @@ export function taskOf(context: RankContext, model: Module, config: TrainConfig,
       );
     case 'own':
       throw functionsMissing('model');
+    case 'python':
+      throw pythonRefused(shape);
     default:
       return shape satisfies never;
   }

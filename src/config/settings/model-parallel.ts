@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { sequenceConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
-import { type ModelSetting, modelShape, positionsOf, size } from './model';
+import { isOwnModel, type ModelSetting, modelShape, positionsOf, size } from './model';
 
 /** How ranks compute attention over a sequence of which each has a part. */
 export const CP_KINDS = ['ulysses', 'ring'] as const;
@@ -99,7 +99,7 @@ export function shardRanksOf({ parallel }: ModelParallelRead, world: number): nu
 /** Returns what contradicts a division of the model's sequences; null: nothing. */
 function undivided(model: ModelSetting, parts: number, what: string): string | null {
   const shape = modelShape({ model });
-  if (shape.kind === 'own') return null;
+  if (isOwnModel(shape)) return null;
   const length = positionsOf(shape);
   if (length % parts === 0) return null;
   const name = shape.kind === 'dit' ? `${length} patches` : `seq ${length}`;

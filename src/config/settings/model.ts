@@ -1,3 +1,4 @@
+import { resolve } from 'node:path';
 import { z } from 'zod';
 import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
@@ -100,6 +101,16 @@ export const t5Schema = z.strictObject({
 /** A user's own model: a function or a class that `job.train` got. */
 export const ownSchema = z.strictObject({ kind: z.literal('own') });
 
+/** A class of the user's own in Python, which ranks of PyTorch make by `class(**options)`. */
+const pythonSchema = z.strictObject({
+  kind: z.literal('python'),
+  python: z.string().min(1),
+  class: z.string().min(1),
+  options: z.record(z.string(), z.json()).default({}),
+  vocab: size.default(256),
+  seq: size,
+});
+
 /** Kinds of models, each with the published model whose results it reproduces. */
 export const KINDS = {
   gpt: { schema: gptSchema, says: "GPT-2's shape, tanh GELU, learned positions" },
@@ -116,6 +127,10 @@ export const KINDS = {
     schema: t5Schema,
     says: "UMT5's encoder; it has no loss, so it is planned or called, not trained",
   },
+  python: {
+    schema: pythonSchema,
+    says: "a class of your own in Python, which only engine 'torch' trains; `kind` may be left out (clusters.md)",
+  },
 } as const;
 
 const kindSchema = z.discriminatedUnion('kind', [
@@ -125,6 +140,7 @@ const kindSchema = z.discriminatedUnion('kind', [
   ditSchema,
   t5Schema,
   ownSchema,
+  pythonSchema,
 ]);
 
 /** The names of all models; there is at least one. */
@@ -132,8 +148,9 @@ export const MODEL_NAMES = Object.keys(NAMED_MODELS) as [ModelName, ...ModelName
 
 const nameOrSizes = z.union([z.enum(MODEL_NAMES), kindSchema]);
 
-/** A model by name, by its sizes, or by a folder in Hugging Face's format: { from: './llama' }. */
+/** A model by name, by its sizes, by a folder in Hugging Face's format: { from: './llama' }, or by a class of Python. */
 export const modelSchema = z.preprocess((value, context) => {
+  if (isPythonModel(value)) return { ...value, kind: 'python', python: pythonPath(value.python) };
   if (!isPretrained(value)) return value;
   const read = modelOfFolder(value);
   if ('model' in read) return read.model;
@@ -141,13 +158,31 @@ export const modelSchema = z.preprocess((value, context) => {
   return z.NEVER;
 }, nameOrSizes) as unknown as z.ZodType<
   z.output<typeof nameOrSizes>,
-  z.input<typeof nameOrSizes> | PretrainedInput
+  z.input<typeof nameOrSizes> | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
 >; // what the function takes
+
+/** Whether a setting `model` is a class of Python. */
+export function isPythonModel(value: unknown): value is { readonly python: unknown } {
+  if (typeof value !== 'object' || value === null || !('python' in value)) return false;
+  return !('kind' in value) || value.kind === 'python';
+}
+
+/** Returns the path of a file of Python; a name without '.py' is that of an installed package. */
+function pythonPath(python: unknown): unknown {
+  return isPythonFile(python) ? resolve(python) : python;
+}
+
+/** Whether a model's `python` names a file. */
+export function isPythonFile(python: unknown): python is string {
+  return typeof python === 'string' && python.endsWith('.py');
+}
 
 export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;
 /** The sizes of a model of this library. */
-export type BuiltInModel = Exclude<ModelConfig, { kind: 'own' }>;
+export type BuiltInModel = Exclude<ModelConfig, { kind: OwnKind }>;
+/** The kinds of models of the user's own, of which only ranks know parameters and work. */
+type OwnKind = 'own' | 'python';
 export type ModelSetting = z.output<typeof modelSchema>;
 export type LlamaConfig = z.output<typeof llamaSchema>;
 export type DitConfig = z.output<typeof ditSchema>;
@@ -156,6 +191,11 @@ export type T5Config = z.output<typeof t5Schema>;
 /** Returns the sizes of a model that is given by name or by its sizes. */
 export function modelShape({ model }: { readonly model: ModelSetting }): ModelConfig {
   return typeof model === 'string' ? kindSchema.parse(NAMED_MODELS[model]) : model;
+}
+
+/** Whether a model is the user's own. */
+export function isOwnModel(shape: ModelConfig): shape is Extract<ModelConfig, { kind: OwnKind }> {
+  return shape.kind === 'own' || shape.kind === 'python';
 }
 
 /** Returns the number of positions of one sample: tokens, or patches of a video. */
@@ -181,7 +221,7 @@ interface ModelPart {
 export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   kind: read(
     'one of the kinds above; a plan refuses moe, because it cannot predict its layers',
-    "'gpt', 'moe', 'llama', 'dit' or 't5-encoder'",
+    "'gpt', 'moe', 'llama', 'dit', 't5-encoder' or 'python'",
   ),
   from: values(
     "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",
@@ -244,10 +284,21 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   audioDim: read("width of the audio's features of a frame"),
   audioTokens: read('number of positions of the audio of a frame'),
   boundary: values('from this share of all timesteps on, the high-noise expert runs'),
+  python: onlyTorch(
+    "a file of Python, as './net.py' (relative paths begin in the notebook's folder), or a package of the ranks' Python, as 'transformers'",
+  ),
+  class: onlyTorch(
+    "the class, or a function, as 'Net' or 'AutoModelForCausalLM.from_pretrained'; it makes a torch.nn.Module whose forward takes tokens [batch, seq] and returns logits [batch, seq, vocab], or an object that has them as `logits`",
+  ),
+  options: onlyTorch('keyword arguments of the class'),
 };
 
 function read(says: string, form?: string): ModelPart {
   return { says, ...(form === undefined ? {} : { form }), planned: { reads: true } };
+}
+
+function onlyTorch(says: string): ModelPart {
+  return { says, planned: { refused: 'a plan refuses it: it does not run Python' } };
 }
 
 function values(says: string, form?: string): ModelPart {

@@ -12,7 +12,7 @@ import {
   withoutCopies,
   withoutMesh,
 } from './gathering';
-import { type ModelSetting, modelShape, size } from './model';
+import { isOwnModel, type ModelSetting, modelShape, size } from './model';
 import { MODEL_PARALLEL, shardRanksOf } from './model-parallel';
 import { PIPELINE } from './pipeline';
 import { floatSchema, type MixedPrecisionConfig } from './precision';
@@ -266,7 +266,7 @@ const DATA_PARALLEL = {
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);
-      if (!config.parallel.sparseGradients || shape.kind === 'own') return null;
+      if (!config.parallel.sparseGradients || isOwnModel(shape)) return null;
       if (shape.kind === 'dit')
         return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
       if (shape.kind === 't5-encoder' || !shape.tied) return null;

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { type Facts, type Settings, schemaOf } from '../setting';
-import { type ModelSetting, modelShape } from './model';
+import { isOwnModel, type ModelSetting, modelShape } from './model';
 
 const SHORT = { fp32: 'float32', bf16: 'bfloat16', fp16: 'float16' } as const;
 
@@ -46,7 +46,7 @@ export const MIXED_PRECISION = {
     names: { torch: 'buffer_dtype', fairScale: 'buffer_dtype' },
     warns: ({ config }: Facts<Read>): string | null => {
       const { bufferDtype = null } = config.mixedPrecision ?? {};
-      if (bufferDtype === null || bufferDtype === 'float32' || modelShape(config).kind === 'own') return null;
+      if (bufferDtype === null || bufferDtype === 'float32' || isOwnModel(modelShape(config))) return null;
       return `${bufferDtype} has no effect: the model has no buffers`;
     },
     planned: { refused: 'is not read: models are planned without buffers' },

@@ -38,7 +38,7 @@ export const SETTINGS = {
     conflict: (config: Read): readonly ConfigIssue[] => {
       const shape = modelShape(config);
       if (shape.kind === 'own') return [];
-      const found = modelConflicts(shape);
+      const found = shape.kind === 'python' ? [] : modelConflicts(shape);
       const isBytes = config.data === 'typescript' || ownData(config.data)?.path !== undefined;
       const hasTokenizer = ownData(config.data)?.tokenizer !== undefined;
       if (!isBytes || hasTokenizer || shape.kind === 'dit' || shape.vocab >= 256) return found;

@@ -5,6 +5,10 @@ export interface TorchModel {
   /** The model's sizes, with all defaults. */
   readonly shape: unknown;
   readonly framework: TorchFramework;
+  /** The backend of torch.compile; undefined: nothing is compiled. */
+  readonly compile?: string | undefined;
+  /** The text of the file of Python that has the model. */
+  readonly source?: string | undefined;
 }
 
 /** The libraries that shard a model on PyTorch: fully_shard, or FullyShardedDataParallel. */

@@ -1,5 +1,5 @@
 import { type FirstState, openFirstState } from '../../checkpoint/pretrained/open-pretrained';
-import { modelShape } from '../../config/settings/model';
+import { isOwnModel, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { StateDict, StateEntry } from '../../nn/load-state';
 import { buildModel } from '../../nn/models/build-model';
@@ -17,7 +17,7 @@ export function firstStateOf(
   const source = init ?? ('from' in shape ? shape.from : undefined);
   if (source === undefined) return undefined;
   // A model of the user's own has the same names in files.
-  const names = shape.kind === 'own' ? [] : buildModel(config).namedParameters().keys();
+  const names = isOwnModel(shape) ? [] : buildModel(config).namedParameters().keys();
   return openFirstState(source, shape, [...names]);
 }
 

@@ -163,7 +163,7 @@ export function viewOf(
 
 /** Whether a config's loss may be another one than cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
-  return config.loss !== null || ['own', 'dit'].includes(modelShape(config).kind);
+  return config.loss !== null || ['own', 'python', 'dit'].includes(modelShape(config).kind);
 }
 
 /** Returns the steps of a run's history, as figures show them. */

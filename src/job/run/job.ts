@@ -49,8 +49,10 @@ export interface TrainOptions {
   readonly ranks?: number | undefined;
   /** Safetensors files with the initial parameters; default: those of the model's folder, else from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
-  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default) or 'fsdp1' (FullyShardedDataParallel). */
+  /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1' (FullyShardedDataParallel) or 'deepspeed'. */
   readonly framework?: TorchFramework | undefined;
+  /** With engine 'torch': compiles the model's blocks by torch.compile; a text names another backend than 'inductor'. Default: false. */
+  readonly compile?: boolean | string | undefined;
 }
 
 /** A run that is being built. */
@@ -264,9 +266,9 @@ export class Job extends StepFigures {
   }
 
   async #train(input: object | string, options: TrainOptions): Promise<Run> {
-    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init', 'framework']);
+    requireKnownOptions('job.train(config, { … })', options, ['ranks', 'init', 'framework', 'compile']);
     const { init, ranks: world = this.numRanks } = options;
-    const torch = torchRunOf(this.#fleet, options.framework);
+    const torch = torchRunOf(this.#fleet, options);
     checkWorld('train', world, this.numRanks);
     checkInit(init);
     const { config, own } = splitInput(typeof input === 'string' ? configNamed(input) : input);

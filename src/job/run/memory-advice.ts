@@ -1,6 +1,6 @@
 import { inspect } from 'node:util';
 import type { ShowProgress } from '../../cell/progress';
-import { type BuiltInModel, modelShape, positionsOf } from '../../config/settings/model';
+import { type BuiltInModel, isOwnModel, modelShape, positionsOf } from '../../config/settings/model';
 import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { type ErrorDetails, ShardlabError } from '../../core/errors';
@@ -50,8 +50,8 @@ export async function withMemoryAdvice(error: ShardlabError, options: AdviceOpti
   const limit = Number(error.details.limit);
   const shape = modelShape(options.config);
   // Only ranks know the size of a model of the user's own.
-  const numParams = shape.kind === 'own' ? 0 : buildModel(options.config).numParams();
-  if (shape.kind !== 'own' && isTooLarge(options.config, shape, numParams)) {
+  const numParams = isOwnModel(shape) ? 0 : buildModel(options.config).numParams();
+  if (!isOwnModel(shape) && isTooLarge(options.config, shape, numParams)) {
     return advised(error, byFormula(numParams, options.world, limit), {});
   }
   const tried = await tryAll(options, limit);

@@ -1,5 +1,5 @@
 import { HEAP_END } from '../../backend/out-of-memory';
-import { type BuiltInModel, modelShape } from '../../config/settings/model';
+import { type BuiltInModel, isOwnModel, modelShape } from '../../config/settings/model';
 import { shardRanksOf } from '../../config/settings/model-parallel';
 import { type ModelState, STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
@@ -29,9 +29,9 @@ export function requireModelRoom(
   world: number,
   available: () => Bytes = availableMemory,
 ): void {
-  const { kind } = modelShape(config);
+  const shape = modelShape(config);
   // Only ranks know the size of a model of the user's own.
-  if (kind === 'own') return;
+  if (isOwnModel(shape)) return;
   const model = buildModel(config);
   chooseTrained(model, config);
   const numParams = model.numParams();
@@ -53,7 +53,7 @@ export function requireModelRoom(
     'OUT_OF_MEMORY',
     `model ${name} has ${(numParams / 1e9).toPrecision(3)} billion parameters: with its optimizer states, each of ${world} ranks would hold ${held} under ${config.parallel.strategy}, and ${stands}. To see its memory and time: ` +
       'sl.dryRun(config, { world: 64 }) runs the same code on shapes, sl.plan({ model, hardware, gpus }) predicts GPUs. ' +
-      `To train here, use a small model of its kind, as model: ${SMALL[kind]}${moreRanks(config, world)}.`,
+      `To train here, use a small model of its kind, as model: ${SMALL[shape.kind]}${moreRanks(config, world)}.`,
     {
       details: {
         numParams,

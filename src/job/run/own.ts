@@ -128,6 +128,6 @@ function shipped(own: UserFunction | null): Shipped | null {
 export function ownOnTorch(): ConfigError {
   return new ConfigError(
     "engine 'torch' trains built-in models: a model, loss or data function of your own is JavaScript, which its ranks do not run; " +
-      "train it with engine 'wasm', or write the model in Python in a %%ranks --python cell",
+      "train it with engine 'wasm', or write the model in Python, as model: { python: './net.py', class: 'Net', seq: 128 }",
   );
 }

@@ -2,8 +2,10 @@ import { join } from 'node:path';
 import { inspect } from 'node:util';
 import { Progress } from '../../cell/progress';
 import { configWarnings } from '../../config/config-warnings';
+import { pythonRefused } from '../../config/functions-missing';
 import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
+import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type ExpertOptions, expertLoads } from '../../figures/expert-loads';
@@ -82,6 +84,8 @@ export class Run extends RunLoop {
   static async create(options: RunOptions): Promise<Run> {
     const { number: run, init, own, world, groups, torch } = options;
     const parsed = parseTrainConfig(options.config);
+    const shape = modelShape(parsed);
+    if (torch === undefined && shape.kind === 'python') throw pythonRefused(shape);
     const warnings = torch?.check(parsed, world) ?? [];
     const data = await options.jobData.prepare(parsed, world);
     const config = withoutValues(parsed);

@@ -2,6 +2,8 @@ import fs from 'node:fs';
 import { join } from 'node:path';
 import { writeAll } from '../../checkpoint/format/file-system';
 import { encodeHeader } from '../../checkpoint/format/safetensors-header';
+import type { FirstState } from '../../checkpoint/pretrained/open-pretrained';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
@@ -15,31 +17,30 @@ const BLOCK = 2 ** 20;
 
 /**
  * Writes the initial values of a config's model into a folder of safetensors: those that ranks of this library would compute from the
- * seed, or read from `init` or the model's folder. `progress` gets elements. Returns the folder. Throws: SHAPE for values that do not fit, IO.
+ * seed, or read from `init` or the model's folder. `progress` gets elements. Returns the folder; undefined for a model in Python without
+ * `init`, which its class gives values. Throws: SHAPE for values that do not fit, IO.
  */
 export function writeInitialValues(
   config: TrainConfig,
   init: string | readonly string[] | undefined,
   folder: string,
   progress: (done: number, total: number) => void = () => undefined,
-): string {
-  const parameters = buildModel(config).namedState();
+): string | undefined {
   const first = firstStateOf(config, init);
+  const fills = modelShape(config).kind === 'python' ? first && filesOf(first) : fillsOf(config, first);
+  if (fills === undefined) return undefined;
   try {
     makeFolder(folder);
-    const tensors = new Map(
-      [...parameters].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]),
-    );
+    const tensors = new Map([...fills].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]));
     const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
     const file = fs.openSync(join(folder, 'model.safetensors'), 'w');
     try {
       writeAll(fs, file, bytes, 0);
-      for (const [name, parameter] of parameters) {
-        const fill =
-          first === undefined ? ownValues(parameter) : filed(name, parameter, first.state.get(name));
+      for (const [name, { shape, fill }] of fills) {
+        const size = shape.reduce((product, extent) => product * extent, 1);
         const start = header.dataStart + (header.tensors.get(name)?.from ?? 0);
-        for (let done = 0; done < parameter.size; done += BLOCK) {
-          const values = new Float32Array(Math.min(BLOCK, parameter.size - done));
+        for (let done = 0; done < size; done += BLOCK) {
+          const values = new Float32Array(Math.min(BLOCK, size - done));
           fill(done, values);
           writeAll(fs, file, new Uint8Array(values.buffer), start + done * Float32Array.BYTES_PER_ELEMENT);
           progress(start + done * Float32Array.BYTES_PER_ELEMENT, fileBytes);
@@ -54,7 +55,31 @@ export function writeInitialValues(
   }
 }
 
-type Fill = (start: number, values: Float32Array) => void;
+/** A tensor's shape, and what writes a range of its values. */
+interface Filled {
+  readonly shape: readonly number[];
+  readonly fill: (start: number, values: Float32Array) => void;
+}
+
+/** Returns the values of a model of this library. */
+function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMap<string, Filled> {
+  const parameters = [...buildModel(config).namedState()];
+  return new Map(
+    parameters.map(([name, parameter]) => {
+      const fill = first === undefined ? ownValues(parameter) : filed(name, parameter, first.state.get(name));
+      return [name, { shape: parameter.shape, fill }];
+    }),
+  );
+}
+
+/** Returns all values of files: only ranks know the model. */
+function filesOf({ state }: FirstState): ReadonlyMap<string, Filled> {
+  return new Map(
+    [...state].map(([name, entry]) => [name, { shape: entry.shape, fill: filed(name, entry, entry) }]),
+  );
+}
+
+type Fill = Filled['fill'];
 
 /** Returns the values that the seed gives. */
 function ownValues({ name, source }: Parameter): Fill {
@@ -63,7 +88,7 @@ function ownValues({ name, source }: Parameter): Fill {
 }
 
 /** Returns the values of a file. */
-function filed(name: string, { shape }: Parameter, entry: StateEntry | undefined): Fill {
+function filed(name: string, { shape }: Pick<Parameter, 'shape'>, entry: StateEntry | undefined): Fill {
   if (entry === undefined || entry.shape.join() !== shape.join()) {
     const found = entry === undefined ? 'is missing' : `has shape [${entry.shape.join(', ')}]`;
     throw new ShardlabError(

@@ -61,7 +61,7 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   'mixedPrecision.paramDtype': 'done',
   'mixedPrecision.reduceDtype': 'done',
   'mixedPrecision.outputDtype': 'done',
-  'mixedPrecision.bufferDtype': { ignored: 'the models have no buffers' },
+  'mixedPrecision.bufferDtype': { ignored: 'buffers have the type that the model gives them' },
   'mixedPrecision.castForwardInputs': 'done',
   'mixedPrecision.keepLowPrecisionGrads': {
     refused: 'PyTorch converts gradients to the type of parameters; leave it out',

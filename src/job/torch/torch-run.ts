@@ -1,7 +1,8 @@
 import { join } from 'node:path';
-import { modelShape } from '../../config/settings/model';
+import { isPythonFile, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
 import type { PreparedData } from '../../data/prepared';
 import type { ScheduleState } from '../../optim/lr-schedule';
 import type { GroupRef, RankWork } from '../control/messages';
@@ -28,44 +29,58 @@ interface TorchPlace {
   readonly world: number;
 }
 
+/** What a caller chooses of PyTorch besides the config. */
+interface TorchOptions {
+  readonly framework?: TorchFramework | undefined;
+  readonly compile?: boolean | string | undefined;
+}
+
 /** The launcher's part of a run on PyTorch: what its ranks ask for, and what they get to build the model. */
 export class TorchRun {
   readonly framework: TorchFramework;
+  readonly #compile: string | undefined;
   readonly #folder: string;
+  /** The text of the model's file, which is read once, so that all ranks always have the same model. */
+  #source: string | undefined;
   #batches: TorchBatches | undefined;
 
   /** `folder` is the job's folder. Throws: CONFIG for an unknown framework. */
-  constructor(framework: TorchFramework, folder: string) {
+  constructor({ framework = 'fsdp2', compile = false }: TorchOptions, folder: string) {
     if (!TORCH_FRAMEWORKS.includes(framework)) {
       throw new ConfigError(
         `job.train: framework is '${framework}'; PyTorch has ${TORCH_FRAMEWORKS.join(', ')}`,
       );
     }
     this.framework = framework;
+    this.#compile = compile === true ? 'inductor' : compile || undefined;
     this.#folder = folder;
   }
 
   /** Returns warnings about settings without effect. Throws: CONFIG naming the settings that PyTorch's ranks do not do. */
   check(config: TrainConfig, world: number): string[] {
-    return checkForTorch(config, this.framework, world);
+    const warnings = checkForTorch(config, this.framework, world);
+    if (this.#compile !== undefined) checkCompiled(config, this.framework);
+    return warnings;
   }
 
-  /** What ranks need to build a config's model besides the config. */
+  /** What ranks need to build a config's model besides the config. Throws: CONFIG for a file of Python that cannot be read. */
   modelOf(config: TrainConfig): TorchModel {
-    return { shape: modelShape(config), framework: this.framework };
+    const shape = modelShape(config);
+    if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
+    return { shape, framework: this.framework, compile: this.#compile, source: this.#source };
   }
 
   /**
-   * Returns the work that builds a model on its ranks, whose initial values are then in files. `progress` gets bytes of them. Throws:
-   * CONFIG for data that do not fit, SHAPE, IO.
+   * Returns the work that builds a model on its ranks, whose initial values are then in files; a model in Python has its own values,
+   * unless there is `init`. `progress` gets bytes of them. Throws: CONFIG for data that do not fit, SHAPE, IO.
    */
   train(
     { run, config, data, init, group, world }: TorchPlace,
     progress: (done: number, total: number) => void,
   ): RankWork & { kind: 'train' } {
     this.begin(config, world, data);
-    const folder = writeInitialValues(config, init, join(this.#folder, `run-${run}-initial`), progress);
     const torch = this.modelOf(config);
+    const folder = writeInitialValues(config, init, join(this.#folder, `run-${run}-initial`), progress);
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 
@@ -98,14 +113,41 @@ export class TorchRun {
   }
 }
 
+function sourceOf(file: string): string {
+  try {
+    return readRegularFile(file);
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(
+      `model.python: ${file} cannot be read (${reason}); relative paths begin in the notebook's folder`,
+      { cause: error },
+    );
+  }
+}
+
+/** Throws: CONFIG for settings with which torch.compile is not done here. */
+function checkCompiled({ parallel, activationCheckpointing }: TrainConfig, framework: TorchFramework): void {
+  const what =
+    Math.max(parallel.tp, parallel.pp, parallel.cp, parallel.ep) > 1
+      ? 'parallel.tp, pp, cp and ep'
+      : activationCheckpointing === 'selective'
+        ? "activationCheckpointing 'selective'"
+        : framework === 'deepspeed'
+          ? "framework 'deepspeed'"
+          : undefined;
+  if (what !== undefined)
+    throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
+}
+
 /** Returns the launcher's part of a run; undefined if the ranks are this library's. Throws: CONFIG for a framework that they do not have. */
 export function torchRunOf(
   { engine, folder }: Pick<Fleet, 'engine' | 'folder'>,
-  framework: TorchFramework | undefined,
+  { framework, compile }: TorchOptions,
 ): TorchRun | undefined {
-  if (engine === 'torch') return new TorchRun(framework ?? 'fsdp2', folder);
-  if (framework === undefined) return undefined;
+  if (engine === 'torch') return new TorchRun({ framework, compile }, folder);
+  if (framework === undefined && !compile) return undefined;
+  const given = framework === undefined ? `compile ${compile}` : `framework '${framework}'`;
   throw new ConfigError(
-    `job.train: framework '${framework}' is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
+    `job.train: ${given} is for ranks of PyTorch, and this job's ranks run engine '${engine}'; launch with engine: 'torch'`,
   );
 }

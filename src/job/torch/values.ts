@@ -2,7 +2,7 @@ import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { TorchFramework } from '../control/torch-messages';
 
-const KINDS: readonly string[] = ['gpt', 'llama', 'moe'];
+const KINDS: readonly string[] = ['gpt', 'llama', 'moe', 'python'];
 const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
@@ -16,7 +16,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
   const refused: readonly (readonly [boolean, string])[] = [
     [
       !KINDS.includes(kind),
-      `model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(' and ')}; train it with engine 'wasm'`,
+      `model: kind '${kind}' is not built for PyTorch, which has ${KINDS.join(', ')}; train it with engine 'wasm'`,
     ],
     [
       !OPTIMIZERS.includes(optimizer.kind),
@@ -26,12 +26,21 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
       typeof recompute === 'object' && recompute !== null && !('everyNth' in recompute),
       "activationCheckpointing: PyTorch has 'full', 'selective', { everyNth: n } and null",
     ],
+    [
+      kind === 'python' && dividedBy(config) > 1,
+      'parallel.tp, pp, cp and ep: a model of your own in Python is not divided here; divide it by a strategy, such as FULL_SHARD',
+    ],
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),
     ...precisionValues(config),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : []),
   ];
   return refused.flatMap(([isRefused, text]) => (isRefused ? [text] : []));
+}
+
+/** Returns the largest degree by which a model is divided. */
+function dividedBy({ parallel: { tp, pp, cp, ep } }: TrainConfig): number {
+  return Math.max(tp, pp, cp, ep);
 }
 
 function parallelValues(

@@ -1,4 +1,4 @@
-import { functionsMissing } from '../../config/functions-missing';
+import { functionsMissing, pythonRefused } from '../../config/functions-missing';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { applyLoRA } from '../lora';
@@ -41,6 +41,8 @@ function newModel(config: ModelSettings): Module {
       return new T5Encoder(shape);
     case 'own':
       throw functionsMissing('model');
+    case 'python':
+      throw pythonRefused(shape);
     default:
       return shape satisfies never;
   }

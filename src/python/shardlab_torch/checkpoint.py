@@ -46,9 +46,14 @@ class Reader:
                 raise ShardlabError("IO", f"{folder} is not a checkpoint: it has neither {index.name} nor {name}")
             self._whole = dict.fromkeys(self._open(name).keys(), name)
 
+    @property
+    def names(self) -> list[str]:
+        """The names of the tensors."""
+        return [*self._slices, *self._whole]
+
     def require(self, shapes: dict[str, torch.Size]) -> None:
         """Raises ShardlabError unless the folder has exactly these tensors."""
-        found = {name: self._shape(name) for name in (*self._slices, *self._whole)}
+        found = {name: self._shape(name) for name in self.names}
         wrong = [f"{name} is unknown" for name in found if name not in shapes]
         for name, shape in shapes.items():
             if name not in found:

@@ -26,7 +26,7 @@ class FullyShardedDataParallel(Strategy):
         super().__init__(stages, layout, config)
         (model,) = self.parts
         parallel = config["parallel"]
-        chosen = set(map(id, wrapped_modules(model, parallel["wrap"])))
+        chosen = set(map(id, wrapped_modules(stages, model, parallel["wrap"])))
         precision = self.precision
         mixed = MixedPrecision(precision.param, precision.reduce, cast_forward_inputs=precision.cast_inputs)
         prefetch = parallel["backwardPrefetch"]

@@ -33,12 +33,23 @@ def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
     return F.linear(x, head.to(x.dtype))
 
 
-def loss_of(logits: Tensor, targets: Tensor) -> Tensor:
-    """Returns the mean cross-entropy over all tokens, in float32. Shapes: logits [B, T, vocab], targets [B, T] → scalar."""
+# What a model returns: logits, or a loss of its own and logits.
+Output = Tensor | tuple[Tensor, Tensor]
+
+
+def loss_of(output: Output, targets: Tensor) -> Tensor:
+    """
+    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32. Shapes: logits [B, T, vocab], targets [B, T]
+    → scalar.
+    """
+    if isinstance(output, tuple):
+        return output[0].float()
+    logits = output
     return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
 
 
-def whole_logits(logits: Tensor) -> Tensor:
+def whole_logits(output: Output) -> Tensor:
     """Returns the logits of the whole vocabulary."""
+    logits = output[1] if isinstance(output, tuple) else output
     whole = logits.full_tensor() if isinstance(logits, DTensor) else logits
     return whole.to(torch.float32)

@@ -16,7 +16,7 @@ from torch.distributed.tensor.parallel import loss_parallel
 from .context_parallel import ContextParallel
 from .errors import Json
 from .gradients import local_of
-from .head import loss_of, whole_logits
+from .head import Output, loss_of, whole_logits
 from .layout import Layout
 from .moe import read_keys, with_auxiliary
 from .noise import token_keys
@@ -67,7 +67,8 @@ class Passes:
         read_keys(self.stages.modules, lambda: token_keys(ids))
         with torch.no_grad(), self.strategy.compute(), self.context.whole():
             output = self._chain(ids)
-        return None if output is None else whole_logits(output)[0, last]
+        # A model of the user's own may have more outputs than there are tokens.
+        return None if output is None else whole_logits(output)[0, last, : self.shape["vocab"]]
 
     def shared(self, value: float) -> float:
         """Returns, on every rank, the value of the last stage."""
@@ -84,7 +85,7 @@ class Passes:
         read_keys(self.stages.modules, lambda: self.context.cut(token_keys(ids)))
         return self.context.cut(ids), self.context.cut(targets)
 
-    def _chain(self, x: Tensor) -> Tensor | None:
+    def _chain(self, x: Tensor) -> Output | None:
         return self.strategy.parts[0](x)  # type: ignore[no-any-return]
 
     def _split_loss(self) -> contextlib.AbstractContextManager[Any]:

@@ -86,12 +86,18 @@ def _tensors(trainer: Trainer, states: list[str]) -> Iterator[tuple[str, Tensor]
     for name, state in trainer.states.keys(states):
         value = trainer.states.whole(name, state)
         yield stored_name(name, state), value / trainer.clip_scale if state == GRADIENT else value
+    for name, buffer in trainer.stages.buffers.items() if VALUES in states else ():
+        yield name, buffer.detach().float()
 
 
 def load_values(trainer: Trainer, folder: str) -> int:
     """Reads only parameters; each rank takes its parts. Returns the bytes read."""
     reader = Reader(folder_to_read(folder), "model")
-    reader.require(trainer.stages.shapes)
+    # Files of other programs may leave buffers out.
+    buffers = {name: each for name, each in trainer.stages.buffers.items() if name in reader.names}
+    reader.require({**trainer.stages.shapes, **{name: each.shape for name, each in buffers.items()}})
+    for name, buffer in buffers.items():
+        buffer.copy_(reader.tensor(name))
     for name in trainer.states.parameters:
         trainer.states.put(name, VALUES, reader.tensor(name).to(trainer.layout.world.device))
     return reader.bytes_read
@@ -158,6 +164,11 @@ def reshard(old: Trainer | None, new: Trainer | None, group: dist.ProcessGroup, 
                 raise ShardlabError("CHECK", f"{each} of {name} differ after they were moved; report it with the config")
             compared += 4 * value.numel()
         progress(done + 1, len(keys))
+    for name, buffer in side.stages.buffers.items():
+        value = buffer.float()
+        dist.broadcast(value, ranks[0], group=group)
+        if new is not None:
+            new.stages.buffers[name].copy_(value)
     if new is not None:
         new.restore(state)
     return {"numTensors": len(keys), "numCoded": 0, "bytes": moved, "receivedBytes": received, "comparedBytes": compared}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
 from . import gpt, llama, moe
@@ -64,7 +64,6 @@ class Stages:
         for module in self.modules:
             for name, parameter in module.named_parameters():
                 parameter.requires_grad_(name not in self.frozen)
-        self.whole = whole
 
     @property
     def num_parameters(self) -> int:
@@ -74,7 +73,16 @@ class Stages:
     @property
     def layers(self) -> list[tuple[int, nn.Module]]:
         """The blocks on this rank, with their indices in the whole model."""
-        return [(int(index), block) for module in self.modules for index, block in module.layers.items()]
+        return [pair for module in self.modules for pair in self.blocks(module)]
+
+    def blocks(self, module: Any) -> list[tuple[int, nn.Module]]:
+        """Returns the blocks of a module, with their indices in the whole model."""
+        return [(int(index), block) for index, block in module.layers.items()]
+
+    @property
+    def buffers(self) -> dict[str, Tensor]:
+        """The buffers that checkpoints store."""
+        return {}
 
 
 def _split(layers: int, stages: int, split: Any) -> list[range]:
@@ -94,11 +102,6 @@ def fits(name: str, pattern: str) -> bool:
     """Whether a name matches a pattern in which '*' stands for one part, such as 'blocks.*.fc1'."""
     parts, wanted = name.split("."), pattern.split(".")
     return len(parts) == len(wanted) and all(want in ("*", part) for part, want in zip(parts, wanted, strict=True))
-
-
-def fits_end(name: str, pattern: str) -> bool:
-    """Whether the end of a name matches a pattern: 'fc1' matches 'blocks.0.fc1'."""
-    return name != "" and fits(".".join(name.split(".")[-len(pattern.split(".")) :]), pattern)
 
 
 def frozen_names(model: nn.Module, patterns: Iterable[str]) -> set[str]:

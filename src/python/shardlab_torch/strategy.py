@@ -11,12 +11,12 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
-from .errors import Json
+from .errors import Json, ShardlabError
 from .gradients import clip_gradients
 from .layout import Layout
 from .moe import FeedForward
 from .precision import Precision
-from .stages import Stages, fits_end
+from .stages import Stages, fits
 from .states import States, ZeroStates
 
 
@@ -153,25 +153,34 @@ class Zero1(Replicated):
         return kind(stages, self.layout, self.parameters(), optimizer, names)
 
 
-def wrapped_modules(model: nn.Module, wrap: Any) -> list[nn.Module]:
-    """Returns the modules that `parallel.wrap` makes units, the inner ones first, without the model itself."""
+def wrapped_modules(stages: Stages, model: nn.Module, wrap: Any) -> list[nn.Module]:
+    """
+    Returns the modules that `parallel.wrap` makes units, the inner ones first, without the model itself. Raises ShardlabError for
+    a name that no module of the model has.
+    """
     named = [(name, module) for name, module in model.named_modules() if name != ""]
     if wrap in ("blocks", "moe"):
         experts = [module for _, module in named if isinstance(module, FeedForward)] if wrap == "moe" else []
-        chosen = [*getattr(model, "layers").values(), *experts]
+        chosen = [*(block for _, block in stages.blocks(model)), *experts]
     elif wrap == "root":
         chosen = []
     elif wrap == "linear":
         chosen = [module for _, module in named if isinstance(module, nn.Linear)]
     elif "layerCls" in wrap:
-        chosen = [module for _, module in named if type(module).__name__ in wrap["layerCls"]]
+        found = {name: [module for _, module in named if type(module).__name__ == name] for name in wrap["layerCls"]}
+        chosen = _all_found(found, stages)
     else:
-        # The root reads embeddings itself (positions, a tied head), so they stay in its unit.
-        chosen = [
-            module
-            for name, module in named
-            if any(fits_end(name, pattern) and name.count(".") == pattern.count(".") for pattern in wrap["modules"])
-            and not isinstance(module, (nn.Embedding, nn.ModuleDict))
-        ]
+        found = {pattern: [module for name, module in named if fits(name, pattern)] for pattern in wrap["modules"]}
+        # The root reads embeddings itself (positions, a tied head), so they stay in its unit; lists have no forward.
+        kept = (nn.Embedding, nn.ModuleDict, nn.ModuleList)
+        chosen = [module for module in _all_found(found, stages) if not isinstance(module, kept)]
     order = {id(module): depth for depth, module in enumerate(model.modules())}
     return sorted(chosen, key=lambda module: -order[id(module)])
+
+
+def _all_found(found: dict[str, list[nn.Module]], stages: Stages) -> list[nn.Module]:
+    """Returns all modules; a stage of a pipeline need not have each."""
+    missing = [name for name, modules in found.items() if not modules]
+    if missing and stages.count == 1:
+        raise ShardlabError("CONFIG", f"parallel.wrap: no module of the model is named {', '.join(missing)}; correct the names, or write 'blocks'")
+    return list(dict.fromkeys(module for modules in found.values() for module in modules))

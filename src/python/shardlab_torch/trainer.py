@@ -12,6 +12,7 @@ import torch
 import torch.distributed as dist
 
 from .batches import Batches
+from .compiled import CompiledBlocks
 from .courier import Courier
 from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
@@ -23,6 +24,7 @@ from .gradients import clip_scale, local_of, place_gradients, share_tied_gradien
 from .layout import Layout
 from .ledger import Ledger
 from .optimizers import make_optimizer, state_names
+from .own_model import OwnStages
 from .passes import Passes, PipelinePasses
 from .stages import Stages, checkpoint_activations
 from .strategy import Replicated, Strategy, Zero1
@@ -45,11 +47,17 @@ class Trainer:
         self.shape: Json = work["torch"]["shape"]
         framework: str = work["torch"]["framework"]
         self.layout = layout = Layout(world, ranks, self.config["parallel"])
-        self.stages = Stages(self.shape, self.config, layout)
+        self.stages: Stages
+        if self.shape["kind"] == "python":
+            self.stages = OwnStages(self.shape, self.config, work["torch"].get("source"), layout)
+        else:
+            self.stages = Stages(self.shape, self.config, layout)
         for module in self.stages.modules:
             split_matrices(module, layout, self.shape, self.config["parallel"]["sequenceParallel"])
             if layout.ep > 1:
                 exchange_rows(module, layout.ep_group)
+        backend = work["torch"].get("compile")
+        self.compiled = None if backend is None else CompiledBlocks(self.stages, backend)
         checkpoint_activations(self.stages, self.config["activationCheckpointing"])
         self.strategy = self._strategy(framework)
         parameters = self.strategy.parameters()
@@ -97,6 +105,8 @@ class Trainer:
         with contextlib.ExitStack() as stack:
             if self._phase_steps < TRACKED_STEPS:
                 stack.enter_context(self.ledger.track())
+            elif self.compiled is not None:
+                stack.enter_context(self.compiled.used(is_last))
             if is_last:
                 stack.enter_context(self.ledger.profile())
             with self.ledger.span("step", ""):
@@ -190,6 +200,8 @@ class Trainer:
             with torch.no_grad():
                 for own, other in self.states.local_pairs(old.states, name, has_states and name not in self.stages.frozen):
                     local_of(own).copy_(local_of(other))
+        for own, other in zip(self.stages.buffers.values(), old.stages.buffers.values(), strict=True):
+            own.copy_(other)
         self.restore(old.trainer_state({}))
 
     def dispose(self) -> None:

@@ -1,9 +1,12 @@
 import assert from 'node:assert/strict';
+import { resolve } from 'node:path';
 import { test } from 'node:test';
 import { SETTING_ROWS } from '../../../src/config/setting-table';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
+import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
 import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
+import { TorchRun, torchRunOf } from '../../../src/job/torch/torch-run';
 
 test('every setting of the table is done, refused or ignored on PyTorch', () => {
   const paths = SETTING_ROWS.filter(({ path, planned }) => planned !== null && !isPartOfData(path)).map(
@@ -135,6 +138,38 @@ for (const [refused, done, message, framework] of VALUES) {
     assert.deepEqual(check(done, framework), []);
   });
 }
+
+test('a model in Python is not divided on PyTorch, and nothing else runs it', () => {
+  const model = { python: './net.py', class: 'Net', seq: 16 };
+  assert.deepEqual(check({ model, data: 'synthetic' }), []);
+  assert.deepEqual(parseTrainConfig({ model }).model, {
+    ...{ kind: 'python', python: resolve('net.py'), class: 'Net' },
+    ...{ options: {}, vocab: 256, seq: 16 },
+  });
+  assert.throws(
+    () => check({ model, parallel: { tp: 2 } }),
+    /a model of your own in Python is not divided here/,
+  );
+  const refused = {
+    code: 'CONFIG',
+    message: /net\.py' is a model in Python, which only ranks of PyTorch run/,
+  };
+  assert.throws(() => plan({ model }, { on: 'A100-80G', gpus: 8 }), refused);
+  assert.throws(() => dryRun({ model }, { world: 2 }), refused);
+});
+
+test('torch.compile is refused by name where it is not done', () => {
+  const run = new TorchRun({ compile: true }, 'folder');
+  assert.deepEqual(run.check(parseTrainConfig({}), 2), []);
+  const compiled = (config: TrainConfigInput) => () => run.check(parseTrainConfig(config), 2);
+  assert.throws(compiled({ parallel: { tp: 2 } }), /compile is not done with parallel\.tp, pp, cp and ep/);
+  assert.throws(
+    compiled({ activationCheckpointing: 'selective' }),
+    /compile is not done with activationCheckpointing/,
+  );
+  const wasm = { engine: 'wasm', folder: 'folder' } as const;
+  assert.throws(() => torchRunOf(wasm, { compile: true }), /compile true is for ranks of PyTorch/);
+});
 
 test('what has no effect on PyTorch is a warning that says why', () => {
   assert.deepEqual(check({ parallel: { backwardPrefetch: null } }), [

@@ -1,0 +1,3 @@
+import { compareCompiled } from './compile-cases';
+
+compareCompiled('aot_eager');
