@@ -1,7 +1,7 @@
-import { resolve } from 'node:path';
 import { z } from 'zod';
 import { NAMED_MODELS } from '../named-models';
 import { isPretrained, modelOfFolder, type PretrainedInput } from '../pretrained';
+import { isPythonModel, pythonPath } from '../python-model';
 import { ROUTERS } from '../router-options';
 import type { Planned } from '../setting';
 
@@ -160,22 +160,6 @@ export const modelSchema = z.preprocess((value, context) => {
   z.output<typeof nameOrSizes>,
   z.input<typeof nameOrSizes> | PretrainedInput | Omit<z.input<typeof pythonSchema>, 'kind'>
 >; // what the function takes
-
-/** Whether a setting `model` is a class of Python. */
-export function isPythonModel(value: unknown): value is { readonly python: unknown } {
-  if (typeof value !== 'object' || value === null || !('python' in value)) return false;
-  return !('kind' in value) || value.kind === 'python';
-}
-
-/** Returns the path of a file of Python; a name without '.py' is that of an installed package. */
-function pythonPath(python: unknown): unknown {
-  return isPythonFile(python) ? resolve(python) : python;
-}
-
-/** Whether a model's `python` names a file. */
-export function isPythonFile(python: unknown): python is string {
-  return typeof python === 'string' && python.endsWith('.py');
-}
 
 export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;

@@ -1,5 +1,6 @@
 import { join } from 'node:path';
-import { isPythonFile, modelShape } from '../../config/settings/model';
+import { isPythonFile } from '../../config/python-model';
+import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
