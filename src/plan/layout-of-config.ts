@@ -2,7 +2,6 @@ import { valueAt } from '../config/config-issue';
 import { isPretrained } from '../config/pretrained';
 import { isPythonModel } from '../config/python-model';
 import { type PlannedPath, SETTING_ROWS } from '../config/setting-table';
-import { isPythonModel } from '../config/python-model';
 import { isGathered } from '../config/settings/gathering';
 import { isOwnModel, MODEL_PARTS, modelShape } from '../config/settings/model';
 import { microbatchesOf, virtualStagesOf } from '../config/settings/pipeline';
