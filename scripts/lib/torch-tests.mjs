@@ -54,7 +54,10 @@ async function ensureTorch(env, say) {
   }
   const command = join(root, 'build', 'src', 'cli', 'main.js');
   const stdio = ['ignore', 'pipe', 'inherit'];
-  const made = await capture(process.execPath, [command, 'engine', 'torch', '--deepspeed', '--json'], { env, stdio });
+  const made = await capture(process.execPath, [command, 'engine', 'torch', '--deepspeed', '--json'], {
+    env,
+    stdio,
+  });
   if (made.code !== 0) {
     throw new StepError(
       'There is no PyTorch for these tests; the lines above say why.',
