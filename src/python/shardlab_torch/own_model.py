@@ -32,7 +32,8 @@ class OwnStages(Stages):
         self.count, self.indices, self.tied = 1, [0], None
         self.modules = [model]
         self.shapes = {name: each.shape for name, each in parameters.items()}
-        self.owners = dict.fromkeys(self.shapes, 0)
+        self.owners, self.expert_owners = dict.fromkeys(self.shapes, 0), {}
+        self.num_layers = len(self.blocks(model))
         self._stored = set(model.state_dict()) - set(self.shapes)
         untrained = {name for name, each in parameters.items() if not each.requires_grad}
         self.frozen = frozen_names(model, config["frozen"]) | untrained
