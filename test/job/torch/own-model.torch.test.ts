@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -6,6 +7,7 @@ import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import type { Run } from '../../../src/job/run/run';
+import { findTorch } from '../../../src/job/torch/find-python';
 import { memoryAtPeak } from '../../../src/ledger/memory';
 import { repositoryRoot } from '../../support/paths';
 import { GPT, lacksDeepSpeed, largestDifference, launchTorch } from './torch-fixture';
@@ -152,4 +154,26 @@ test('what is wrong with a model is named with its file and line', async (contex
   );
   // The job still works.
   assert.deepEqual(await job.on(0).python('1 + 1'), [2]);
+});
+
+test('a model of transformers trains from its folder, in units', async (context) => {
+  const python = findTorch(undefined);
+  const probe = 'import importlib.util, sys; sys.exit(importlib.util.find_spec("transformers") is None)';
+  if (spawnSync(python, ['-c', probe]).status !== 0) return context.skip('the Python has no transformers');
+  const folder = temporary(context);
+  const sizes =
+    'hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=64, vocab_size=256';
+  const make = `from transformers import LlamaConfig, LlamaForCausalLM; LlamaForCausalLM(LlamaConfig(${sizes})).save_pretrained(${JSON.stringify(folder)})`;
+  execFileSync(python, ['-c', make], { stdio: 'pipe' });
+  const job = await launchTorch(context, { ranks: 2 });
+  const options = { pretrained_model_name_or_path: folder };
+  const name = 'AutoModelForCausalLM.from_pretrained';
+  const run = await job.train({ ...BASE, model: { python: 'transformers', class: name, options, seq: 32 } });
+  await run.step(STEPS);
+  const [first = 0, last = 1] = [run.losses[0], run.losses.at(-1)];
+  assert.ok(last < first - 0.2 && Math.abs(first - Math.log(256)) < 0.1, String(run.losses));
+  assert.deepEqual(
+    (await run.units()).rows.map(({ module }) => module),
+    ['root', 'model.layers.0', 'model.layers.1'],
+  );
 });
