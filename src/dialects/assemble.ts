@@ -6,8 +6,9 @@ import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../co
 import type { Patch } from './key-row';
 import type { Meant } from './meant';
 import { placeFindings } from './place-checks';
-import type { Place, Reading, ReadLine } from './reading';
+import type { Place, Reading, ReadLine, Told } from './reading';
 import { type Together, together, whereOf } from './together';
+import { leftOutWarmup } from './warmup';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
@@ -22,8 +23,6 @@ const ANY_MODEL = {
   seq: 2 ** 20,
 } as const;
 
-/** The effect of a line. */
-type Told = Pick<ReadLine, 'effect' | 'why'>;
 
 /**
  * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
@@ -34,8 +33,12 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const { findings, derived } = placeFindings(meant, said);
   const settings = new Map(said.settings);
   for (const one of derived) settings.set(one.path, one);
-  const judged = judge(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
-  const told = meant.map((one) => findings.get(one) ?? effectOf(one, { ...said, settings }, judged));
+  const judge = (): Judged =>
+    judged(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
+  const early = judge().issues.some(({ path }) => path[0] === 'schedule') ? leftOutWarmup(meant, settings) : [];
+  const found = new Map([...findings, ...early]);
+  const checked = judge();
+  const told = meant.map((one) => found.get(one) ?? effectOf(one, { ...said, settings }, checked));
   const lines = meant.map(
     ({ entry }, index): ReadLine => ({ ...entry, effect: 'none', why: '', ...told[index] }),
   );
@@ -46,7 +49,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
     world,
     machines,
     config: nested(kept.map(([path, { value }]) => [path, value])),
-    lines: [...lines, ...unplaced(meant, judged)],
+    lines: [...lines, ...unplaced(meant, checked)],
     place: said.place,
   };
 }
@@ -74,7 +77,7 @@ interface Judged {
   readonly warnings: readonly string[];
 }
 
-function judge(config: TrainConfigInput, { world }: Partial<Place>): Judged {
+function judged(config: TrainConfigInput, { world }: Partial<Place>): Judged {
   const checked = checkTrainConfig(config.model === undefined ? { ...config, model: ANY_MODEL } : config);
   if ('issues' in checked) return { issues: checked.issues, warnings: [] };
   return {

@@ -82,7 +82,7 @@ function scheduleType({ value, other }: Asked): Meaning {
   const isLog = String(other('warmup_type') ?? 'log') === 'log';
   return {
     sets: { 'schedule.kind': word(SCHEDULES)(value) },
-    usual: { 'schedule.warmupSteps': 1000 },
+    ...(other('warmup_num_steps') === undefined && { usual: { 'schedule.warmupSteps': 1000 } }),
     ...(isLog && {
       effect: 'warning',
       why: `schedule.kind: ${word(SCHEDULES)(value)}, but the rate rises linearly here; DeepSpeed's warmup_type is log unless it is linear`,

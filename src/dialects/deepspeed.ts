@@ -219,6 +219,7 @@ const checks: Dialect['checks'] = (other): Finding[] => {
 export const DEEPSPEED: Dialect = {
   name: 'DeepSpeed',
   keys: { ...BATCH, ...SECTIONS, ...OTHER },
+  ignoresOthers: true,
   auto: "is filled in by transformers' Trainer or Accelerate from their own arguments; here the setting's default or another line holds",
   usual: (other) =>
     other('stage') === undefined && other('zero_optimization') === undefined

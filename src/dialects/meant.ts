@@ -10,8 +10,10 @@ export interface Dialect {
   readonly keys: KeyTable;
   /** Beginnings of keys that may be left out in a section. */
   readonly prefixes?: Readonly<Record<string, string>>;
-  /** Whether keys that the table does not have are somebody's own, unless they look misspelled. */
+  /** Whether keys that the table does not have are the script's own; those that look misspelled are warnings. */
   readonly hasOthers?: boolean;
+  /** Whether the program ignores keys outside sections that it does not know: they are warnings, unless they look misspelled. */
+  readonly ignoresOthers?: boolean;
   /** Why a value 'auto' has no effect; without it, 'auto' is a value like others. */
   readonly auto?: string;
   /** Returns what holds if no key says it; `usual` only fills in what no line sets. */
@@ -79,10 +81,14 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
   const { row, table } = rowAt(dialect.keys, path);
   const told = (effect: Effect, why: string): Meant => ({ entry, row, meaning: { effect, why } });
   if (row === null) {
-    const isOwn = dialect.hasOthers === true && nearest(path.at(-1) ?? '', Object.keys(table)) === undefined;
-    return isOwn
-      ? told('none', 'is an argument of the script itself, which nobody knows here')
-      : told('error', unknownKey(path, table, dialect));
+    const near = nearest(path.at(-1) ?? '', Object.keys(table));
+    if (dialect.hasOthers === true)
+      return near === undefined
+        ? told('none', 'is an argument of the script itself, which nobody knows here')
+        : told('warning', `is an argument of the script itself, or did you mean "${near}"?`);
+    if (dialect.ignoresOthers === true && path.length === 1 && near === undefined)
+      return told('warning', `${dialect.name} ignores it: it has no such key`);
+    return told('error', unknownKey(path, table, dialect));
   }
   const { value } = entry;
   if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);

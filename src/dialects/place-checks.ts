@@ -1,11 +1,6 @@
 import type { Meant } from './meant';
-import type { Effect, Place } from './reading';
+import type { Place, Told } from './reading';
 import { type Together, whereOf } from './together';
-
-interface Told {
-  readonly effect: Effect;
-  readonly why: string;
-}
 
 /** What follows from the numbers of ranks, machines and rows together. */
 interface PlaceFindings {

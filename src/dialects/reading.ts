@@ -23,6 +23,9 @@ export interface ReadLine extends Entry {
   readonly why: string;
 }
 
+/** The effect of a line. */
+export type Told = Pick<ReadLine, 'effect' | 'why'>;
+
 /** Where a training runs, and what only a plan knows, as far as lines say so. */
 export interface Place {
   /** Number of ranks. */

@@ -4,7 +4,8 @@ import { launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './environment';
 import { type KeyTable, none, warned } from './key-row';
 import type { Dialect, LocatedKey, Source } from './meant';
-import { readShell, type Variables, type Word } from './shell';
+import { readShell } from './shell';
+import type { Variables, Word } from './shell-word';
 
 /** A command of a script that trains, with all that comes before it. */
 export interface ScriptLaunch {
@@ -65,18 +66,18 @@ function slurmVariables(entries: readonly LocatedKey[]): readonly (readonly [str
 function withoutAssignments(words: readonly Word[], variables: Variables, file: string) {
   const isExport = words[0]?.text === 'export';
   const rest = isExport ? words.slice(1) : words;
-  const end = rest.findIndex(({ text }) => !/^\w+=/.test(text));
+  const end = rest.findIndex(({ text }) => !/^\w+\+?=/.test(text));
   const count = end < 0 ? rest.length : end;
   const assigned = rest.slice(0, isExport ? undefined : count);
   const command = isExport ? [] : rest.slice(count);
   const entries = assigned.flatMap(({ text, line }): LocatedKey[] => {
-    const [, name = text, value] = /^(\w+)=([\s\S]*)$/.exec(text) ?? [];
-    const known =
-      value ??
-      variables
-        .get(name)
-        ?.map((word) => word.text)
-        .join(' ');
+    const [, name = text, sign, given] = /^(\w+)(\+?)=([\s\S]*)$/.exec(text) ?? [];
+    const before = variables
+      .get(name)
+      ?.map((word) => word.text)
+      .join(' ');
+    const value = sign === '+' ? `${before ?? ''}${given}` : given;
+    const known = value ?? before;
     if (value !== undefined) variables.set(name, [{ text: value, line }]);
     const isSeen = isExport || command.length > 0;
     return isSeen && known !== undefined
@@ -96,13 +97,14 @@ function environmentSource(entry: LocatedKey): Source {
   return { dialect: { name: ENVIRONMENT.name, keys: { [key]: row } }, entries: [entry] };
 }
 
-const SHELL_WHY = 'is not run: only launches, exports and #SBATCH lines are settings';
+const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
+const BRANCH_WHY = 'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read';
 
 /** Returns a command that does not train. */
 function otherCommand(words: readonly Word[], file: string): Source {
   const [first] = words;
   const name = first?.text ?? '';
-  const keys: KeyTable = { [name]: none(SHELL_WHY) };
+  const keys: KeyTable = { [name]: none(name === 'else' ? BRANCH_WHY : SHELL_WHY) };
   const value = words
     .slice(1)
     .map(({ text }) => text)

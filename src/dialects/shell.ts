@@ -1,13 +1,6 @@
 import { evaluated } from './arithmetic';
-
-/** A word of a shell script, and the line on which it was written. */
-export interface Word {
-  readonly text: string;
-  readonly line: number;
-}
-
-/** The variables of a script, each with its words. */
-export type Variables = Map<string, readonly Word[]>;
+import { Branches } from './shell-branches';
+import type { Variables, Word } from './shell-word';
 
 /** A part of a word: literal text, or a variable. */
 interface Piece {
@@ -28,6 +21,10 @@ interface RawWord {
 /** A command; with `array`, the words of this variable. */
 interface RawStatement {
   readonly array?: string;
+  /** The line of the array's name. */
+  readonly line?: number;
+  /** Whether the words follow those that the array has. */
+  readonly isAppended?: boolean;
   readonly words: readonly RawWord[];
 }
 
@@ -41,7 +38,7 @@ export interface Script {
 
 /**
  * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
- * evaluated: their commands are read as if each ran once.
+ * evaluated: their commands are read as if each ran once, except that a variable has its value of the first branch.
  */
 export function readShell(text: string): Script {
   const lexer = new Lexer(text);
@@ -55,8 +52,9 @@ export function readShell(text: string): Script {
         at += 1;
         if (statement === undefined) return null;
         const words = statement.words.flatMap((word) => expanded(word, variables));
-        if (statement.array === undefined) return words;
-        variables.set(statement.array, words);
+        const { array, isAppended } = statement;
+        if (array === undefined) return words;
+        variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
       }
     },
   };
@@ -72,8 +70,8 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
     const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
     const known = variables.get(array ?? variable ?? '');
     if (array !== undefined && known !== undefined) {
-      // "${ARGS[@]}" is its words, and nothing else.
-      words.push(...known);
+      // "${ARGS[@]}" is its words, and nothing else; without quotes, they are split at blanks.
+      words.push(...(isQuoted ? known : known.flatMap(splitAtBlanks)));
       current = null;
       continue;
     }
@@ -89,6 +87,10 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
     }
   }
   return current === null ? words : [...words, current];
+}
+
+function splitAtBlanks({ text, line }: Word): readonly Word[] {
+  return text.split(/\s+/).flatMap((part) => (part === '' ? [] : [{ text: part, line }]));
 }
 
 /** Words that only structure a script; the commands after them are read. */
@@ -107,25 +109,32 @@ class Lexer {
 
   statements(): readonly RawStatement[] {
     const statements: RawStatement[] = [];
+    const branches = new Branches();
+    const add = (statement: RawStatement): void => {
+      const names = assignedNames(statement);
+      const isOther = names.map((name) => branches.isSetBefore(name)).includes(true);
+      statements.push(isOther ? { words: otherBranch(statement, names) } : statement);
+    };
     let words: RawWord[] = [];
     while (!this.#isAtEnd()) {
       if (/[\n;&|]/.test(this.#char())) {
-        if (words.length > 0) statements.push({ words });
+        if (words.length > 0) add({ words });
         words = [];
         this.#skip(1);
         continue;
       }
       if (this.#skipped()) continue;
       const array = words.length === 0 ? this.#array() : null;
-      if (array !== null) statements.push(array);
+      if (array !== null) add(array);
       else {
         const word = this.#word();
-        const isKeyword =
-          words.length === 0 && word.pieces.length === 1 && KEYWORDS.includes(word.pieces[0]?.text ?? '');
-        if (!isKeyword) words.push(word);
+        const text = word.pieces.length === 1 ? (word.pieces[0]?.text ?? '') : '';
+        if (words.length === 0 && KEYWORDS.includes(text)) branches.enter(text);
+        else words.push(word);
       }
     }
-    return words.length === 0 ? statements : [...statements, { words }];
+    if (words.length > 0) add({ words });
+    return statements;
   }
 
   #isAtEnd(): boolean {
@@ -174,8 +183,9 @@ class Lexer {
 
   /** Reads NAME=(word word); null: there is no array. */
   #array(): RawStatement | null {
-    const [start, array] = /^(\w+)\+?=\(/.exec(this.#text.slice(this.#at, this.#at + 100)) ?? [];
+    const [start, array, sign] = /^(\w+)(\+?)=\(/.exec(this.#text.slice(this.#at, this.#at + 100)) ?? [];
     if (start === undefined || array === undefined) return null;
+    const line = this.#line;
     this.#skip(start.length);
     const words: RawWord[] = [];
     while (!this.#isAtEnd() && this.#char() !== ')') {
@@ -183,7 +193,7 @@ class Lexer {
       else if (!this.#skipped()) words.push(this.#word());
     }
     this.#skip(1);
-    return { array, words };
+    return { array, words, line, isAppended: sign === '+' };
   }
 
   /** Reads a word up to a blank or a separator. */
@@ -249,7 +259,7 @@ class Lexer {
       form.exec(this.#text.slice(this.#at, this.#at + 500)) ?? [];
     this.#skip(written.length);
     const variable = braced ?? plain;
-    const text = operator === '-' || operator === '=' ? (fallback ?? '') : written;
+    const text = operator === '-' || operator === '=' ? withoutQuotes(fallback ?? '') : written;
     return { text, isQuoted, ...(variable !== undefined && { variable }) };
   }
 
@@ -263,6 +273,25 @@ class Lexer {
     } while (!this.#isAtEnd() && (depth > 0 || this.#at === start + 1));
     return this.#text.slice(start, this.#at);
   }
+}
+
+function withoutQuotes(text: string): string {
+  return text.replace(/^(["'])(.*)\1$/s, '$2');
+}
+
+/** Returns the variables that a statement sets for the commands after it. */
+function assignedNames({ array, words }: RawStatement): readonly string[] {
+  if (array !== undefined) return [array];
+  const texts = words.map(({ pieces: [first] }) => (first?.isQuoted === false ? first.text : ''));
+  const assigned = texts[0] === 'export' ? texts.slice(1) : texts;
+  const names = assigned.flatMap((text) => /^(\w+)\+?=/.exec(text)?.[1] ?? []);
+  return names.length === assigned.length ? names : [];
+}
+
+/** Returns the words that stand for an assignment which is not read. */
+function otherBranch({ line, words }: RawStatement, names: readonly string[]): readonly RawWord[] {
+  const at = line ?? words[0]?.line ?? 1;
+  return ['else', ...names].map((text) => ({ pieces: [{ text, isQuoted: true }], line: at }));
 }
 
 /** Joins neighbouring texts. */

@@ -1,16 +1,22 @@
 import type { Meant } from './meant';
 import type { Entry, Place } from './reading';
 
+/** A setting's value, and the line that has it; null: it is a program's default. */
+export interface Said {
+  readonly value: unknown;
+  readonly by: Meant | null;
+}
+
 /** What lines say together. */
 export interface Together {
   /** Settings by path, with the line that set each of them last; null: a program's default. */
-  readonly settings: ReadonlyMap<string, { readonly value: unknown; readonly by: Meant | null }>;
+  readonly settings: ReadonlyMap<string, Said>;
   readonly place: Partial<Place>;
 }
 
 /** Merges what lines set; defaults of programs come first. */
 export function together(meant: readonly Meant[], ranks: number | undefined): Together {
-  const settings = new Map<string, { value: unknown; by: Meant | null }>();
+  const settings = new Map<string, Said>();
   let place: Partial<Place> = {};
   // What a line says by the way holds before a program's defaults.
   const usual = [...meant].sort((a, b) => Number(a.row !== null) - Number(b.row !== null));
