@@ -1,6 +1,6 @@
 import type { KeyTable } from './key-row';
 import type { LocatedKey } from './meant';
-import type { Word } from './shell-word';
+import type { Word } from './shell/word';
 
 /** Arguments as keys with values, and the words that follow them. */
 export interface Arguments {

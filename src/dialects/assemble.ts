@@ -23,7 +23,6 @@ const ANY_MODEL = {
   seq: 2 ** 20,
 } as const;
 
-
 /**
  * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
  * line says it.
@@ -35,7 +34,9 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   for (const one of derived) settings.set(one.path, one);
   const judge = (): Judged =>
     judged(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
-  const early = judge().issues.some(({ path }) => path[0] === 'schedule') ? leftOutWarmup(meant, settings) : [];
+  const early = judge().issues.some(({ path }) => path[0] === 'schedule')
+    ? leftOutWarmup(meant, settings)
+    : [];
   const found = new Map([...findings, ...early]);
   const checked = judge();
   const told = meant.map((one) => found.get(one) ?? effectOf(one, { ...said, settings }, checked));

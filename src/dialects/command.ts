@@ -6,7 +6,7 @@ import type { KeyTable } from './key-row';
 import { LLAMA_FACTORY } from './llama-factory';
 import type { Dialect, LocatedKey, Source } from './meant';
 import { MEGATRON } from './megatron';
-import type { Word } from './shell-word';
+import type { Word } from './shell/word';
 import { MEGATRON_SWIFT, SWIFT } from './swift';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
 import { TRANSFORMERS } from './transformers';

@@ -4,8 +4,8 @@ import { launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './environment';
 import { type KeyTable, none, warned } from './key-row';
 import type { Dialect, LocatedKey, Source } from './meant';
-import { readShell } from './shell';
-import type { Variables, Word } from './shell-word';
+import { readShell } from './shell/script';
+import type { Variables, Word } from './shell/word';
 
 /** A command of a script that trains, with all that comes before it. */
 export interface ScriptLaunch {
@@ -98,7 +98,8 @@ function environmentSource(entry: LocatedKey): Source {
 }
 
 const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
-const BRANCH_WHY = 'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read';
+const BRANCH_WHY =
+  'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read';
 
 /** Returns a command that does not train. */
 function otherCommand(words: readonly Word[], file: string): Source {

@@ -1,9 +1,8 @@
-import { evaluated } from './arithmetic';
-import { Branches } from './shell-branches';
-import type { Variables, Word } from './shell-word';
+import { Branches } from './branches';
+import type { Word } from './word';
 
 /** A part of a word: literal text, or a variable. */
-interface Piece {
+export interface Piece {
   /** The text; of a variable, its default or how it is written. */
   readonly text: string;
   readonly isQuoted: boolean;
@@ -13,13 +12,13 @@ interface Piece {
   readonly isArithmetic?: boolean;
 }
 
-interface RawWord {
+export interface RawWord {
   readonly pieces: readonly Piece[];
   readonly line: number;
 }
 
 /** A command; with `array`, the words of this variable. */
-interface RawStatement {
+export interface RawStatement {
   readonly array?: string;
   /** The line of the array's name. */
   readonly line?: number;
@@ -28,76 +27,11 @@ interface RawStatement {
   readonly words: readonly RawWord[];
 }
 
-/** A script, command by command. */
-export interface Script {
-  /** Returns the words of the next command, in which variables have their values; null: the script has ended. */
-  next(variables: Variables): readonly Word[] | null;
-  /** The options of `#SBATCH` lines. */
-  readonly slurm: readonly Word[];
-}
-
-/**
- * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
- * evaluated: their commands are read as if each ran once, except that a variable has its value of the first branch.
- */
-export function readShell(text: string): Script {
-  const lexer = new Lexer(text);
-  const statements = lexer.statements();
-  let at = 0;
-  return {
-    slurm: lexer.slurm,
-    next(variables) {
-      for (;;) {
-        const statement = statements[at];
-        at += 1;
-        if (statement === undefined) return null;
-        const words = statement.words.flatMap((word) => expanded(word, variables));
-        const { array, isAppended } = statement;
-        if (array === undefined) return words;
-        variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
-      }
-    },
-  };
-}
-
-/** Returns the words of a word: an unquoted variable may have several. */
-function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
-  const words: Word[] = [];
-  let current = null as Word | null; // TypeScript narrows it to null in the loop
-  for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
-    const text =
-      isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;
-    const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
-    const known = variables.get(array ?? variable ?? '');
-    if (array !== undefined && known !== undefined) {
-      // "${ARGS[@]}" is its words, and nothing else; without quotes, they are split at blanks.
-      words.push(...(isQuoted ? known : known.flatMap(splitAtBlanks)));
-      current = null;
-      continue;
-    }
-    const value = known === undefined ? text : known.map((word) => word.text).join(' ');
-    const parts = variable === undefined || isQuoted ? [value] : value.split(/\s+/);
-    for (const [index, part] of parts.entries()) {
-      if (index > 0 && current !== null) {
-        words.push(current);
-        current = null;
-      }
-      if (part === '' && !isQuoted) continue;
-      current = { text: `${current?.text ?? ''}${part}`, line: current?.line ?? known?.[0]?.line ?? line };
-    }
-  }
-  return current === null ? words : [...words, current];
-}
-
-function splitAtBlanks({ text, line }: Word): readonly Word[] {
-  return text.split(/\s+/).flatMap((part) => (part === '' ? [] : [{ text: part, line }]));
-}
-
 /** Words that only structure a script; the commands after them are read. */
 const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'until', '{', '}', '!', 'esac'];
 
 /** Splits a script into commands. */
-class Lexer {
+export class Lexer {
   readonly slurm: Word[] = [];
   readonly #text: string;
   #at = 0;

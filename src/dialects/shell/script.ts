@@ -1,0 +1,68 @@
+import { evaluated } from './arithmetic';
+import { Lexer, type RawWord } from './lexer';
+import type { Variables, Word } from './word';
+
+/** A script, command by command. */
+export interface Script {
+  /** Returns the words of the next command, in which variables have their values; null: the script has ended. */
+  next(variables: Variables): readonly Word[] | null;
+  /** The options of `#SBATCH` lines. */
+  readonly slurm: readonly Word[];
+}
+
+/**
+ * Reads a POSIX shell script as far as settings need it: quotes, line continuations, comments, variables, arrays. Conditions and loops are not
+ * evaluated: their commands are read as if each ran once, except that a variable has its value of the first branch.
+ */
+export function readShell(text: string): Script {
+  const lexer = new Lexer(text);
+  const statements = lexer.statements();
+  let at = 0;
+  return {
+    slurm: lexer.slurm,
+    next(variables) {
+      for (;;) {
+        const statement = statements[at];
+        at += 1;
+        if (statement === undefined) return null;
+        const words = statement.words.flatMap((word) => expanded(word, variables));
+        const { array, isAppended } = statement;
+        if (array === undefined) return words;
+        variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
+      }
+    },
+  };
+}
+
+/** Returns the words of a word: an unquoted variable may have several. */
+function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
+  const words: Word[] = [];
+  let current = null as Word | null; // TypeScript narrows it to null in the loop
+  for (const { text: written, isQuoted, variable, isArithmetic } of pieces) {
+    const text =
+      isArithmetic === true ? evaluated(written, (name) => variables.get(name)?.[0]?.text) : written;
+    const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
+    const known = variables.get(array ?? variable ?? '');
+    if (array !== undefined && known !== undefined) {
+      // "${ARGS[@]}" is its words, and nothing else; without quotes, they are split at blanks.
+      words.push(...(isQuoted ? known : known.flatMap(splitAtBlanks)));
+      current = null;
+      continue;
+    }
+    const value = known === undefined ? text : known.map((word) => word.text).join(' ');
+    const parts = variable === undefined || isQuoted ? [value] : value.split(/\s+/);
+    for (const [index, part] of parts.entries()) {
+      if (index > 0 && current !== null) {
+        words.push(current);
+        current = null;
+      }
+      if (part === '' && !isQuoted) continue;
+      current = { text: `${current?.text ?? ''}${part}`, line: current?.line ?? known?.[0]?.line ?? line };
+    }
+  }
+  return current === null ? words : [...words, current];
+}
+
+function splitAtBlanks({ text, line }: Word): readonly Word[] {
+  return text.split(/\s+/).flatMap((part) => (part === '' ? [] : [{ text: part, line }]));
+}
