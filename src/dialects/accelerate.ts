@@ -15,15 +15,18 @@ import {
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
 import {
   allNone,
+  type Asked,
   decides,
   exported,
   flag,
   flags,
   type KeyTable,
+  type Meaning,
   none,
   refused,
   section,
   settingKeys,
+  wrongValue,
 } from './key-row';
 import type { Dialect, Finding } from './meant';
 import { yes } from './values';
@@ -47,6 +50,13 @@ const checks: Dialect['checks'] = (other): Finding[] => {
     }));
 };
 
+function computeEnvironment({ value }: Asked): Meaning {
+  if (value === 'LOCAL_MACHINE')
+    return { effect: 'none', why: 'machines are started by hand or by a scheduler, as by default' };
+  if (value === 'AMAZON_SAGEMAKER') return { effect: 'refused', why: SAGEMAKER };
+  throw wrongValue(value, 'LOCAL_MACHINE (also for Slurm) or AMAZON_SAGEMAKER');
+}
+
 /** The YAML of `accelerate config`. */
 export const ACCELERATE: Dialect = {
   name: 'Accelerate',
@@ -57,11 +67,7 @@ export const ACCELERATE: Dialect = {
     ...settingKeys('accelerate', {
       'parallel.strategy': { distributed_type: decides('parallel.strategy', distributedType) },
     }),
-    compute_environment: refused(
-      SAGEMAKER,
-      (value) => value === 'LOCAL_MACHINE',
-      'machines are started by hand or by a scheduler, as by default',
-    ),
+    compute_environment: { ...refused(SAGEMAKER), mean: computeEnvironment },
     use_cpu: none('ranks run on CPUs here; a plan is for GPUs'),
     fp16: none('is the old form of mixed_precision: fp16'),
     dynamo_backend: DYNAMO_KEYS.dynamo_backend ?? none(DYNAMO),

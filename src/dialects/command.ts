@@ -2,7 +2,7 @@ import { ACCELERATE_LAUNCH } from './accelerate';
 import { readArguments } from './arguments';
 import { DIFFSYNTH } from './diffsynth';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './environment';
-import type { KeyTable } from './key-row';
+import { type KeyTable, refused } from './key-row';
 import { LLAMA_FACTORY } from './llama-factory';
 import type { Dialect, LocatedKey, Source } from './meant';
 import { MEGATRON } from './megatron';
@@ -45,12 +45,21 @@ const LAUNCHERS: readonly Launcher[] = [
 
 /** Commands that train by themselves. */
 const TRAINERS: readonly Launcher[] = [
-  ...['sft', 'pt', 'rlhf'].flatMap((what) => [
+  ...['sft', 'pt'].flatMap((what) => [
     { words: ['swift', what], dialect: SWIFT },
     { words: ['megatron', what], dialect: MEGATRON_SWIFT },
   ]),
   { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
 ];
+
+/** Commands that train in a way which is not built here; their arguments are not read one by one. */
+const REFUSED = ['swift', 'megatron'].map(
+  (program) =>
+    [
+      [program, 'rlhf'],
+      `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${program} sft, from whose result in the folder of run.savePretrained ms-swift or TRL continue`,
+    ] as const,
+);
 
 /** Words before a command that do not change what it does. */
 const PREFIXES = ['exec', 'nohup', 'time', 'sudo', 'env', 'command'];
@@ -77,6 +86,8 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
       sources: [scriptSource(words.slice(trainer.words.length), trainer.dialect, file)],
       hasLauncher: false,
     };
+  const refusal = REFUSED.find(([start]) => beginsWith(words, start));
+  if (refusal !== undefined) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
   const launcher = LAUNCHERS.find((one) => beginsWith(words, one.words));
   if (launcher !== undefined) {
     const { dialect } = launcher;
@@ -113,6 +124,18 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
   return [scriptSource(rest, dialect, file)].filter(({ entries }) => entries.length > 0);
+}
+
+/** Returns a command as one line, which says why it is refused. */
+function refusedSource(words: readonly Word[], [start, why]: (typeof REFUSED)[number], file: string): Source {
+  const key = start.join(' ');
+  const value = words
+    .slice(start.length)
+    .map(({ text }) => text)
+    .join(' ');
+  const line = words[0]?.line ?? 1;
+  const dialect: Dialect = { name: key, keys: { [key]: refused(why, () => false) } };
+  return { dialect, entries: [{ file, line, key, path: [key], value }] };
 }
 
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {

@@ -1,4 +1,5 @@
 import { ACCELERATE, ACCELERATE_LAUNCH, FSDP_CONFIG } from './accelerate';
+import { AXOLOTL } from './axolotl';
 import { DEEPSPEED } from './deepspeed';
 import { DIFFSYNTH } from './diffsynth';
 import { ENVIRONMENT, SLURM } from './environment';
@@ -23,6 +24,7 @@ export const DIALECTS: readonly Dialect[] = [
   SWIFT,
   MEGATRON_SWIFT,
   LLAMA_FACTORY,
+  AXOLOTL,
   MEGATRON,
   WAN,
   DIFFSYNTH,

@@ -4,6 +4,7 @@ import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate';
+import { AXOLOTL } from './axolotl';
 import { DEEPSPEED } from './deepspeed';
 import { MODEL_PATHS } from './diffsynth';
 import type { KeyTable } from './key-row';
@@ -13,7 +14,7 @@ import { type ScriptLaunch, scriptLaunches } from './script';
 import { HOSTFILE } from './torchrun';
 
 /** Dialects of YAML and JSON files. */
-const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG];
+const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG, AXOLOTL];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
 export type ForeignFile = readonly ScriptLaunch[];

@@ -8,7 +8,7 @@ import type { Io, Output } from '../io';
 
 /**
  * Reads the settings of another program that a command names, and writes what each line does to stderr; null: the words name a config of ours.
- * Throws: CONFIG with every line that is an error.
+ * Throws: CONFIG with every line that is an error, or refused if no line is a setting.
  */
 export function foreignReading(
   words: readonly string[],
@@ -17,7 +17,10 @@ export function foreignReading(
   const asked = foreignOf(words, io.cwd);
   if (asked === null) return null;
   const reading = readConfig(asked, { cwd: io.cwd, world });
-  const errors = reading.lines.filter(({ effect }) => effect === 'error');
+  const isRefused = Object.keys(reading.config).length === 0;
+  const errors = reading.lines.filter(
+    ({ effect }) => effect === 'error' || (isRefused && effect === 'refused'),
+  );
   if (errors.length > 0)
     throw new ConfigError(errors.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
   output.note(linesText(reading.lines));

@@ -1,0 +1,63 @@
+import { allNone, exported, type KeyTable } from './key-row';
+
+// Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
+
+/** Keys without an effect here, by their reason. */
+export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
+  ...allNone(
+    'tokenizers and models are read from your own folders: write data.tokenizer and model: { from: FOLDER }',
+    'model_type tokenizer_type tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common tokenizer_save_jinja_files processor_type processor_kwargs base_model_config cls_model_config trust_remote_code type_of_model revision_of_model overrides_of_model_config overrides_of_model_kwargs special_tokens tokens added_tokens_overrides resize_token_embeddings_to_32x mean_resizing_embeddings shrink_embeddings embeddings_skip_upcast reinit_weights is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model model_quantization_config model_quantization_config_kwargs use_kernels use_onebitllms num_labels low_cpu_mem_usage experimental_skip_move_to_device fix_untrained_tokens',
+  ),
+  ...allNone(
+    'chat templates are not built here: texts of a file are trained as they are',
+    'chat_template chat_template_jinja chat_template_kwargs eot_tokens default_system_message train_on_inputs roles_to_train train_on_eos',
+  ),
+  ...allNone(
+    'batches are read by rank and step here, and texts fill sequences without gaps',
+    'test_datasets dataset_prepared_path dataset_shard_num dataset_shard_idx dataset_processes dataset_num_proc dataset_exact_deduplication dataset_keep_in_memory num_dataset_shards_to_save skip_prepare_dataset shuffle_merged_datasets shuffle_before_merging_datasets dataloader_pin_memory dataloader_num_workers dataloader_prefetch_factor dataloader_drop_last remove_unused_columns group_by_length sample_packing sample_packing_group_size sample_packing_bin_size sample_packing_sequentially sample_packing_mp_start_method sample_packing_eff_est eval_sample_packing pad_to_sequence_len pad_to_multiple_of excess_length_strategy min_sample_len max_prompt_len curriculum_sampling multipack_real_batches batch_flattening pretrain_multipack_buffer_size pretrain_multipack_attn pretraining_sample_concatenation streaming streaming_multipack_buffer_size is_preprocess preprocess_iterable total_num_tokens total_supervised_tokens max_packed_sequence_len accelerator_config',
+  ),
+  ...allNone(
+    'write data.validation; in a notebook, run.evaluate() and run.step(n, { evalSteps }) evaluate',
+    'val_set_size eval_batch_size eval_steps evals_per_epoch eval_strategy evaluation_strategy eval_sequence_len eval_table_size eval_max_new_tokens do_causal_lm_eval eval_causal_lm_metrics do_bench_eval bench_dataset bench_split metric_for_best_model greater_is_better early_stopping_patience load_best_model_at_end generate_samples num_generation_samples generation_max_new_tokens generation_temperature generation_top_p generation_top_k generation_prompt_ratio generation_do_sample',
+  ),
+  ...allNone(
+    'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save',
+    'output_dir save_steps saves_per_epoch save_strategy save_total_limit save_only_model save_first_step save_safetensors resume_from_checkpoint auto_resume_from_checkpoints dynamic_checkpoint fsdp_final_state_dict_type merge_lora merge_method',
+  ),
+  ...allNone(
+    'run.log writes JSON lines and TensorBoard files',
+    'logging_steps wandb_project wandb_entity wandb_watch wandb_name wandb_run_id wandb_mode wandb_log_model use_wandb use_mlflow mlflow_tracking_uri mlflow_experiment_name mlflow_run_name hf_mlflow_log_artifacts use_comet comet_api_key comet_workspace comet_project_name comet_experiment_key comet_mode comet_online comet_experiment_config use_tensorboard use_trackio trackio_project_name trackio_run_name trackio_space_id use_otel_metrics otel_metrics_host otel_metrics_port profiler_steps profiler_steps_start include_tokens_per_second include_tkps debug loss_watchdog_threshold loss_watchdog_patience gradio_title gradio_share gradio_server_name gradio_server_port gradio_max_new_tokens gradio_temperature',
+  ),
+  ...allNone(
+    'nothing is downloaded from a hub or sent to one',
+    'hub_model_id hub_strategy hub_revision push_dataset_to_hub hf_use_auth_token',
+  ),
+  ...allNone(
+    'ranks run on CPUs here; a plan is for GPUs',
+    'tf32 float32 device device_map max_memory gpu_memory_limit local_rank gc_steps gc_collect_steps torch_empty_cache_steps lora_on_cpu layer_offloading torch_compile_backend torch_compile_mode torch_compile_options',
+  ),
+  ...allNone(
+    'jobs here have collectives of their own',
+    'ddp ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers ddp_find_unused_parameters world_size heads_k_stride ring_attn_func',
+  ),
+  ...allNone(
+    'kernels are fused here in any case; write model.attention for attention',
+    'xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attn_cross_entropy flash_attn_fuse_mlp flash_attn_rms_norm flash_optimum sage_attention s2_attention eager_attention attn_implementation fused_attn_kernel lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp experts_implementation gradient_checkpointing_kwargs selective_checkpointing fp8_enable_fsdp_float8_all_gather plugins',
+  ),
+  ...allNone(
+    "adapters have PEFT's usual form and initial values here",
+    'lora_model_dir lora_fan_in_fan_out lora_modules_to_save lora_target_parameters lora_rank_pattern lora_alpha_pattern peft peft_layers_to_transform peft_layers_pattern peft_layer_replication peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype qlora_sharded_model_loading bnb_config_kwargs loraplus_lr_ratio loraplus_lr_embedding',
+  ),
+  ...allNone(
+    'one learning rate holds for all parameters, unless optimizer.groups has others',
+    'embedding_lr embedding_lr_scale lr_groups lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor adam_epsilon2 adam_beta3',
+  ),
+  ...allNone(
+    "Axolotl's own checks of a config",
+    'strict axolotl_config_path',
+  ),
+  use_ray: exported('the launcher that starts the processes'),
+  ray_run_name: exported('the launcher that starts the processes'),
+  ray_num_workers: exported('the launcher that starts the processes'),
+  resources_per_worker: exported('the launcher that starts the processes'),
+};

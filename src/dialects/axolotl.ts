@@ -1,0 +1,241 @@
+import { ACCELERATE_FSDP } from './accelerate-fsdp';
+import { AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
+import {
+  type Asked,
+  decides,
+  isNothing,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  place,
+  refused,
+  section,
+  setting,
+} from './key-row';
+import type { Dialect } from './meant';
+import { modelMeaning } from './models';
+import { DATA, TRAINING_ARGUMENTS } from './transformers';
+import { number, wholeFromZero, wholeOf, yes, yesOf } from './values';
+
+// Axolotl's YAML. Source: src/axolotl/utils/schemas.
+
+/** Axolotl's names of sizes that Accelerate's rows ask for. */
+const SIZES: Readonly<Record<string, string>> = {
+  parallelism_config_dp_replicate_size: 'dp_replicate_size',
+  parallelism_config_dp_shard_size: 'dp_shard_size',
+};
+
+const isGiven = (value: unknown): boolean => value !== undefined && !isNothing(value);
+
+const isFsdp = (other: Asked['other']): boolean =>
+  isGiven(other('fsdp')) ||
+  ['fsdp_version', ...Object.keys(ACCELERATE_FSDP.fsdp)].some((key) => other(key) !== undefined);
+
+/** Returns a row of another program that asks for other keys by its own names; an empty value has no effect. */
+function adapted(row: KeyRow | undefined, names: Readonly<Record<string, string>> = {}): KeyRow {
+  if (row === undefined) return none('is not known');
+  return {
+    ...row,
+    mean: (asked) =>
+      asked.value === null
+        ? { effect: 'none', why: 'is empty' }
+        : row.mean({ ...asked, other: (key) => asked.other(names[key] ?? key) }),
+  };
+}
+
+function adaptedAll(table: KeyTable, names: Readonly<Record<string, string>> = {}): KeyTable {
+  return Object.fromEntries(Object.entries(table).map(([key, row]) => [key, adapted(row, names)]));
+}
+
+const trainer = (key: string): KeyRow => adapted(TRAINING_ARGUMENTS[key]);
+
+/** Returns the row of a precision; 'auto' takes bfloat16, which every current GPU has. */
+function half(key: 'bf16' | 'fp16'): KeyRow {
+  const row = trainer(key);
+  return {
+    ...row,
+    mean: (asked) =>
+      row.mean({
+        ...asked,
+        value: asked.value === 'auto' ? true : asked.value,
+        other: (name) => (name === 'fsdp' ? isFsdp(asked.other) : asked.other(name)),
+      }),
+  };
+}
+
+const isAdapter = (other: Asked['other']): boolean => ['lora', 'qlora'].includes(String(other('adapter')));
+
+const adapterSetting = (path: string, convert: (value: unknown) => unknown): KeyRow =>
+  decides(path, ({ value, other }) => {
+    if (value === null) return { effect: 'none', why: 'is empty' };
+    return isAdapter(other)
+      ? { sets: { [path]: convert(value) } }
+      : { effect: 'none', why: 'has no effect without adapter: lora' };
+  });
+
+function adapter({ value }: Asked): Meaning {
+  if (isNothing(value)) return { effect: 'none', why: 'all parameters train' };
+  if (value === 'lora') return { usual: { 'lora.targets': 'all-linear' } };
+  if (value === 'qlora')
+    return {
+      usual: { 'lora.targets': 'all-linear' },
+      effect: 'warning',
+      why: 'adapters (LoRA) train, but the weights below them are not quantized here',
+    };
+  return { effect: 'refused', why: `there are no adapters of kind ${String(value)} here; choose lora` };
+}
+
+/** Returns the sizes of the mesh; both of them with the degrees are the number of ranks. */
+function mesh({ other }: Asked): Meaning {
+  const [dpShard, dpReplicate] = [other('dp_shard_size'), other('dp_replicate_size')];
+  if (!isGiven(dpShard) || !isGiven(dpReplicate))
+    return { effect: 'none', why: 'the other ranks follow from their number: all data-parallel ranks are used' };
+  const sizes = { dpReplicate: wholeOf(dpReplicate), dpShard: wholeOf(dpShard) };
+  const degrees = ['tensor_parallel_size', 'context_parallel_size', 'sequence_parallel_degree'].map((key) =>
+    wholeOf(other(key) ?? 1),
+  );
+  const world = [...Object.values(sizes), ...degrees].reduce((product, size) => product * size);
+  return {
+    ...(sizes.dpReplicate > 1 && sizes.dpShard > 1 && { sets: { 'parallel.mesh': sizes } }),
+    place: { world },
+    why: `${world} ranks are all sizes of the mesh multiplied`,
+  };
+}
+
+function contextParallel({ value }: Asked): Meaning {
+  return isNothing(value) || wholeOf(value) === 1
+    ? { effect: 'none', why: 'sequences are not divided' }
+    : { sets: { 'parallel.cp': wholeOf(value), 'parallel.cpKind': 'ring' } };
+}
+
+function checkpointing({ value }: Asked): Meaning {
+  if (String(value).startsWith('offload'))
+    return { sets: { activationCheckpointing: 'full', 'offload.activations': true } };
+  return isNothing(value)
+    ? { effect: 'none', why: 'is off' }
+    : { sets: { activationCheckpointing: yesOf(value) ? 'full' : null } };
+}
+
+const PARALLEL: KeyTable = {
+  deepspeed: trainer('deepspeed'),
+  fsdp: trainer('fsdp'),
+  fsdp_version: none('units shard the rows of parameters here, as FSDP 2 does'),
+  fsdp_config: section({
+    ...adaptedAll(ACCELERATE_FSDP.fsdp, SIZES),
+    fsdp_limit_all_gathers: adapted(setting('parallel.limitAllGathers', yes)),
+    fsdp_final_state_dict_type: none('checkpoints here are sharded, and any number of ranks reads them'),
+    fsdp_cpu_offload_pin_memory: none('host and device are one memory here'),
+    fsdp_mixed_precision_policy: none('bf16 and fp16 decide it here'),
+  }),
+  dp_shard_size: decides('parallel.mesh', mesh),
+  dp_replicate_size: decides('parallel.mesh', mesh),
+  context_parallel_size: decides('parallel.cp', contextParallel),
+  sequence_parallel_degree: decides('parallel.cp', contextParallel),
+  tensor_parallel_size: setting('parallel.tp', (value) => (isNothing(value) ? undefined : wholeOf(value))),
+  expert_parallel_size: setting('parallel.ep', (value) => (isNothing(value) ? undefined : wholeOf(value))),
+  gradient_checkpointing: decides('activationCheckpointing', checkpointing),
+  activation_offloading: decides('offload.activations', ({ value }) =>
+    isNothing(value) ? { effect: 'none', why: 'is off' } : { sets: { 'offload.activations': true } },
+  ),
+  bf16: half('bf16'),
+  bfloat16: half('bf16'),
+  fp16: half('fp16'),
+  float16: half('fp16'),
+  fp8: place('float8, which only a plan knows', (value) => ({ isFp8: !isNothing(value) })),
+  torch_compile: place('the model is compiled', (value) => ({ compile: value !== null && value !== false })),
+  deepcompile: place('the model is compiled', (value) => ({ compile: !isNothing(value) })),
+};
+
+const TRAINING: KeyTable = {
+  base_model: decides('model', modelMeaning),
+  micro_batch_size: setting('batch', (value) => wholeOf(value)),
+  gradient_accumulation_steps: trainer('gradient_accumulation_steps'),
+  batch_size: place('rows of all ranks per step', (value) =>
+    isNothing(value) ? {} : { globalBatch: wholeOf(value) },
+  ),
+  optimizer: trainer('optim'),
+  learning_rate: setting('optimizer.lr', number),
+  weight_decay: setting('optimizer.weightDecay', (value, asked) => (value === null ? 0 : number(value, asked))),
+  adam_beta1: trainer('adam_beta1'),
+  adam_beta2: trainer('adam_beta2'),
+  adam_epsilon: trainer('adam_epsilon'),
+  optim_args: trainer('optim_args'),
+  optim_target_modules: trainer('optim_target_modules'),
+  lr_scheduler: trainer('lr_scheduler_type'),
+  lr_scheduler_kwargs: trainer('lr_scheduler_kwargs'),
+  cosine_min_lr_ratio: decides('schedule.etaMin', ({ value, other }) =>
+    value === null
+      ? { effect: 'none', why: 'is empty' }
+      : { sets: { 'schedule.etaMin': Number(other('learning_rate')) * Number(value) } },
+  ),
+  max_grad_norm: trainer('max_grad_norm'),
+  max_steps: trainer('max_steps'),
+  num_epochs: trainer('num_train_epochs'),
+  warmup_steps: adapted(setting('schedule.warmupSteps', wholeFromZero)),
+  warmup_ratio: trainer('warmup_ratio'),
+  seed: trainer('seed'),
+  auto_find_batch_size: trainer('auto_find_batch_size'),
+  neftune_noise_alpha: trainer('neftune_noise_alpha'),
+  sequence_len: decides('data.seq', ({ value }) => ({
+    effect: 'none',
+    why: `sequences have the model's seq; write model: { …, seq: ${String(value).replaceAll('_', '')} }`,
+  })),
+  datasets: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
+  pretraining_dataset: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
+  flash_attention: decides('model.attention', ({ value }) => ({
+    effect: 'none',
+    why: isNothing(value) ? 'is off' : "write model.attention 'flash'",
+  })),
+};
+
+/** Returns the paths of a list of data sets. */
+function pathsOf(value: unknown): unknown {
+  const items = Array.isArray(value) ? value : [value];
+  return items.map((item: unknown) =>
+    typeof item === 'object' && item !== null && 'path' in item ? item.path : item,
+  );
+}
+
+const QUANTIZED = refused('weights are not quantized here');
+
+const ADAPTERS: KeyTable = {
+  adapter: decides('lora', adapter),
+  lora_r: adapterSetting('lora.r', (value) => wholeOf(value)),
+  lora_alpha: adapterSetting('lora.alpha', Number),
+  lora_dropout: adapterSetting('lora.dropout', Number),
+  lora_target_modules: adapterSetting('lora.targets', (value) => [value].flat().map(String)),
+  lora_target_linear: decides('lora.targets', (asked) =>
+    isNothing(asked.value)
+      ? { effect: 'none', why: 'is off' }
+      : adapterSetting('lora.targets', () => 'all-linear').mean(asked),
+  ),
+  load_in_4bit: QUANTIZED,
+  load_in_8bit: QUANTIZED,
+  gptq: QUANTIZED,
+  quantization: QUANTIZED,
+  qat: QUANTIZED,
+  peft_use_dora: refused('DoRA is not built here; LoRA is'),
+  peft_use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
+  relora: refused('ReLoRA is not built here; LoRA is'),
+  rl: refused('preferences and rewards are not trained here; supervised fine-tuning is'),
+  reward_model: refused('preferences and rewards are not trained here'),
+  process_reward_model: refused('preferences and rewards are not trained here'),
+};
+
+/** Axolotl's YAML. */
+export const AXOLOTL: Dialect = {
+  name: 'Axolotl',
+  keys: { ...AXOLOTL_WITHOUT_EFFECT, ...TRAINING, ...PARALLEL, ...ADAPTERS },
+  prefixes: { fsdp_config: 'fsdp_' },
+  ignoresOthers: true,
+  usual: (other) => ({
+    usual: {
+      batch: 1,
+      'optimizer.weightDecay': 0,
+      'schedule.kind': 'cosine',
+      'parallel.strategy': isFsdp(other) ? 'FULL_SHARD' : 'NO_SHARD',
+    },
+    why: "Axolotl's defaults",
+  }),
+};
