@@ -23,6 +23,9 @@ const ANY_MODEL = {
   seq: 2 ** 20,
 } as const;
 
+/** The same for experts that are divided among ranks. */
+const ANY_EXPERTS = { ...ANY_MODEL, kind: 'moe', experts: 1024, router: 'topk' } as const;
+
 /**
  * Returns the reading of lines whose meanings are known; later lines replace the settings of earlier ones. `ranks` is the number of ranks if no
  * line says it.
@@ -79,7 +82,8 @@ interface Judged {
 }
 
 function judged(config: TrainConfigInput, { world }: Partial<Place>): Judged {
-  const checked = checkTrainConfig(config.model === undefined ? { ...config, model: ANY_MODEL } : config);
+  const stand = (config.parallel?.ep ?? 1) > 1 ? ANY_EXPERTS : ANY_MODEL;
+  const checked = checkTrainConfig(config.model === undefined ? { ...config, model: stand } : config);
   if ('issues' in checked) return { issues: checked.issues, warnings: [] };
   return {
     issues: [],

@@ -52,10 +52,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
     'one learning rate holds for all parameters, unless optimizer.groups has others',
     'embedding_lr embedding_lr_scale lr_groups lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor adam_epsilon2 adam_beta3',
   ),
-  ...allNone(
-    "Axolotl's own checks of a config",
-    'strict axolotl_config_path',
-  ),
+  ...allNone("Axolotl's own checks of a config", 'strict axolotl_config_path'),
   use_ray: exported('the launcher that starts the processes'),
   ray_run_name: exported('the launcher that starts the processes'),
   ray_num_workers: exported('the launcher that starts the processes'),

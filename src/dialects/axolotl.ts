@@ -90,7 +90,10 @@ function adapter({ value }: Asked): Meaning {
 function mesh({ other }: Asked): Meaning {
   const [dpShard, dpReplicate] = [other('dp_shard_size'), other('dp_replicate_size')];
   if (!isGiven(dpShard) || !isGiven(dpReplicate))
-    return { effect: 'none', why: 'the other ranks follow from their number: all data-parallel ranks are used' };
+    return {
+      effect: 'none',
+      why: 'the other ranks follow from their number: all data-parallel ranks are used',
+    };
   const sizes = { dpReplicate: wholeOf(dpReplicate), dpShard: wholeOf(dpShard) };
   const degrees = ['tensor_parallel_size', 'context_parallel_size', 'sequence_parallel_degree'].map((key) =>
     wholeOf(other(key) ?? 1),
@@ -156,7 +159,9 @@ const TRAINING: KeyTable = {
   ),
   optimizer: trainer('optim'),
   learning_rate: setting('optimizer.lr', number),
-  weight_decay: setting('optimizer.weightDecay', (value, asked) => (value === null ? 0 : number(value, asked))),
+  weight_decay: setting('optimizer.weightDecay', (value, asked) =>
+    value === null ? 0 : number(value, asked),
+  ),
   adam_beta1: trainer('adam_beta1'),
   adam_beta2: trainer('adam_beta2'),
   adam_epsilon: trainer('adam_epsilon'),

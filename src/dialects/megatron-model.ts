@@ -4,7 +4,9 @@ import {
   flags,
   type KeyRow,
   type KeyTable,
+  type Meaning,
   none,
+  type Patch,
   refused,
   settingKeys,
 } from './key-row';
@@ -17,7 +19,11 @@ export const MODEL: KeyTable = {
   num_layers: size('model.layers'),
   hidden_size: size('model.dim'),
   num_attention_heads: size('model.heads'),
-  ffn_hidden_size: size('model.ffn'),
+  ffn_hidden_size: decides('model.ffn', ({ value, other }) =>
+    other('num_experts') === undefined
+      ? { sets: { 'model.ffn': wholeOf(value) } }
+      : { effect: 'refused', why: 'experts are four times as wide as the model here' },
+  ),
   vocab_size: size('model.vocab'),
   num_query_groups: decides('model.kvHeads', ({ value, other }) =>
     isLlama(other)
@@ -40,16 +46,18 @@ export const MODEL: KeyTable = {
   num_experts: decides('model.experts', ({ value }) => ({
     sets: { 'model.experts': wholeOf(value), 'model.kind': 'moe' },
   })),
-  moe_router_topk: size('model.topK'),
-  moe_aux_loss_coeff: decides('model.auxLossWeight', ({ value }) => ({
-    sets: { 'model.auxLossWeight': numberOf(value) },
-  })),
-  moe_expert_capacity_factor: decides('model.capacityFactor', ({ value }) => ({
-    sets: { 'model.capacityFactor': numberOf(value) },
-  })),
-  moe_router_bias_update_rate: decides('model.biasUpdateRate', ({ value }) => ({
-    sets: { 'model.biasUpdateRate': numberOf(value) },
-  })),
+  moe_router_topk: decides('model.topK', (asked) =>
+    ofExperts({ 'model.topK': wholeOf(asked.value), 'model.router': 'topk' }, asked),
+  ),
+  moe_aux_loss_coeff: decides('model.auxLossWeight', (asked) =>
+    ofExperts({ 'model.auxLossWeight': numberOf(asked.value) }, asked),
+  ),
+  moe_expert_capacity_factor: decides('model.capacityFactor', (asked) =>
+    ofExperts({ 'model.capacityFactor': numberOf(asked.value) }, asked),
+  ),
+  moe_router_bias_update_rate: decides('model.biasUpdateRate', (asked) =>
+    ofExperts({ 'model.biasUpdateRate': numberOf(asked.value) }, asked),
+  ),
   ...settingKeys('megatron', { 'data.seq': { seq_length: size('model.seq') } }),
   ...flags({
     untie_embeddings_and_output_weights: decides('model.tied', () => ({ sets: { 'model.tied': false } })),
@@ -80,7 +88,15 @@ export const MODEL: KeyTable = {
   init_method_std: none('initial values have the deviation 0.02 here'),
 };
 
+/** Returns settings of experts, if the arguments describe the model's. */
+function ofExperts(sets: Patch, { other }: Asked): Meaning {
+  return other('num_experts') === undefined
+    ? { effect: 'none', why: 'is for the experts of a model, whose number is in no line (--num-experts)' }
+    : { sets };
+}
+
 /** Whether arguments describe a llama. */
 export function isLlama(other: Asked['other']): boolean {
+  if (other('num_experts') !== undefined) return false;
   return other('swiglu') !== undefined || String(other('normalization')) === 'RMSNorm';
 }

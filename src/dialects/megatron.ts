@@ -11,6 +11,7 @@ import {
   settingKeys,
 } from './key-row';
 import type { Dialect } from './meant';
+import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, MODEL } from './megatron-model';
 import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, yesOf } from './values';
 
@@ -103,14 +104,15 @@ function virtual(stages: number): Meaning {
 
 function half(paramDtype: string): KeyRow {
   return flag(
-    decides('mixedPrecision.paramDtype', ({ value }) =>
-      yesOf(value)
-        ? {
-            sets: { 'mixedPrecision.paramDtype': paramDtype, 'mixedPrecision.reduceDtype': 'float32' },
-            why: "Megatron-LM's gradients are float32",
-          }
-        : { effect: 'none', why: 'is off' },
-    ),
+    decides('mixedPrecision.paramDtype', ({ value, other }) => {
+      if (!yesOf(value)) return { effect: 'none', why: 'is off' };
+      if (other('grad_reduce_in_bf16') !== undefined)
+        return { sets: { 'mixedPrecision.paramDtype': paramDtype } };
+      return {
+        sets: { 'mixedPrecision.paramDtype': paramDtype, 'mixedPrecision.reduceDtype': 'float32' },
+        why: "Megatron-LM's gradients are float32",
+      };
+    }),
   );
 }
 
@@ -226,10 +228,9 @@ const FLAGS = new Set(
 );
 
 export const MEGATRON_KEYS: KeyTable = Object.fromEntries(
-  Object.entries({ ...MODEL, ...PARALLEL, ...TRAINING, ...WITHOUT_EFFECT }).map(([key, row]) => [
-    key,
-    FLAGS.has(key) ? flag(row) : row,
-  ]),
+  Object.entries({ ...MEGATRON_OTHER, ...MODEL, ...PARALLEL, ...TRAINING, ...WITHOUT_EFFECT }).map(
+    ([key, row]) => [key, FLAGS.has(key) ? flag(row) : row],
+  ),
 );
 
 /** Arguments of Megatron-LM's pretrain_gpt.py. */

@@ -12,7 +12,9 @@ import {
 } from './key-row';
 import type { Dialect } from './meant';
 import { MEGATRON_KEYS } from './megatron';
+import { MEGATRON_SWIFT_OTHER } from './megatron-keys';
 import { modelMeaning } from './models';
+import { SWIFT_OTHER } from './swift-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
 import { floatOf, strategyOf, wholeOf, word } from './values';
 
@@ -123,6 +125,7 @@ function targets(value: unknown): unknown {
 const CHAT = 'chat templates are not built here: texts of a file are trained as they are';
 
 const SWIFT_KEYS: KeyTable = {
+  ...SWIFT_OTHER,
   model: decides('model', modelMeaning),
   model_type: decides('model', (asked) =>
     asked.other('model') === undefined ? modelMeaning(asked) : { effect: 'none', why: 'the model decides' },
@@ -219,7 +222,7 @@ function isLora(other: Asked['other']): boolean {
 
 export const MEGATRON_SWIFT: Dialect = {
   name: 'megatron sft',
-  keys: { ...SWIFT_KEYS, ...MEGATRON_KEYS, ...DOCUMENT },
+  keys: { ...SWIFT_KEYS, ...MEGATRON_SWIFT_OTHER, ...MEGATRON_KEYS, ...DOCUMENT },
   usual: (other) => ({
     usual: {
       batch: 1,

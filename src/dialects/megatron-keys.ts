@@ -1,0 +1,120 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  flags,
+  type KeyTable,
+  type Meaning,
+  none,
+  place,
+  refused,
+} from './key-row';
+import { wholeOf, yesOf } from './values';
+
+// Megatron-LM's arguments that count samples in place of steps, its float8, and others of its scripts.
+
+/** Returns the row's meaning of a number of samples as a number of steps. */
+function steps(path: string) {
+  return ({ value, other }: Asked): Meaning => {
+    const rows = other('global_batch_size');
+    const samples = wholeOf(value, 0);
+    if (samples === 0) return { effect: 'none', why: 'is off' };
+    return typeof rows === 'number'
+      ? {
+          sets: { [path]: Math.ceil(samples / rows) },
+          why: `${samples} samples / ${rows} rows per step`,
+        }
+      : {
+          effect: 'warning',
+          why: `counts samples, and the rows per step (--global-batch-size) are in no line; write ${path}`,
+        };
+  };
+}
+
+const FLOAT8 = 'a plan knows float8 by its name alone, and nothing here computes in it';
+const STATES = 'optimizer states are float32 here; optimizer.kind adamW8bit stores 8 bits per state';
+
+/** Arguments of Megatron-LM, and of megatron sft, which has the same. */
+export const MEGATRON_OTHER: KeyTable = {
+  train_samples: decides('steps', steps('steps')),
+  lr_decay_samples: decides('schedule.maxSteps', steps('schedule.maxSteps')),
+  lr_warmup_samples: decides('schedule.warmupSteps', steps('schedule.warmupSteps')),
+  decoupled_lr: refused('embeddings have the learning rate of the rest; optimizer.groups gives them another'),
+  decoupled_min_lr: refused(
+    'embeddings have the learning rate of the rest; optimizer.groups gives them another',
+  ),
+  fp8_format: place('float8, which only a plan knows', () => ({ isFp8: true })),
+  ...allNone(
+    FLOAT8,
+    'fp8_recipe fp8_amax_history_len fp8_amax_compute_algo fp8_margin fp8_interval fp4_format fp4_recipe',
+  ),
+  main_grads_dtype: none('gradients are added up in float32 here'),
+  main_params_dtype: none('master parameters are float32 here'),
+  exp_avg_dtype: refused(STATES, (value) => value === 'fp32'),
+  exp_avg_sq_dtype: refused(STATES, (value) => value === 'fp32'),
+  optimizer_offload_fraction: none('all optimizer states are offloaded here, or none'),
+  tiktoken_pattern: none('write data.tokenizer with your own files'),
+  profile_step_start: none('ledgers and figures show time and memory here'),
+  profile_step_end: none('ledgers and figures show time and memory here'),
+  profile_ranks: none('ledgers and figures show time and memory here'),
+  tokenizer_hf_use_fast: none('write data.tokenizer with your own files'),
+  ...flags({
+    grad_reduce_in_bf16: decides('mixedPrecision.reduceDtype', ({ value }) =>
+      yesOf(value)
+        ? { sets: { 'mixedPrecision.reduceDtype': 'bfloat16' } }
+        : { effect: 'none', why: 'is off' },
+    ),
+    fp8_param_gather: none(FLOAT8),
+    fp4_param_gather: none(FLOAT8),
+    use_precision_aware_optimizer: none('the types of optimizer states are in arguments of their own'),
+    calculate_per_token_loss: none('every rank has equally many tokens here'),
+    no_create_attention_mask_in_dataloader: none('attention is causal here, without a mask'),
+    no_mmap_bin_files: none('batches are source code or your own files: write data'),
+    no_position_embedding: none("the model's kind decides: llama has rotary positions, gpt learned ones"),
+    profile: none('ledgers and figures show time and memory here'),
+    use_pytorch_profiler: none('ledgers and figures show time and memory here'),
+    moe_shared_expert_overlap: none('experts of a model are as model.router says; none is shared'),
+    moe_enable_deepep: none('tokens are exchanged by all-to-all here'),
+    use_checkpoint_args: none('sizes of the model are settings'),
+    no_initialization: none('initial values are made chunk by chunk here'),
+  }),
+};
+
+/** Arguments of megatron sft alone. Source: ms-swift's Command-line-parameters.md of Megatron-SWIFT. */
+export const MEGATRON_SWIFT_OTHER: KeyTable = {
+  ...allNone(
+    'run.savePretrained writes whole parameters as safetensors, and model: { from: FOLDER } reads them',
+    'load_safetensors save_safetensors mcore_model mcore_adapter merge_lora max_shard_size offload_bridge output_dir save_steps save_total_limit use_persistent_ckpt_worker dist_ckpt_save_pre_mcore_014 dist_ckpt_optim_fully_reshardable distrib_optim_fully_reshardable_mem_efficient perform_initialization',
+  ),
+  ...allNone(
+    'data never ends here, so a run counts steps and not epochs; write steps',
+    'max_epochs num_train_epochs',
+  ),
+  ...allNone(
+    'kernels are fused here in any case',
+    'masked_softmax_fusion bias_dropout_fusion bias_activation_fusion apply_rope_fusion gradient_accumulation_fusion apply_query_key_layer_scaling te_rng_tracker optimizer_cuda_graph manual_gc_steps manual_gc_eval deterministic_mode mlp_padding_free apply_dsa_kernel_fusion',
+  ),
+  ...allNone(
+    'messages run beside computation here in any case',
+    'overlap_p2p_comm batch_p2p_comm align_param_gather',
+  ),
+  ...allNone(
+    'batches are read by rank and step here',
+    'dataloader_num_workers dataloader_pin_memory dataloader_persistent_workers dataloader_prefetch_factor data_sharding group_by_length packing_length packing_num_proc sequence_packing_scheduler',
+  ),
+  ...allNone(
+    'run.log writes every step, and run.evaluate evaluates',
+    'report_to logging_steps swanlab_project swanlab_exp_name eval_steps metric_for_best_model greater_is_better callbacks',
+  ),
+  ...allNone(
+    "the model's own layers are as its config.json says",
+    'moe_router_dtype moe_z_loss_coeff moe_token_drop_policy mtp_num_layers mtp_loss_scaling_factor language_model_only vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex target_regex',
+  ),
+  ...allNone('jobs here have collectives of their own', 'ddp_backend ddp_timeout'),
+  lr_warmup_init: refused('the rate rises from 0 here'),
+  virtual_pipeline_model_parallel_size: decides('parallel.virtualStages', ({ value }) =>
+    wholeOf(value) === 1
+      ? { effect: 'none', why: 'a rank has one stage' }
+      : { sets: { 'parallel.virtualStages': wholeOf(value), 'parallel.schedule': 'interleaved' } },
+  ),
+};
