@@ -9,7 +9,7 @@ import { MEGATRON } from './megatron';
 import type { Word } from './shell/word';
 import { MEGATRON_SWIFT, SWIFT } from './swift';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
-import { TRANSFORMERS } from './transformers';
+import { TRAINER_DEFAULTS, TRANSFORMERS } from './transformers';
 import { WAN } from './wan';
 
 /** The options of one letter that launchers have. */
@@ -24,8 +24,23 @@ const SHORT: Readonly<Record<string, string>> = {
   e: 'exclude',
 };
 
+/** Arguments that only scripts with transformers' Trainer have. */
+const TRAINER_MARKS = [
+  'per_device_train_batch_size',
+  'per_device_eval_batch_size',
+  'num_train_epochs',
+  'max_steps',
+  'lr_scheduler_type',
+  'deepspeed',
+  'fsdp',
+];
+
 /** A script that nobody knows: names of transformers' arguments mean what they mean there, and others are its own. */
-const OWN_SCRIPT: Dialect = { ...TRANSFORMERS, hasOthers: true };
+const OWN_SCRIPT: Dialect = {
+  ...TRANSFORMERS,
+  hasOthers: true,
+  usual: (other) => (TRAINER_MARKS.some((key) => other(key) !== undefined) ? TRAINER_DEFAULTS : null),
+};
 
 /** A launcher: the words by which it is called, and the dialect of its arguments; the words that follow them are a script's. */
 interface Launcher {

@@ -162,6 +162,11 @@ export const DIFFSYNTH: Dialect = {
       },
     }),
     ...LORA,
+    sp_size: decides('parallel.cp', ({ value }) =>
+      wholeOf(value) === 1
+        ? { effect: 'none', why: 'sequences are not divided' }
+        : { sets: { 'parallel.cp': wholeOf(value), 'parallel.cpKind': 'ulysses' } },
+    ),
     ...Object.fromEntries(
       ['dataset_base_path', 'dataset_metadata_path', 'dataset_repeat', 'data_file_keys', 'extra_inputs'].map(
         (key) => [key, none(FILES)],

@@ -1,4 +1,5 @@
 import { allNone, decides, isNothing, none, refused, settingKeys } from './key-row';
+import { LLAMA_FACTORY_OTHER } from './llama-factory-keys';
 import type { Dialect } from './meant';
 import { modelMeaning } from './models';
 import { DATA, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
@@ -17,6 +18,7 @@ const adapter = (path: string, convert: (value: unknown) => unknown) =>
 export const LLAMA_FACTORY: Dialect = {
   name: 'LLaMA-Factory',
   keys: {
+    ...LLAMA_FACTORY_OTHER,
     ...TRAINING_ARGUMENTS,
     model_name_or_path: decides('model', modelMeaning),
     stage: refused('only pretraining and supervised fine-tuning are trained here', (value) =>

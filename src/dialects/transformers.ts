@@ -143,7 +143,7 @@ const SETTINGS: KeyTable = {
     'optimizer.kind': { optim: decides('optimizer.kind', optim) },
     schedule: { lr_scheduler_type: decides('schedule.kind', schedule) },
     'schedule.warmupSteps': {
-      warmup_steps: wholeFromZero,
+      warmup_steps: decides('schedule.warmupSteps', warmupSteps),
       warmup_ratio: decides('schedule.warmupSteps', warmupRatio),
     },
     clipNorm: clip,
@@ -196,6 +196,14 @@ const SETTINGS: KeyTable = {
   use_liger_kernel: none('kernels are fused here in any case'),
   liger_kernel_config: none('kernels are fused here in any case'),
 };
+
+/** Returns the steps of warm-up; a number below 1 is a share of all steps. */
+function warmupSteps(asked: Asked): Meaning {
+  const steps = numberOf(asked.value);
+  return steps > 0 && steps < 1
+    ? warmupRatio(asked)
+    : { sets: { 'schedule.warmupSteps': wholeFromZero(steps, asked) } };
+}
 
 function warmupRatio({ value, other }: Asked): Meaning {
   const ratio = numberOf(value);

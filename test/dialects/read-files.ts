@@ -1,6 +1,6 @@
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
-import { join } from 'node:path';
+import { dirname, join } from 'node:path';
 import { after } from 'node:test';
 import { readConfig } from '../../src/dialects/read';
 import type { Effect, Reading } from '../../src/dialects/reading';
@@ -13,7 +13,10 @@ export const DOCUMENTS = join(repositoryRoot(), 'test', 'data', 'dialects');
 export function folderOf(files: Readonly<Record<string, string>>): string {
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-dialects-'));
   after(() => rmSync(folder, { recursive: true, force: true }));
-  for (const [name, text] of Object.entries(files)) writeFileSync(join(folder, name), text);
+  for (const [name, text] of Object.entries(files)) {
+    mkdirSync(dirname(join(folder, name)), { recursive: true });
+    writeFileSync(join(folder, name), text);
+  }
   return folder;
 }
 
