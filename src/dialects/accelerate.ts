@@ -14,8 +14,8 @@ import {
 } from './accelerate-keys';
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
 import {
-  allNone,
   type Asked,
+  allNone,
   decides,
   exported,
   flag,
