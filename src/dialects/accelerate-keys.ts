@@ -1,4 +1,3 @@
-import { addressKey, portKey } from './addresses';
 import {
   type Asked,
   decides,
@@ -15,6 +14,7 @@ import {
   wrongValue,
 } from './key-row';
 import { offloadDevice } from './offload-device';
+import { addressKey, portKey } from './torchrun';
 import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from './values';
 
 // Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.

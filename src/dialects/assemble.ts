@@ -7,8 +7,7 @@ import type { Patch } from './key-row';
 import type { Meant } from './meant';
 import { placeFindings } from './place-checks';
 import type { Place, Reading, ReadLine, Told } from './reading';
-import { type Together, together, whereOf } from './together';
-import { leftOutWarmup } from './warmup';
+import { leftOutWarmup, type Together, together, whereOf } from './together';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;

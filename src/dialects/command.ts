@@ -9,6 +9,7 @@ import { MEGATRON } from './megatron';
 import type { Word } from './shell/word';
 import { MEGATRON_SWIFT, SWIFT } from './swift';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
+import { TORCHTITAN } from './torchtitan';
 import { TRAINER_DEFAULTS, TRANSFORMERS } from './transformers';
 import { WAN } from './wan';
 
@@ -155,7 +156,15 @@ function refusedSource(words: readonly Word[], [start, why]: (typeof REFUSED)[nu
 
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
   const { entries } = readArguments(words, { file, keys: dialect.keys });
-  return { dialect, entries };
+  if (dialect !== TORCHTITAN) return { dialect, entries };
+  // Its arguments name sections too: --training.steps.
+  return { dialect, entries: entries.map((entry) => ({ ...entry, path: entry.path[0]?.split('.') ?? [] })) };
+}
+
+/** Whether an argument has a name as those of TorchTitan: 'training.steps'. */
+function isTorchTitan(name: string): boolean {
+  const [section = '', key] = name.split('.');
+  return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
 }
 
 /** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
@@ -165,6 +174,7 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
   const known = ({ keys }: { readonly keys: KeyTable }): number =>
     names.filter((name) => Object.hasOwn(keys, name)).length;
+  if (/torchtitan[./]train/.test(script) || names.some((name) => isTorchTitan(name))) return TORCHTITAN;
   const isOf = (dialect: Dialect, ...marks: string[]): boolean =>
     marks.some((mark) => names.includes(mark) && Object.hasOwn(dialect.keys, mark));
   if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;

@@ -9,6 +9,7 @@ import type { Dialect } from './meant';
 import { MEGATRON } from './megatron';
 import { MEGATRON_SWIFT, SWIFT } from './swift';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
+import { TORCHTITAN } from './torchtitan';
 import { TRANSFORMERS } from './transformers';
 import { WAN } from './wan';
 
@@ -25,6 +26,7 @@ export const DIALECTS: readonly Dialect[] = [
   MEGATRON_SWIFT,
   LLAMA_FACTORY,
   AXOLOTL,
+  TORCHTITAN,
   MEGATRON,
   WAN,
   DIFFSYNTH,

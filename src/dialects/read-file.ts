@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { type LocatedText, locatedText } from '../config/located-text';
+import { locatedText } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
@@ -11,7 +11,9 @@ import type { KeyTable } from './key-row';
 import { LLAMA_FACTORY } from './llama-factory';
 import type { Dialect, LocatedKey, Source } from './meant';
 import { type ScriptLaunch, scriptLaunches } from './script';
+import { type Located, locatedToml } from './toml';
 import { HOSTFILE } from './torchrun';
+import { TORCHTITAN } from './torchtitan';
 
 /** Dialects of YAML and JSON files. */
 const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG, AXOLOTL];
@@ -28,8 +30,7 @@ export function readForeign(name: string, cwd: string): ForeignFile | null {
   if (/\.(sh|bash|slurm|sbatch|env|txt)$/.test(name) || text.startsWith('#!'))
     return scriptLaunches(text, name);
   if (/(^|\/)hostfile/.test(name)) return [{ sources: [hostfile(text, name)], line: null }];
-  const located = locatedText(text, name);
-  const source = sourceOf(located, name);
+  const source = sourceOf(text, name);
   return source === null ? null : [{ sources: [source], line: null }];
 }
 
@@ -37,7 +38,7 @@ export function readForeign(name: string, cwd: string): ForeignFile | null {
 export function readReferred(name: string, cwd: string): readonly Source[] {
   const text = textOf(name, cwd);
   if (/(^|\/)hostfile/.test(name)) return [hostfile(text, name)];
-  const source = sourceOf(locatedText(text, name), name);
+  const source = sourceOf(text, name);
   if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
   return [source];
 }
@@ -52,16 +53,21 @@ function textOf(name: string, cwd: string): string {
 }
 
 /** Returns a file's entries in the dialect that knows most of its keys; null: ours does. Throws: CONFIG if no dialect knows one. */
-function sourceOf(located: LocatedText, file: string): Source | null {
+function sourceOf(text: string, file: string): Source | null {
+  const isToml = file.endsWith('.toml');
+  const located = isToml ? locatedToml(text, file) : locatedText(text, file);
   const { input } = located;
   if (Array.isArray(input)) return modelPathsSource(located, file);
   if (typeof input !== 'object' || input === null) throw unknownFile(file);
   const keys = Object.keys(input);
   const known = (names: readonly string[]): number => keys.filter((key) => names.includes(key)).length;
-  const [best = null] = FILE_DIALECTS.map((dialect) => ({
-    dialect,
-    score: known(namesOf(dialect)),
-  })).toSorted((a, b) => b.score - a.score);
+  const dialects = isToml ? [TORCHTITAN] : FILE_DIALECTS;
+  const [best = null] = dialects
+    .map((dialect) => ({
+      dialect,
+      score: known(namesOf(dialect)),
+    }))
+    .toSorted((a, b) => b.score - a.score);
   const ours = known([...knownKeys(''), 'hardware', 'gpus']);
   if (best === null || (best.score === 0 && ours === 0)) throw unknownFile(file);
   if (best.score <= ours) return null;
@@ -84,7 +90,7 @@ function namesOf({ keys, prefixes }: Dialect): readonly string[] {
 }
 
 interface At {
-  readonly located: LocatedText;
+  readonly located: Located;
   readonly file: string;
   readonly dialect: Dialect;
   /** The section's names in the dialect's table, and as they were written. */
@@ -116,7 +122,7 @@ function isFilled(value: unknown): value is object {
   );
 }
 
-function modelPathsSource(located: LocatedText, file: string): Source {
+function modelPathsSource(located: Located, file: string): Source {
   const items = located.input as readonly unknown[]; // the caller has looked
   const entries = items.map((value, index) => ({
     file,
@@ -139,7 +145,7 @@ function hostfile(text: string, file: string): Source {
 }
 
 function unknownFile(file: string): ConfigError {
-  const names = FILE_DIALECTS.map(({ name }) => name).join(', ');
+  const names = [...FILE_DIALECTS, TORCHTITAN].map(({ name }) => name).join(', ');
   return new ConfigError(
     `${file} is no settings of ours, ${names}, and no launch script; its keys are known to none of them`,
     { file },

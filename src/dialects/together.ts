@@ -1,5 +1,5 @@
 import type { Meant } from './meant';
-import type { Entry, Place } from './reading';
+import type { Entry, Place, Told } from './reading';
 
 /** A setting's value, and the line that has it; null: it is a program's default. */
 export interface Said {
@@ -34,6 +34,25 @@ export function together(meant: readonly Meant[], ranks: number | undefined): To
   if (place.world === undefined && ranks !== undefined) place = { ...place, world: ranks };
   if (place.world !== undefined && place.machines === undefined) place = { ...place, machines: 1 };
   return { settings, place };
+}
+
+const WARMUP = 'schedule.warmupSteps';
+
+/**
+ * Takes a warm-up out of the settings if no line has the number of steps, which other programs get from their script. Returns the findings of
+ * the lines that have it.
+ */
+export function leftOutWarmup(
+  meant: readonly Meant[],
+  settings: Map<string, Said>,
+): readonly (readonly [Meant, Told])[] {
+  const steps = settings.get(WARMUP)?.value;
+  if (steps === undefined || settings.has('steps') || settings.has('schedule.maxSteps')) return [];
+  settings.delete(WARMUP);
+  const why = `a warm-up of ${String(steps)} steps is left out, because no line has the number of steps; write steps and schedule.warmupSteps: ${String(steps)}`;
+  return meant
+    .filter(({ meaning: { sets = {}, usual = {} } }) => Object.hasOwn({ ...sets, ...usual }, WARMUP))
+    .map((one) => [one, { effect: 'warning', why }]);
 }
 
 /** Returns 'file:line'. */

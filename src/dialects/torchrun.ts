@@ -1,4 +1,3 @@
-import { addressKey, portKey } from './addresses';
 import {
   type Asked,
   exported,
@@ -12,7 +11,7 @@ import {
   wrongValue,
 } from './key-row';
 import type { Dialect } from './meant';
-import { wholeOf } from './values';
+import { isPlaceholder, wholeOf } from './values';
 
 /** Source: torch.distributed.run's parser. */
 const LOGS = 'where and how the launcher writes the output of processes';
@@ -41,6 +40,31 @@ function perMachine({ value }: Asked): Meaning {
 
 const machines: KeyRow = { ...place('number of machines', () => ({})), mean: machinesOf };
 const processes: KeyRow = { ...place('ranks per machine', () => ({})), mean: perMachine };
+
+/** Returns the row of a host's address. Nothing looks it up; a placeholder gets a warning. */
+export function addressKey(says: string): KeyRow {
+  return {
+    ...exported(says),
+    mean: ({ value, line }) =>
+      isPlaceholder(value)
+        ? {
+            effect: 'warning',
+            why: `placeholder address, line ${line}: write the address of machine 0 in place of ${String(value)}; nothing looks it up`,
+          }
+        : { effect: 'exported', why: says },
+  };
+}
+
+/** Returns the row of a port. */
+export function portKey(says: string): KeyRow {
+  return {
+    ...exported(says),
+    mean: ({ value }) => {
+      if (value !== null) wholeOf(value, 0);
+      return { effect: 'exported', why: says };
+    },
+  };
+}
 
 /** Where processes meet, as torchrun and other launchers name it. */
 export const RENDEZVOUS: KeyTable = {

@@ -181,8 +181,7 @@ const SETTINGS: KeyTable = {
       : { sets: { 'parallel.wrap': 'blocks' }, why: 'the blocks of the model here' },
   ),
   torch_compile: { ...place('the model is compiled', (value) => ({ compile: yesOf(value) })) },
-  torch_compile_backend: none('a plan knows only whether the model is compiled'),
-  torch_compile_mode: none('a plan knows only whether the model is compiled'),
+  ...allNone('a plan knows only whether the model is compiled', 'torch_compile_backend torch_compile_mode'),
   auto_find_batch_size: refused('an out-of-memory error here lists settings that would fit'),
   optim_args: refused('write the settings of optimizer'),
   optim_target_modules: refused('GaLore and its like are not built here'),
@@ -193,8 +192,7 @@ const SETTINGS: KeyTable = {
     (value) => numberOf(value) === 0,
   ),
   average_tokens_across_devices: none('every rank has equally many tokens here'),
-  use_liger_kernel: none('kernels are fused here in any case'),
-  liger_kernel_config: none('kernels are fused here in any case'),
+  ...allNone('kernels are fused here in any case', 'use_liger_kernel liger_kernel_config'),
 };
 
 /** Returns the steps of warm-up; a number below 1 is a share of all steps. */
@@ -247,8 +245,10 @@ const WITHOUT_EFFECT: KeyTable = {
     'ddp_backend ddp_timeout ddp_bucket_cap_mb ddp_broadcast_buffers ddp_static_graph',
   ),
   ddp_find_unused_parameters: none('parameters without a gradient are found here in any case'),
-  gradient_checkpointing_kwargs: none('recomputation is of one kind here'),
-  activation_checkpointing_kwargs: none('recomputation is of one kind here'),
+  ...allNone(
+    'recomputation is of one kind here',
+    'gradient_checkpointing_kwargs activation_checkpointing_kwargs',
+  ),
   full_determinism: none('runs are equal to the bit here in any case'),
   torchdynamo: none('a plan knows only whether the model is compiled'),
   use_cache: none('training stores no keys and values here'),

@@ -85,11 +85,12 @@ function readingOf(found: Found): Reading {
 /** What a reading says about the settings that are expected of every file. */
 function saidBy({ world, machines, config }: Reading, { parallel, offload, steps }: Expected): Expected {
   const { strategy, ...degrees } = config.parallel ?? {};
+  const precision: { paramDtype?: unknown } = Object(config.mixedPrecision ?? {});
   const said = {
     world: world ?? undefined,
     machines: machines ?? undefined,
     strategy,
-    paramDtype: config.mixedPrecision?.paramDtype,
+    paramDtype: precision.paramDtype,
     batch: config.batch,
     accumulation: config.accumulation,
     steps: steps === undefined ? undefined : config.steps,

@@ -1,0 +1,83 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { readConfig } from '../../src/dialects/read';
+import { effects, folderOf, readText, whyOf } from './read-files';
+
+const toml = (text: string) => readText('train.toml', text);
+
+test("TorchTitan's TOML has its lines, its defaults, and the sizes of its mesh", () => {
+  const reading = toml(`[model]
+name = "llama3"
+flavor = "8B"
+
+[training]
+local_batch_size = 2 # rows
+steps = 500
+
+[parallelism]
+data_parallel_replicate_degree = 2
+data_parallel_shard_degree = 2
+tensor_parallel_degree = 2
+context_parallel_degree = 2
+`);
+  assert.equal(reading.world, 16);
+  assert.equal(reading.config.model, 'llama3-8b');
+  assert.equal(reading.config.batch, 2);
+  assert.equal(reading.config.steps, 500);
+  assert.equal(reading.config.optimizer?.lr, 8e-4, "TorchTitan's default");
+  assert.deepEqual(reading.config.parallel, {
+    strategy: 'HYBRID_SHARD',
+    mesh: { dpReplicate: 2, dpShard: 2 },
+    tp: 2,
+    cp: 2,
+    cpKind: 'ring',
+  });
+  assert.equal(reading.lines.find(({ key }) => key === 'training.steps')?.line, 7);
+});
+
+test('without resharding after forward, and with a pipeline, parameters stay whole until backward', () => {
+  const strategyOf = (text: string): unknown => toml(`[parallelism]\n${text}`).config.parallel?.strategy;
+  assert.equal(strategyOf('fsdp_reshard_after_forward = "never"\n'), 'SHARD_GRAD_OP');
+  assert.equal(
+    strategyOf('pipeline_parallel_degree = 2\nfsdp_reshard_after_forward = "default"\n'),
+    'SHARD_GRAD_OP',
+  );
+  assert.equal(strategyOf('fsdp_reshard_after_forward = "always"\n'), 'FULL_SHARD');
+  assert.equal(strategyOf('data_parallel_shard_degree = 1\n'), 'NO_SHARD');
+});
+
+test('a rate that stays and then falls has a share of all steps for it', () => {
+  const { config } = toml(
+    '[training]\nsteps = 1000\n[optimizer]\nlr = 1e-3\n[lr_scheduler]\nwarmup_steps = 100\ndecay_ratio = 0.2\ndecay_type = "sqrt"\nmin_lr_factor = 0.5\n',
+  );
+  assert.deepEqual(config.schedule, {
+    kind: 'wsd',
+    warmupSteps: 100,
+    decayType: '1-sqrt',
+    decaySteps: 200,
+    etaMin: 5e-4,
+  });
+});
+
+test('misspelled keys have the nearest one, and text that is no TOML has its line', () => {
+  const reading = toml('[training]\nlocal_batch_sise = 2\n\n[quantize.linear.float8]\nemulate = true\n');
+  assert.match(whyOf(reading, 'training.local_batch_sise'), /did you mean "local_batch_size"/);
+  assert.equal(effects(reading).quantize, 'none');
+  assert.equal(reading.lines.find(({ key }) => key === 'quantize')?.line, 4);
+  assert.throws(() => toml('[training]\nsteps = \n'), /train\.toml:3:1: /);
+});
+
+test("arguments of TorchTitan's train.py replace the values of its file", () => {
+  const cwd = folderOf({ 'a.toml': '[training]\nsteps = 10\nlocal_batch_size = 4\n' });
+  const reading = readConfig(
+    'torchrun --nproc_per_node 8 ./train.py --job.config_file a.toml --training.steps 20 --compile.enable',
+    { cwd },
+  );
+  assert.equal(reading.config.steps, 20);
+  assert.equal(reading.config.batch, 4);
+  assert.equal(reading.place.compile, true);
+  assert.match(whyOf(reading, 'training.steps'), /is replaced by --training\.steps/);
+  const python = readConfig('torchrun --nproc_per_node 8 -m torchtitan.train --module llama3 --config debug');
+  assert.equal(effects(python)['--module'], 'refused');
+  assert.deepEqual(python.config, {});
+});
