@@ -143,8 +143,8 @@ const SETTINGS: KeyTable = {
     'optimizer.kind': { optim: decides('optimizer.kind', optim) },
     schedule: { lr_scheduler_type: decides('schedule.kind', schedule) },
     'schedule.warmupSteps': {
-      warmup_steps: decides('schedule.warmupSteps', warmupSteps),
-      warmup_ratio: decides('schedule.warmupSteps', warmupRatio),
+      warmup_steps: decides('schedule.warmupSteps', warmup),
+      warmup_ratio: decides('schedule.warmupSteps', warmup),
     },
     clipNorm: clip,
     seed: (value) => wholeOf(value, 0),
@@ -195,24 +195,20 @@ const SETTINGS: KeyTable = {
   ...allNone('kernels are fused here in any case', 'use_liger_kernel liger_kernel_config'),
 };
 
-/** Returns the steps of warm-up; a number below 1 is a share of all steps. */
-function warmupSteps(asked: Asked): Meaning {
-  const steps = numberOf(asked.value);
-  return steps > 0 && steps < 1
-    ? warmupRatio(asked)
-    : { sets: { 'schedule.warmupSteps': wholeFromZero(steps, asked) } };
-}
-
-function warmupRatio({ value, other }: Asked): Meaning {
-  const ratio = numberOf(value);
+/** Returns the steps of warm-up: a number below 1, or the ratio, is a share of all steps. */
+function warmup(asked: Asked): Meaning {
+  const { key, value, other } = asked;
+  const given = numberOf(value);
+  if (key !== 'warmup_ratio' && (given === 0 || given >= 1))
+    return { sets: { 'schedule.warmupSteps': wholeFromZero(given, asked) } };
   const steps = other('max_steps') ?? other('train_iters');
-  if (ratio === 0) return { effect: 'none', why: 'the rate does not rise' };
+  if (given === 0) return { effect: 'none', why: 'the rate does not rise' };
   if (typeof steps !== 'number' || steps <= 0)
     return {
       effect: 'warning',
       why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
     };
-  return { sets: { 'schedule.warmupSteps': Math.ceil(ratio * steps) } };
+  return { sets: { 'schedule.warmupSteps': Math.ceil(given * steps) } };
 }
 
 const WITHOUT_EFFECT: KeyTable = {
