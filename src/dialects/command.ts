@@ -1,8 +1,9 @@
 import { ACCELERATE_LAUNCH } from './accelerate';
 import { readArguments } from './arguments';
+import { AXOLOTL } from './axolotl';
 import { DIFFSYNTH } from './diffsynth';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './environment';
-import { type KeyTable, refused } from './key-row';
+import { type KeyRow, type KeyTable, none, refused } from './key-row';
 import { LLAMA_FACTORY } from './llama-factory';
 import type { Dialect, LocatedKey, Source } from './meant';
 import { MEGATRON } from './megatron';
@@ -66,6 +67,7 @@ const TRAINERS: readonly Launcher[] = [
     { words: ['megatron', what], dialect: MEGATRON_SWIFT },
   ]),
   { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
+  { words: ['axolotl', 'train'], dialect: AXOLOTL },
 ];
 
 /** Commands that train in a way which is not built here; their arguments are not read one by one. */
@@ -99,7 +101,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   const trainer = TRAINERS.find((one) => beginsWith(words, one.words));
   if (trainer !== undefined)
     return {
-      sources: [scriptSource(words.slice(trainer.words.length), trainer.dialect, file)],
+      sources: scriptSources(words.slice(trainer.words.length), trainer.dialect, file),
       hasLauncher: false,
     };
   const refusal = REFUSED.find(([start]) => beginsWith(words, start));
@@ -139,7 +141,26 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (first === undefined) return [];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
-  return [scriptSource(rest, dialect, file)].filter(({ entries }) => entries.length > 0);
+  return scriptSources(rest, dialect, file);
+}
+
+/** Returns the arguments of a script; a first one that is a file of settings stands for these. */
+function scriptSources(words: readonly Word[], dialect: Dialect, file: string): readonly Source[] {
+  const [first, ...others] = words;
+  const isFile = first !== undefined && /^[^-].*\.(ya?ml|json|toml)$/.test(first.text);
+  const sources = isFile
+    ? [fileSource(first, file), scriptSource(others, dialect, file)]
+    : [scriptSource(words, dialect, file)];
+  return sources.filter(({ entries }) => entries.length > 0);
+}
+
+function fileSource({ text, line }: Word, file: string): Source {
+  const row: KeyRow = {
+    ...none('a file of settings, which is read too'),
+    mean: () => ({ file: text, effect: 'used', why: 'is read too' }),
+  };
+  const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
+  return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
 /** Returns a command as one line, which says why it is refused. */
@@ -170,6 +191,7 @@ function isTorchTitan(name: string): boolean {
 /** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON;
+  if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
   if (/swift\/cli\/\w+\.py$/.test(script)) return SWIFT;
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
   const known = ({ keys }: { readonly keys: KeyTable }): number =>

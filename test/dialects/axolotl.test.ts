@@ -1,6 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { effects, readText, whyOf } from './read-files';
+import { readConfig } from '../../src/dialects/read';
+import { effects, folderOf, readText, whyOf } from './read-files';
 
 const axolotl = (rest: string) =>
   readText(
@@ -90,4 +91,22 @@ test("DeepSpeed's JSON: a warm-up without steps, and keys that DeepSpeed ignores
   assert.match(whyOf(reading, 'zero3_init_flag'), /DeepSpeed ignores it/);
   assert.equal(by['bf16.loss_scale'], 'error', 'DeepSpeed refuses unknown keys in this section');
   assert.match(whyOf(reading, 'bf16.loss_scale'), /another place: fp16\.loss_scale/);
+});
+
+test('axolotl train, llamafactory-cli train and their modules name a file of settings', () => {
+  const cwd = folderOf({
+    'a.yaml': 'base_model: meta-llama/Meta-Llama-3-8B\nmicro_batch_size: 3\nlearning_rate: 1e-5\n',
+    'b.yaml':
+      'model_name_or_path: meta-llama/Meta-Llama-3-8B\nstage: sft\nfinetuning_type: full\nper_device_train_batch_size: 5\n',
+  });
+  const batchOf = (command: string): unknown => readConfig(command, { cwd }).config.batch;
+  assert.equal(batchOf('axolotl train a.yaml'), 3);
+  assert.equal(
+    batchOf('axolotl train a.yaml --micro-batch-size 4'),
+    4,
+    'arguments replace the values of the file',
+  );
+  assert.equal(batchOf('llamafactory-cli train b.yaml'), 5);
+  const launched = readConfig('accelerate launch --num_processes 4 -m axolotl.cli.train a.yaml', { cwd });
+  assert.deepEqual([launched.world, launched.config.batch, launched.config.model], [4, 3, 'llama3-8b']);
 });
