@@ -124,7 +124,16 @@ function told(effect: Effect, why: string): KeyRow {
 
 /** Returns the row of a section; its own line has no effect of its own. */
 export function section(parts: KeyTable): KeyRow {
-  return { effect: 'none', says: 'a section', mean: () => ({ effect: 'none', why: 'is empty' }), parts };
+  return {
+    effect: 'none',
+    says: 'a section',
+    mean: ({ value }) => {
+      const isEmpty = value === null || value === undefined || typeof value === 'object' || value === '';
+      if (isEmpty) return { effect: 'none', why: 'is empty' };
+      throw wrongValue(value, `a section with keys such as ${Object.keys(parts).slice(0, 3).join(', ')}`);
+    },
+    parts,
+  };
 }
 
 /** Returns the row of an argument that has no value. */

@@ -147,7 +147,7 @@ function hostfile(text: string, file: string): Source {
 function unknownFile(file: string): ConfigError {
   const names = [...FILE_DIALECTS, TORCHTITAN].map(({ name }) => name).join(', ');
   return new ConfigError(
-    `${file} is no settings of ours, ${names}, and no launch script; its keys are known to none of them`,
+    `${file} has no settings of this library, ${names}, and it launches no training; name a file of one of these programs`,
     { file },
   );
 }

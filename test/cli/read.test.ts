@@ -65,7 +65,7 @@ test('a file that nobody knows is refused', async () => {
   writeFileSync(join(folder, 'notes.json'), '{"hello": 1}');
   const { status, stderr } = await shardlab(['read', 'notes.json'], { cwd: folder });
   assert.equal(status, 2);
-  assert.match(stderr, /notes\.json is no settings of ours, Accelerate, DeepSpeed/);
+  assert.match(stderr, /notes\.json has no settings of this library, Accelerate, DeepSpeed/);
 });
 
 test("plan takes another program's file: its lines are on stderr, and its ranks are GPUs", async () => {

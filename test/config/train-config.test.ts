@@ -178,7 +178,7 @@ test('the error of a wrong value shows the forms of the setting', () => {
     ['tiny', /expected object, got "tiny"; write \{ model: 'tiny'/],
     [
       { model: { layers: 2, dim: 16, heads: 2, vocab: 256, seq: 8 } },
-      /^model\.kind: is missing; write 'gpt', 'moe', 'llama', 'dit' or 't5-encoder'$/,
+      /^model\.kind: is missing; write 'gpt', 'moe', 'llama', 'dit', 't5-encoder' or 'python'$/,
     ],
     [{ mixedPrecision: true }, /got true; write 'bf16', 'fp16', \{ paramDtype/],
     [{ mixedPrecision: 'fp32' }, /got "fp32"; write .* null for float32$/],

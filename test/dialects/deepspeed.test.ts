@@ -125,3 +125,10 @@ test('a misspelled key is an error with the nearest one, in its section', () => 
   const wrong = ds({ zero_optimization: { stage: 7 }, train_batch_size: 8 });
   assert.match(whyOf(wrong, 'zero_optimization.stage'), /expected 0, 1, 2, 3, got 7/);
 });
+
+test('a section whose value is no section is an error', () => {
+  const { lines } = ds({ zero_optimization: 'three' });
+  const [line] = lines.filter(({ key }) => key === 'zero_optimization');
+  assert.equal(line?.effect, 'error');
+  assert.match(line?.why ?? '', /expected a section with keys such as/);
+});
