@@ -28,7 +28,7 @@ test("without FSDP or DeepSpeed, Axolotl's ranks have replicas and add gradients
   assert.equal(config.schedule?.kind, 'cosine', "Axolotl's default");
 });
 
-test('adapters, empty keys, and what is not built', () => {
+test('adapters and empty keys are read, and settings that nothing here has are refused', () => {
   const reading = axolotl(
     'adapter: qlora\nload_in_4bit: true\nlora_r: 4\nlora_alpha: 8\nlora_target_modules:\n  - q_proj\nlora_target_linear:\ndeepspeed:\nrl: dpo\nwarmup_steps:\n',
   );
