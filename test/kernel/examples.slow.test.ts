@@ -24,6 +24,7 @@ const NOTEBOOK = [
     'claims',
     'lr',
     'put',
+    'readConfig',
   ],
   ...['steps', 'addCallback', 'log', 'lrRangeTest'],
   ...[
@@ -39,6 +40,11 @@ const NOTEBOOK = [
     'parity',
   ],
 ];
+
+/** Writes the file that the example of readConfig reads. */
+const ACCELERATE = `import { rmSync, writeFileSync } from 'node:fs';
+writeFileSync('accelerate.yaml', 'distributed_type: MULTI_GPU\\nnum_processes: 2\\nmixed_precision: "no"\\n')`;
+
 /** Examples of cells of ranks, with the last extent of their input x. */
 const RANKS: Readonly<Record<string, number>> = {
   ...{
@@ -100,8 +106,10 @@ test('the examples of the docstrings run', async () => {
   assert.deepEqual([...examples.keys()].sort(), [...NOTEBOOK, ...Object.keys(RANKS), 'record'].sort());
   for (const name of NOTEBOOK) {
     if (name === 'memory') await runs('%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose();');
+    if (name === 'readConfig') await runs(ACCELERATE);
     if (name === 'plotNumbers') await runs('const losses = [5.2, 4.3, 3.8];');
     await runs(examples.get(name) ?? '');
+    if (name === 'readConfig') await runs("rmSync('accelerate.yaml')");
     // Cells of ranks run in the newest job.
     if (name === 'parity') await runs('await here.shutdown(); await there.shutdown();');
   }
