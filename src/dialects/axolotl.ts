@@ -1,3 +1,4 @@
+import { ShardlabError } from '../core/errors';
 import { ACCELERATE_FSDP } from './accelerate-fsdp';
 import { AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 import {
@@ -14,7 +15,7 @@ import {
   setting,
 } from './key-row';
 import type { Dialect } from './meant';
-import { modelMeaning } from './models';
+import { modelMeaning, SEQUENCE } from './models';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
 import { number, wholeFromZero, wholeOf, yes, yesOf } from './values';
 
@@ -33,8 +34,7 @@ const isFsdp = (other: Asked['other']): boolean =>
   ['fsdp_version', ...Object.keys(ACCELERATE_FSDP.fsdp)].some((key) => other(key) !== undefined);
 
 /** Returns a row of another program that asks for other keys by its own names; an empty value has no effect. */
-function adapted(row: KeyRow | undefined, names: Readonly<Record<string, string>> = {}): KeyRow {
-  if (row === undefined) return none('is not known');
+function adapted(row: KeyRow, names: Readonly<Record<string, string>> = {}): KeyRow {
   return {
     ...row,
     mean: (asked) =>
@@ -48,7 +48,12 @@ function adaptedAll(table: KeyTable, names: Readonly<Record<string, string>> = {
   return Object.fromEntries(Object.entries(table).map(([key, row]) => [key, adapted(row, names)]));
 }
 
-const trainer = (key: string): KeyRow => adapted(TRAINING_ARGUMENTS[key]);
+/** Returns the row of an argument of transformers' Trainer. Throws: INTERNAL if there is none. */
+function trainer(key: string): KeyRow {
+  const row = TRAINING_ARGUMENTS[key];
+  if (row === undefined) throw new ShardlabError('INTERNAL', `the Trainer has no argument ${key}`);
+  return adapted(row);
+}
 
 /** Returns the row of a precision; 'auto' takes bfloat16, which every current GPU has. */
 function half(key: 'bf16' | 'fp16'): KeyRow {
@@ -182,10 +187,7 @@ const TRAINING: KeyTable = {
   seed: trainer('seed'),
   auto_find_batch_size: trainer('auto_find_batch_size'),
   neftune_noise_alpha: trainer('neftune_noise_alpha'),
-  sequence_len: decides('data.seq', ({ value }) => ({
-    effect: 'none',
-    why: `sequences have the model's seq; write model: { …, seq: ${String(value).replaceAll('_', '')} }`,
-  })),
+  sequence_len: SEQUENCE,
   datasets: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
   pretraining_dataset: { ...DATA, mean: (asked) => DATA.mean({ ...asked, value: pathsOf(asked.value) }) },
   flash_attention: decides('model.attention', ({ value }) => ({

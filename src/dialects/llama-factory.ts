@@ -10,7 +10,7 @@ import {
   settingKeys,
 } from './key-row';
 import type { Dialect } from './meant';
-import { modelMeaning } from './models';
+import { attentionNamed, modelMeaning, SEQUENCE } from './models';
 import { DATA, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
 import { wholeOf, yesOf } from './values';
 
@@ -106,14 +106,8 @@ export const LLAMA_FACTORY: Dialect = {
       effect: 'none',
       why: isNothing(value) ? 'is off' : 'write data.validation with your own data',
     })),
-    cutoff_len: decides('data.seq', ({ value }) => ({
-      effect: 'none',
-      why: `sequences have the model's seq; write model: { …, seq: ${String(value)} }`,
-    })),
-    flash_attn: decides('model.attention', ({ value }) => ({
-      effect: 'none',
-      why: `write model.attention '${/fa/.test(String(value)) ? 'flash' : 'eager'}'`,
-    })),
+    cutoff_len: SEQUENCE,
+    flash_attn: attentionNamed(/fa/),
     packing: none('texts fill sequences without gaps here in any case'),
     neat_packing: none('texts fill sequences without gaps here in any case'),
     ...allNone(

@@ -1,6 +1,6 @@
 import { PUBLISHED_MODELS } from '../config/named-models';
 import { MODEL_NAMES } from '../config/settings/model';
-import { type Asked, isNothing, type Meaning } from './key-row';
+import { type Asked, decides, isNothing, type KeyRow, type Meaning } from './key-row';
 
 /** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
 const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
@@ -50,4 +50,18 @@ export function modelMeaning({ value }: Asked): Meaning {
     effect: 'refused',
     why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or one of ${Object.keys(PUBLISHED_MODELS).join(', ')}`,
   };
+}
+
+/** The row of a key that has the length of sequences, which here belongs to the model. */
+export const SEQUENCE: KeyRow = decides('data.seq', ({ value }) => ({
+  effect: 'none',
+  why: `sequences have the model's seq; write model: { …, seq: ${String(value).replaceAll('_', '')} }`,
+}));
+
+/** Returns the row of a key that names an implementation of attention; names that match `flash` never store the scores. */
+export function attentionNamed(flash: RegExp): KeyRow {
+  return decides('model.attention', ({ value }) => ({
+    effect: 'none',
+    why: `write model.attention '${flash.test(String(value)) ? 'flash' : 'eager'}'`,
+  }));
 }

@@ -13,7 +13,7 @@ import {
 import type { Dialect } from './meant';
 import { MEGATRON_KEYS } from './megatron';
 import { MEGATRON_SWIFT_OTHER } from './megatron-keys';
-import { modelMeaning } from './models';
+import { attentionNamed, modelMeaning, SEQUENCE } from './models';
 import { SWIFT_OTHER } from './swift-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
 import { floatOf, strategyOf, wholeOf, word } from './values';
@@ -157,14 +157,8 @@ const SWIFT_KEYS: KeyTable = {
       ? { effect: 'used', why: 'float32, as by default here' }
       : { sets: { 'mixedPrecision.paramDtype': paramDtype } };
   }),
-  max_length: decides('data.seq', ({ value }) => ({
-    effect: 'none',
-    why: `sequences have the model's seq; write model: { …, seq: ${String(value)} }`,
-  })),
-  attn_impl: decides('model.attention', ({ value }) => ({
-    effect: 'none',
-    why: `write model.attention '${/flash/.test(String(value)) ? 'flash' : 'eager'}'`,
-  })),
+  max_length: SEQUENCE,
+  attn_impl: attentionNamed(/flash/),
   packing: none('texts fill sequences without gaps here in any case'),
   ...allNone(
     CHAT,

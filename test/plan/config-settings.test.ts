@@ -222,3 +222,13 @@ test("settings that a request's layout does not have are named, with the value t
     [],
   );
 });
+
+test('a mesh of the data-parallel ranks is planned as it is, also beside tp', () => {
+  const config = { model: GPT, batch: 4, parallel: { strategy: 'HYBRID_SHARD', tp: 2 } };
+  const assumed = (mesh: object) =>
+    planOf({ ...config, parallel: { ...config.parallel, mesh } }).assumed.find(
+      ({ setting }) => setting === 'parallel.mesh',
+    )?.says;
+  assert.equal(assumed({ dpReplicate: 2, dpShard: 4 }), undefined);
+  assert.match(assumed({ dpReplicate: 2, dpShard: 2 }) ?? '', /4 replicas of 2 ranks, on 16 GPUs/);
+});

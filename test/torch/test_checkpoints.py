@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 pytestmark = pytest.mark.slow
 
 DEEP: Json = {**SHAPE, "layers": 4, "dim": 32}
-MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "auxLossWeight": 0, "biasUpdateRate": 0}
+MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "capacityFactor": None, "auxLossWeight": 0}
 
 # The framework, the number of ranks, and the settings.
 PLACES: dict[str, tuple[str, int, Json]] = {

@@ -20,8 +20,8 @@ LLAMA: Json = {"kind": "llama", "layers": 4, "dim": 32, "heads": 4, "kvHeads": 2
                "qkvBias": True, "ropeTheta": 10_000, "normEps": 1e-5}  # fmt: skip
 DEEP: Json = {**SHAPE, "layers": 4, "dim": 32}
 UNTIED: Json = {**DEEP, "tied": False}
-MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "auxLossWeight": 0.1, "biasUpdateRate": 0}
-NOISY: Json = {**MOE, "router": "temperature", "topK": None, "auxLossWeight": 0}
+MOE: Json = {**SHAPE, "kind": "moe", "dim": 32, "experts": 4, "router": "topk", "topK": 2, "capacityFactor": None, "auxLossWeight": 0.1}
+NOISY: Json = {**MOE, "router": "temperature", "topK": 1, "auxLossWeight": 0}
 STEPS = 4
 
 HYBRID = {"parallel__strategy": "HYBRID_SHARD", "parallel__mesh": {"dpReplicate": 2, "dpShard": 2}}
@@ -73,8 +73,8 @@ CASES: dict[str, tuple[Json, str, int, Json]] = {
     "llama, cp, ulysses": (LLAMA, "fsdp2", 4, {"parallel__cp": 4}),
     "llama, cp 2 x dp 2, ring": (LLAMA, "fsdp2", 4, RING),
     "moe": (MOE, "fsdp2", 2, {}),
-    "moe, switch": ({**MOE, "router": "switch", "topK": None}, "fsdp2", 2, {"parallel__strategy": "NO_SHARD", "accumulation": 2}),
-    "moe, expert choice": ({**MOE, "router": "expert-choice", "auxLossWeight": 0}, "fsdp1", 2, {"parallel__wrap": "moe"}),
+    "moe, switch": ({**MOE, "router": "switch", "topK": 1, "capacityFactor": 1.25}, "fsdp2", 2, {"parallel__strategy": "NO_SHARD", "accumulation": 2}),
+    "moe, expert choice": ({**MOE, "router": "expert-choice", "capacityFactor": 1.0, "auxLossWeight": 0}, "fsdp1", 2, {"parallel__wrap": "moe"}),
     "moe, checkpointing": (MOE, "fsdp2", 2, {"activationCheckpointing": "full", "parallel__wrap": "moe"}),
     "moe, noise, cp": ({**NOISY, "tied": False}, "fsdp2", 2, RING),
     "ep 2, noise": (NOISY, "fsdp2", 2, {"parallel__ep": 2, "activationCheckpointing": "full"}),

@@ -102,8 +102,10 @@ const DATA_PARALLEL = {
         const { mesh, strategy } = config.parallel;
         if (mesh === null) return null;
         if (!STRATEGIES[strategy].isHybrid) return withoutCopies(config);
-        if (gpus === undefined || gpus === mesh.dpReplicate * mesh.dpShard) return null;
-        return `is planned with ${gpus / mesh.dpShard} replicas of ${mesh.dpShard} ranks, on ${gpus} GPUs`;
+        if (gpus === undefined) return null;
+        const ranks = shardRanksOf(config, gpus);
+        if (ranks === mesh.dpReplicate * mesh.dpShard) return null;
+        return `is planned with ${ranks / mesh.dpShard} replicas of ${mesh.dpShard} ranks, on ${gpus} GPUs`;
       },
     },
   },

@@ -7,7 +7,7 @@ import { type Shown, shownAsText, withShown } from '../../figures/shown';
 export type ConfigReading = Pick<Reading, 'world' | 'machines' | 'config' | 'lines'> & Shown;
 
 /**
- * Reads another program's settings: a file of Accelerate, DeepSpeed or LLaMA-Factory, a launch script, or a command as a text or as words.
+ * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words.
  * `config` of the result is what `job.train` takes; `lines` says what each line does here. Throws: CONFIG if nothing there is a setting of a
  * known program.
  * @example

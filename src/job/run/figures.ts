@@ -2,7 +2,7 @@ import { availableParallelism } from 'node:os';
 import { nearest } from '../../config/nearest';
 import { requireKnownOptions } from '../../config/option-names';
 import { placeText } from '../../config/place-text';
-import { modelShape } from '../../config/settings/model';
+import { isOwnModel, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { commCauses } from '../../figures/comm-causes';
@@ -163,7 +163,8 @@ export function viewOf(
 
 /** Whether a config's loss may be another one than cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
-  return config.loss !== null || ['own', 'python', 'dit'].includes(modelShape(config).kind);
+  const shape = modelShape(config);
+  return config.loss !== null || isOwnModel(shape) || shape.kind === 'dit';
 }
 
 /** Returns the steps of a run's history, as figures show them. */

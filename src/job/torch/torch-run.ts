@@ -1,5 +1,6 @@
 import { join } from 'node:path';
 import { isPythonFile } from '../../config/python-model';
+import { routerOf } from '../../config/router-options';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -66,7 +67,9 @@ export class TorchRun {
 
   /** What ranks need to build a config's model besides the config. Throws: CONFIG for a file of Python that cannot be read. */
   modelOf(config: TrainConfig): TorchModel {
-    const shape = modelShape(config);
+    const given = modelShape(config);
+    // Ranks get the router's defaults too, so that only this library has them.
+    const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
     return { shape, framework: this.framework, compile: this.#compile, source: this.#source };
   }

@@ -11,21 +11,12 @@ from torch import Tensor, nn
 
 from .errors import Json
 from .gpt import GPT, AttentionBlock
-from .head import needs
 from .noise import gumbel_noise, salt_of
 
 # Applies experts to rows that are ordered by expert; the numbers are the rows of each. Shapes: [A, d] → the same.
 Apply = Callable[[Tensor, list[int]], Tensor]
 # How rows reach their experts: rows ordered by expert, the number of rows of each expert, and the experts.
 Exchange = Callable[[Tensor, Tensor, Apply], Tensor]
-
-# Experts per token, and the factor of the capacity; as src/config/router-options.ts.
-_ROUTERS: dict[str, tuple[int, float | None]] = {
-    "temperature": (1, None),
-    "topk": (2, None),
-    "switch": (1, 1.25),
-    "expert-choice": (2, 1.0),
-}
 
 
 class FeedForward(nn.Module):
@@ -71,9 +62,8 @@ class MixtureOfExperts(nn.Module):
         super().__init__()
         dim, self.num_experts = shape["dim"], shape["experts"]
         self.router = shape["router"]
-        top, factor = _ROUTERS[self.router]
-        self.top = needs(shape, "topK", min(top, self.num_experts))
-        self.capacity_factor = shape.get("capacityFactor", factor)
+        self.top = shape["topK"]
+        self.capacity_factor = shape["capacityFactor"]
         self.balance = shape["auxLossWeight"]
         self.has_noise = self.router == "temperature"
         self.gate = TemperatureGate(dim, self.num_experts) if self.has_noise else nn.Linear(dim, self.num_experts, bias=False)

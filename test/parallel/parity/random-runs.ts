@@ -4,11 +4,8 @@ import { relativeDistance } from '../../support/close';
 import { launchRanks } from '../../support/launch-ranks';
 import type { RandomResult, RandomRun } from './random-rank';
 
-/**
- * Sums of the same terms in another order differ by rounding, which AdamW with an eps of 1e-4 amplifies where gradients are small: seed 82 on
- * 2 ranks differs by 2.3e-5 under every strategy, and by 2e-8 with an eps of 1e-2.
- */
-const BOUND = 4e-5;
+/** Sums of the same terms in another order, over two steps with an eps of 1e-3. */
+const BOUND = 2e-5;
 /** A tensor with values near zero has rounding noise of the whole model's size. */
 const NOISE = 1e-7;
 

@@ -47,7 +47,7 @@ export function randomSettings(seed: number, world: number): TrainConfigInput {
     activationCheckpointing: pick<TrainConfigInput['activationCheckpointing']>(null, null, 'full', {
       everyNth: 2,
     }),
-    optimizer: { kind: pick<'adamW' | 'sgd'>('adamW', 'adamW', 'sgd'), lr: 1e-2, eps: 1e-4 },
+    optimizer: { kind: pick<'adamW' | 'sgd'>('adamW', 'adamW', 'sgd'), lr: 1e-2, eps: 1e-3 },
     clipNorm: pick<number | null>(null, 0.5),
   };
 }
