@@ -63,8 +63,8 @@ def train_plain(shape: Json, config: Json, init: str, make: Callable[[Json], Jso
                 (loss / (count * dp)).backward()
                 mean += float(loss.detach()) / (count * dp)
         for mixture in mixtures_in([model]):
-            for index, count in enumerate(mixture.take_counts().tolist()):
-                if count == 0:
+            for index, rows in enumerate(mixture.take_counts().tolist()):
+                if rows == 0:
                     mixture.experts[str(index)].zero_grad()
         norms.append(float(torch.nn.utils.clip_grad_norm_(model.parameters(), config["clipNorm"] or float("inf"))))
         optimizer.step()
