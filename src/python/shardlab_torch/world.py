@@ -29,6 +29,9 @@ class World:
         self.size = int(os.environ["WORLD_SIZE"])
         self.device = _device()
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
+        # Without an agent, rank 0 serves the store. One store for all epochs: a peer that recovers first would connect to a server that
+        # rank 0 is about to end.
+        self._store = _store(self.rank, self.size)
         self._epoch = 0
         self._names: dict[str, tuple[str, list[int]]] = {}
         self._sockets: dict[str, set[int]] = {}
@@ -37,10 +40,7 @@ class World:
         self._begin()
 
     def _begin(self) -> None:
-        host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-        is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-        store = _DIST.TCPStore(host, port, self.size, is_master=self.rank == 0 and not is_agents, multi_tenant=True)
-        prefixed = _DIST.PrefixStore(f"shardlab {self._epoch}", store)
+        prefixed = _DIST.PrefixStore(f"shardlab {self._epoch}", self._store)
         before = _open_sockets()
         device_id = self.device if self.device.type == "cuda" else None
         dist.init_process_group(
@@ -150,6 +150,13 @@ def _named(name: str) -> Iterator[None]:
         yield
     finally:
         _C10D._process_group_name = original
+
+
+def _store(rank: int, size: int) -> Any:
+    """Returns the store by which ranks find each other."""
+    host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    return _DIST.TCPStore(host, port, size, is_master=rank == 0 and not is_agents, multi_tenant=True)
 
 
 def _device() -> torch.device:
