@@ -34,8 +34,15 @@ export interface Part {
   readonly isLoss: boolean;
   /** Called after each backward with the parameters that it reached. */
   readonly trained?: ((parts: TrainedParts) => void) | undefined;
-  /** Parts with the same text do the same with what is `given` (tensors that forward reads); dry runs execute one of them. */
-  readonly repeats?: { readonly text: string; readonly given: readonly tf.Tensor[] } | undefined;
+  readonly repeats?: PartRepeats | undefined;
+}
+
+/** Parts with the same text do the same with what is `given` (tensors that forward reads); dry runs execute one of them. */
+export interface PartRepeats {
+  readonly text: string;
+  readonly given: readonly tf.Tensor[];
+  /** Whether the part is the first one that adds to gradients: it may find them in another form than later parts. */
+  readonly isFirstToAdd: boolean;
 }
 
 /** Runs a part of a model and records it. Throws: SHAPE if the output is no tensor, or the loss is no float32 scalar. */

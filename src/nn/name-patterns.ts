@@ -5,7 +5,11 @@ import type { Parameter } from './parameter';
 
 /** Whether a full name matches a pattern in which '*' stands for one part of the name, such as 'blocks.*.fc1'. */
 export function fitsPattern(name: string, pattern: string): boolean {
-  const [parts, wanted] = [name.split('.'), pattern.split('.')];
+  return fitsParts(name, pattern.split('.'));
+}
+
+function fitsParts(name: string, wanted: readonly string[]): boolean {
+  const parts = name.split('.');
   return parts.length === wanted.length && wanted.every((part, i) => part === '*' || part === parts[i]);
 }
 
@@ -118,7 +122,8 @@ export function freeze(model: Module, patterns: readonly string[]): void {
 function matchOf(model: Module, pattern: string) {
   const modules = model.modules();
   const names = modules.map(({ path }) => (model.path === '' ? path : path.slice(model.path.length + 1)));
-  return { names, found: modules.filter((_, i) => fitsPattern(names[i] ?? '', pattern)) };
+  const wanted = pattern.split('.');
+  return { names, found: modules.filter((_, i) => fitsParts(names[i] ?? '', wanted)) };
 }
 
 function unmatched(pattern: string, setting: string, names: readonly string[]): ConfigError {

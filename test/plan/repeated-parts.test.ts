@@ -12,7 +12,7 @@ const CASES: readonly TrainConfigInput[] = [
 ];
 
 for (const given of CASES) {
-  const config: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 6, ...given };
+  const config: TrainConfigInput = { model: GPT, data: 'synthetic', batch: 10, ...given };
   test(`repeated microbatches have the events and records of executed ones: ${JSON.stringify(given)}`, () => {
     const forward = mock.method(LayerNorm.prototype, 'forward');
     const runOf = (repeats: boolean) => {

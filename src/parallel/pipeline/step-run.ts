@@ -90,7 +90,8 @@ export class StepRun {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
         // Only a recorder that may repeat parts reads the text, and making it takes longer than a small part.
         const text = record && orderOf(this.#inputs, action);
-        const repeats = text === undefined ? undefined : { text, given: [input, ...tensorsIn(target)] };
+        const given = [input, ...tensorsIn(target)];
+        const repeats = text === undefined ? undefined : { text, given, isFirstToAdd: microbatch === 1 };
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
         const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));
         this.#passes.set(keyOf(action), pass);
@@ -165,12 +166,12 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes which actions precede those of a microbatch: microbatches with the same text do the same. Undefined for the first two
- * microbatches, which make gradients and their sums, and the last one, which reduces them.
+ * Describes which actions precede those of a microbatch: microbatches with the same text do the same. Undefined for the first
+ * microbatch, which makes gradients, and the last one, which reduces them.
  */
 function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | undefined {
   const last = inputs.numMicrobatches - 1;
-  if (microbatch < 2 || microbatch === last) return undefined;
+  if (microbatch < 1 || microbatch === last) return undefined;
   const actions = ownActions(inputs);
   return actions
     .flatMap((own, index) => {

@@ -1,27 +1,19 @@
-import { z } from 'zod';
 import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import { hardwareAsked } from '../layout-of';
-import { parseWith } from '../parse-request';
-import { hardwareSchema } from '../request';
 import { DryRun } from './dry-run-result';
-import { gpuCosts } from './gpu-costs';
-import { type DryRunCosts, type MetaOwn, runRank, type StepOptions } from './rank-run';
+import { costsOfRank, type TimeOptions } from './rank-costs';
+import { type MetaOwn, runRank, type StepOptions } from './rank-run';
+import { type RankOptions, type RankThreadResult, runRanks } from './rank-threads';
 
 /** Options of a dry run. */
-export interface DryRunOptions extends StepOptions {
+export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'> {
   /** The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards differ. */
   readonly rank?: number;
   /** 'all' runs every rank, one after another; at most 64. Default 'one', or with parallel.pp one per stage. */
   readonly ranks?: 'one' | 'all';
-  /**
-   * A kind of GPU by name ('A100-80G'), or a kind that it is `like` with other figures. Times are then those of this library's
-   * kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
-   */
-  readonly hardware?: z.output<typeof hardwareSchema>;
 }
 
 const OPTIONS = {
@@ -71,18 +63,28 @@ export function dryRun(
   const ranks = ranksOf(options, full);
   let done = 0;
   const stepped = (): void => progress?.(++done, ranks.length * steps);
-  const runs = ranks.map((rank) =>
-    runRank({ ...options, config: full, rank, own, costs: costsOf(), stepped }),
-  );
+  const runs = runRanks({
+    ranks,
+    options: own === undefined && options.costs === undefined ? plainOptions(options, full) : undefined,
+    run: (rank) => runRank({ ...options, config: full, rank, own, costs: costsOf(), stepped }),
+    arrived: ({ run, warnings }: RankThreadResult) => {
+      for (const text of warnings) warn?.(text);
+      run?.records.forEach(stepped);
+    },
+  });
   return new DryRun(full, world, runs);
 }
 
-function costsOfRank({ hardware, costs }: DryRunOptions): () => DryRunCosts {
-  if (hardware === undefined) return () => costs ?? {};
-  if (costs !== undefined)
-    throw new ConfigError('dryRun: hardware and costs both define times; leave one of them out');
-  const gpus = hardwareAsked(parseWith(z.object({ hardware: hardwareSchema }), { hardware }));
-  return () => gpuCosts(gpus);
+/** Returns the options that each rank needs and another thread can have; undefined if it cannot. */
+function plainOptions(
+  { warn: _warn, costs: _costs, rank: _rank, ranks: _ranks, ...options }: DryRunOptions,
+  config: TrainConfig,
+): RankOptions | undefined {
+  try {
+    return structuredClone({ ...options, config });
+  } catch {
+    return undefined; // the config has functions
+  }
 }
 
 function ranksOf(

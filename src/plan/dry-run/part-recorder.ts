@@ -4,7 +4,6 @@ import type {
   BufferId,
   CollectiveEvent,
   LiveBuffer,
-  MemoryCause,
   Observer,
   Space,
   SpanEvent,
@@ -14,12 +13,7 @@ import type {
 import * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { MadeGroup } from '../../dist/group-context';
-
-/**
- * A buffer in the events of a part: the n-th that its pass allocated, a given one ('given 0'; 'seed' is the gradient of the
- * output), or one that was there before ('state 0').
- */
-export type Slot = number | string;
+import { described, isState, LiveBuffers, type Slot } from './live-buffers';
 
 /** An event of a part that can happen again. */
 export type PartEvent =
@@ -75,15 +69,12 @@ interface Draft {
   isRepeatable: boolean;
 }
 
-/** The causes of buffers that parts leave for each other. */
-const STATE: ReadonlySet<MemoryCause> = new Set(['param.full', 'grad.full', 'grad.shard']);
-
 /** Passes a rank's events on, and stores those of parts. See [Note: repeated microbatches]. */
 export class PartRecorder implements Observer {
   readonly engine: MetaEngine;
   readonly next: Observer;
   readonly #groups = new Map<string, MadeGroup>();
-  readonly #live = new Map<BufferId, Omit<LiveBuffer, 'id'>>();
+  readonly #live = new LiveBuffers();
   #draft: Draft | null = null;
 
   constructor(engine: MetaEngine, next: Observer) {
@@ -104,32 +95,12 @@ export class PartRecorder implements Observer {
 
   /** Describes the gathered parameters and the gradients that exist. */
   state(): string {
-    const counts = new Map<string, number>();
-    for (const buffer of this.#live.values()) {
-      if (!STATE.has(buffer.tag.cause)) continue;
-      const text = described(buffer);
-      counts.set(text, (counts.get(text) ?? 0) + 1);
-    }
-    return [...counts]
-      .map(([text, count]) => `${text} ${count}`)
-      .sort()
-      .join('\n');
+    return this.#live.state();
   }
 
   /** Returns a buffer for each slot that is described so. */
   find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
-    const left = new Map(states);
-    const found = new Map<Slot, BufferId>();
-    for (const [id, buffer] of this.#live) {
-      if (left.size === 0) break;
-      if (!STATE.has(buffer.tag.cause)) continue;
-      const text = described(buffer);
-      const [slot] = [...left].find(([, description]) => description === text) ?? [];
-      if (slot === undefined) continue;
-      left.delete(slot);
-      found.set(slot, id);
-    }
-    return found;
+    return this.#live.find(states);
   }
 
   /** Runs `work`, whose result is a tensor, and stores its events; the segment is null if it cannot be repeated. */
@@ -187,7 +158,9 @@ export class PartRecorder implements Observer {
     this.next.retagged(id, tag);
     this.#draft?.events.push({ kind: 'retagged', slot: this.#slotOf(this.#draft, id), tag });
     const buffer = this.#live.get(id);
-    if (buffer !== undefined) this.#live.set(id, { ...buffer, tag });
+    if (buffer === undefined) return;
+    this.#live.delete(id);
+    this.#live.set(id, { ...buffer, tag });
   }
 
   freed(id: BufferId): void {
@@ -227,7 +200,7 @@ export class PartRecorder implements Observer {
     const known = buffers.slots.get(id);
     if (known !== undefined) return known;
     const buffer = this.#live.get(id);
-    if (buffer === undefined || !STATE.has(buffer.tag.cause)) draft.isRepeatable = false;
+    if (buffer === undefined || !isState(buffer)) draft.isRepeatable = false;
     const slot = `state ${states.size}`;
     if (buffer !== undefined) states.set(slot, described(buffer));
     return slot;
@@ -272,9 +245,4 @@ export class PartRecorder implements Observer {
 
 function keyOf({ name, ranks }: { readonly name: string; readonly ranks: readonly number[] }): string {
   return `${name} of ${ranks.join()}`;
-}
-
-function described({ bytes, dtype, space, tag }: Omit<LiveBuffer, 'id'>): string {
-  const { cause, module, declared = '', part = '' } = tag;
-  return [bytes, dtype, space, cause, module, declared, part].join(' ');
 }

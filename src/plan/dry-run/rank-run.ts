@@ -18,7 +18,7 @@ import { createTrainer } from '../../train/trainer';
 import type { CallWatch, CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
 import { PartRecorder } from './part-recorder';
-import { NotRepeated, repeatedParts } from './repeated-parts';
+import { NotRepeated, type Repeats, repeatedParts } from './repeated-parts';
 
 /** Simulated times of kernels and collectives. */
 export interface DryRunCosts {
@@ -92,13 +92,30 @@ export interface RankRun {
 /** Builds a config's trainer as rank `rank` of `world` on the meta engine, and steps it. */
 export function runRank(options: RankRunOptions): RankRun {
   const { costs = {}, blas = true, memoryLimit } = options;
-  const run = (repeats: boolean): RankRun =>
+  const run = (repeats: Repeats): RankRun =>
     withMetaEngine({ blas, memoryLimit, costs: costs.kernel }, (engine) => stepped(engine, options, repeats));
   try {
-    return run(mayRepeat(options));
+    if (!mayRepeat(options)) return run('none');
+    return unlessRepeated(
+      () => run('all'),
+      () =>
+        unlessRepeated(
+          () => run('later'),
+          () => run('none'),
+        ),
+    );
   } catch (error) {
-    if (error instanceof NotRepeated) return run(false);
     throw explained(error);
+  }
+}
+
+/** Returns a run's result, or that of another one if a part had no equal before it. */
+function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
+  try {
+    return run();
+  } catch (error) {
+    if (error instanceof NotRepeated) return other();
+    throw error;
   }
 }
 
@@ -109,7 +126,7 @@ function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunO
   return repeats && areWhole && !hasTimes && memoryLimit === undefined && own === undefined;
 }
 
-function stepped(engine: MetaEngine, options: RankRunOptions, repeats: boolean): RankRun {
+function stepped(engine: MetaEngine, options: RankRunOptions, repeats: Repeats): RankRun {
   const { config, world, rank, steps = 2, curve = true, warn } = options;
   const recorder = new Recorder({ rank, world }, () => engine.clock.now());
   const log = options.events === true ? new EventLog(recorder) : null;

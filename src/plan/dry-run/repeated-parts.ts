@@ -1,12 +1,20 @@
-import { type PartPass, recordPart } from '../../autograd/part-pass';
+import { type PartPass, type PartRepeats, recordPart } from '../../autograd/part-pass';
 import { untracked } from '../../backend/tfjs-state';
 import { itemBytes } from '../../core/dtypes';
 import * as tf from '../../core/tf';
 import { hold } from '../../dist/work';
-import { type PartEvent, type PartRecorder, PassBuffers, type Segment, type Slot } from './part-recorder';
+import type { Slot } from './live-buffers';
+import { type PartEvent, type PartRecorder, PassBuffers, type Segment } from './part-recorder';
 
-/** A part has no equal before it, so the rank must run again without repetition. */
+/** A part has no equal before it, so the rank must run again with less repetition. */
 export class NotRepeated extends Error {}
+
+/** Which parts may be repeated; 'later': without the first one that adds to gradients. */
+export type Repeats = 'all' | 'later' | 'none';
+
+function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
+  return repeats === 'all' || (repeats === 'later' && !isFirstToAdd);
+}
 
 /**
  * Executes only the first of equal parts of a pipeline, and repeats its events for the others.
@@ -16,14 +24,16 @@ export class NotRepeated extends Error {}
  * collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of the
  * schedule; peaks and records are then those of a run that executes everything. A forward or a backward has an equal if the same
  * actions precede it, and if it begins with the same gradients and leaves them. If a backward has none although its forward had
- * one, the rank runs again without repetition. Nothing is repeated if parameters are sharded (what is gathered depends on the
+ * one, the rank runs again: first without a repetition of microbatch 1 (with 16-bit gradients, it alone finds those of a single
+ * microbatch), then without any. Nothing is repeated if parameters are sharded (what is gathered depends on the
  * order of all actions), if there are costs (times depend on what else runs), a limit, or functions of the user.
  */
-export function repeatedParts(recorder: PartRecorder, repeats: boolean): typeof recordPart {
+export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof recordPart {
   const known = new Map<string, Segment>();
   return (engine, part) => {
     recorder.settle();
-    if (!repeats || part.repeats === undefined) return settling(recorder, recordPart(engine, part));
+    if (part.repeats === undefined || !includes(repeats, part.repeats))
+      return settling(recorder, recordPart(engine, part));
     const { text, given } = part.repeats;
     const key = `${text} ${recorder.state()}`;
     const forward = known.get(key);

@@ -1,0 +1,83 @@
+import type { BufferId, LiveBuffer, MemoryCause } from '../../core/events';
+
+/**
+ * A buffer in the events of a part: the n-th that its pass allocated, a given one ('given 0'; 'seed' is the gradient of the
+ * output), or one that was there before ('state 0').
+ */
+export type Slot = number | string;
+
+/** The causes of buffers that parts leave for each other. */
+const STATE: ReadonlySet<MemoryCause> = new Set(['param.full', 'grad.full', 'grad.shard']);
+
+type Described = Omit<LiveBuffer, 'id'>;
+
+/** A rank's live buffers, and a text for those that parts leave for each other. */
+export class LiveBuffers {
+  readonly #buffers = new Map<BufferId, Described>();
+  /** The texts of the buffers that parts leave for each other, and how many buffers each text describes. */
+  readonly #states = new Map<BufferId, string>();
+  readonly #counts = new Map<string, number>();
+  /** The text of `state`; undefined if it has changed. */
+  #state: string | undefined;
+
+  get(id: BufferId): Described | undefined {
+    return this.#buffers.get(id);
+  }
+
+  set(id: BufferId, buffer: Described): void {
+    this.#buffers.set(id, buffer);
+    if (!isState(buffer)) return;
+    const text = described(buffer);
+    this.#states.set(id, text);
+    this.#count(text, 1);
+  }
+
+  delete(id: BufferId): void {
+    this.#buffers.delete(id);
+    const text = this.#states.get(id);
+    if (text === undefined) return;
+    this.#states.delete(id);
+    this.#count(text, -1);
+  }
+
+  /** Describes the gathered parameters and the gradients that exist. */
+  state(): string {
+    this.#state ??= [...this.#counts]
+      .map(([text, count]) => `${text} ${count}`)
+      .sort()
+      .join('\n');
+    return this.#state;
+  }
+
+  /** Returns a buffer for each slot that is described so. */
+  find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
+    const left = new Map(states);
+    const found = new Map<Slot, BufferId>();
+    for (const [id, text] of this.#states) {
+      if (left.size === 0) break;
+      const [slot] = [...left].find(([, description]) => description === text) ?? [];
+      if (slot === undefined) continue;
+      left.delete(slot);
+      found.set(slot, id);
+    }
+    return found;
+  }
+
+  #count(text: string, change: number): void {
+    this.#state = undefined;
+    const count = (this.#counts.get(text) ?? 0) + change;
+    if (count === 0) this.#counts.delete(text);
+    else this.#counts.set(text, count);
+  }
+}
+
+/** Whether parts leave such buffers for each other. */
+export function isState({ tag }: Described): boolean {
+  return STATE.has(tag.cause);
+}
+
+/** Returns a text that is the same for buffers of the same size, type and tag. */
+export function described({ bytes, dtype, space, tag }: Described): string {
+  const { cause, module, declared = '', part = '' } = tag;
+  return [bytes, dtype, space, cause, module, declared, part].join(' ');
+}

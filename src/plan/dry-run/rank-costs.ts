@@ -1,0 +1,27 @@
+import { z } from 'zod';
+import { ConfigError } from '../../core/errors';
+import { hardwareAsked } from '../layout-of';
+import { parseWith } from '../parse-request';
+import { hardwareSchema } from '../request';
+import { gpuCosts } from './gpu-costs';
+import type { DryRunCosts } from './rank-run';
+
+/** Where a dry run's times come from. */
+export interface TimeOptions {
+  /**
+   * A kind of GPU by name ('A100-80G'), or a kind that it is `like` with other figures. Times are then those of this library's
+   * kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
+   */
+  readonly hardware?: z.output<typeof hardwareSchema>;
+  /** Default: nothing takes time. */
+  readonly costs?: DryRunCosts | undefined;
+}
+
+/** Returns a function that makes the costs of one rank. Throws: CONFIG if times are defined twice, or for an unknown GPU. */
+export function costsOfRank({ hardware, costs }: TimeOptions): () => DryRunCosts {
+  if (hardware === undefined) return () => costs ?? {};
+  if (costs !== undefined)
+    throw new ConfigError('dryRun: hardware and costs both define times; leave one of them out');
+  const gpus = hardwareAsked(parseWith(z.object({ hardware: hardwareSchema }), { hardware }));
+  return () => gpuCosts(gpus);
+}

@@ -1,0 +1,128 @@
+import { availableParallelism } from 'node:os';
+import { join } from 'node:path';
+import { MessageChannel, type MessagePort, receiveMessageOnPort, Worker } from 'node:worker_threads';
+import type { TrainConfig } from '../../config/train-config';
+import { now, type Seconds } from '../../core/units';
+import type { TimeOptions } from './rank-costs';
+import type { RankRun, StepOptions } from './rank-run';
+
+/** Threads start if the ranks that are left would take longer than this on one thread. */
+const LONG: Seconds = 3;
+/** A thread that delivers nothing for this many times the first rank's time is not waited for any longer. */
+const PATIENCE = 20;
+/** The size of a thread's young generation: a dry run makes many short-lived objects, whose collection would take a tenth of its time. */
+const YOUNG_MB = 96;
+
+/** What all ranks of a dry run have in common; plain data, which another thread can have. */
+export interface RankOptions extends Omit<StepOptions, 'costs' | 'warn'>, Pick<TimeOptions, 'hardware'> {
+  readonly config: TrainConfig;
+}
+
+/** What a thread gets. */
+export interface RankThreadInput {
+  readonly options: RankOptions;
+  readonly ranks: readonly number[];
+  /** The index of the next rank that no thread has taken, and the number of results that were sent. */
+  readonly shared: Int32Array;
+  readonly port: MessagePort;
+}
+
+/** What a thread sends: a rank's result, or null if the rank failed. */
+export interface RankThreadResult {
+  readonly index: number;
+  readonly run: RankRun | null;
+  readonly warnings: readonly string[];
+}
+
+/** Takes the index of a rank that no thread has taken; at or above the number of ranks if all are taken. */
+export function takeRank(shared: Int32Array): number {
+  return Atomics.add(shared, 0, 1);
+}
+
+/** Tells the thread that waits that one more result was sent. */
+export function tellSent(shared: Int32Array): void {
+  Atomics.add(shared, 1, 1);
+  Atomics.notify(shared, 1);
+}
+
+/** Runs ranks, and returns their results in the order of `ranks`. */
+export interface RankWork {
+  readonly ranks: readonly number[];
+  /** Undefined: what the ranks need cannot be sent to another thread. */
+  readonly options: RankOptions | undefined;
+  /** Runs one rank on this thread. */
+  readonly run: (rank: number) => RankRun;
+  /** Gets the result of a rank that another thread ran. */
+  readonly arrived: (result: RankThreadResult) => void;
+}
+
+/**
+ * Runs ranks one after another, and on all cores if they take long. The calling thread waits, as if it ran all of them. A rank
+ * that fails on another thread runs again on this one, so that its error is thrown here.
+ */
+export function runRanks(work: RankWork): RankRun[] {
+  const { ranks, run } = work;
+  const [first, ...rest] = ranks;
+  if (first === undefined) return [];
+  const start = now();
+  const runs = [run(first)];
+  const took = now() - start;
+  const numThreads = Math.min(availableParallelism(), rest.length) - 1;
+  const isLong = took * rest.length > LONG;
+  if (work.options === undefined || numThreads < 1 || !isLong) return [...runs, ...rest.map(run)];
+  return [
+    ...runs,
+    ...onThreads({ ...work, options: work.options, ranks: rest }, numThreads, PATIENCE * took),
+  ];
+}
+
+function onThreads(
+  { ranks, options, run, arrived }: RankWork & { readonly options: RankOptions },
+  numThreads: number,
+  patience: Seconds,
+): RankRun[] {
+  const runs = new Map<number, RankRun>();
+  const shared = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
+  const threads = Array.from({ length: numThreads }, () => {
+    const { port1, port2 } = new MessageChannel();
+    const workerData: RankThreadInput = { options, ranks, shared, port: port2 };
+    const resourceLimits = { maxYoungGenerationSizeMb: YOUNG_MB };
+    const thread = new Worker(join(__dirname, 'rank-thread.js'), {
+      workerData,
+      transferList: [port2],
+      resourceLimits,
+    });
+    // A failure of a thread is seen as a rank without a result.
+    thread.on('error', () => undefined).unref();
+    return { thread, port: port1 };
+  });
+  const receive = (): void => {
+    for (const { port } of threads) {
+      for (let sent = receiveMessageOnPort(port); sent !== undefined; sent = receiveMessageOnPort(port)) {
+        const result = sent.message as RankThreadResult; // only our threads have the other ends
+        if (result.run !== null) runs.set(result.index, result.run);
+        arrived(result);
+      }
+    }
+  };
+  try {
+    let numOwn = 0;
+    for (let index = takeRank(shared); index < ranks.length; index = takeRank(shared)) {
+      runs.set(index, run(ranks[index] as number)); // the index is within ranks
+      numOwn++;
+      receive();
+    }
+    for (let sent = Atomics.load(shared, 1); numOwn + sent < ranks.length; sent = Atomics.load(shared, 1)) {
+      if (Atomics.wait(shared, 1, sent, patience * 1e3) === 'timed-out') break;
+      receive();
+    }
+    receive();
+    return ranks.map((rank, index) => runs.get(index) ?? run(rank));
+  } finally {
+    Atomics.store(shared, 0, ranks.length);
+    for (const { thread, port } of threads) {
+      port.close();
+      void thread.terminate();
+    }
+  }
+}
