@@ -50,6 +50,12 @@ test('strategy none on two ranks is bad input, before a peer runs', async () => 
   assert.match(stderr, /add --world 1/);
 });
 
+test('rounds without a peer are bad input', async () => {
+  const { status, stderr } = await shardlab(['bench', 'gpt', '--rounds', '3']);
+  assert.equal(status, 2);
+  assert.match(stderr, /add --peer PYTHON/);
+});
+
 test('a wrong --stage-split is bad usage or bad input, which names the values that work', async () => {
   for (const command of [
     ['run', 'tiny'],

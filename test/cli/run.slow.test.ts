@@ -177,9 +177,12 @@ test('bench gpt beside a peer adds both ratios; the error of a failing peer show
     '--vocab',
     '256',
   ];
-  const { status, stdout, stderr } = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer, '--json']);
+  const rounds = ['--rounds', '3', '--json'];
+  const { status, stdout, stderr } = await shardlab(['bench', 'gpt', ...sizes, '--peer', peer, ...rounds]);
   assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
+  assert.equal(report.ratios_tokens_per_s.length, 3);
+  assert.equal([...report.ratios_tokens_per_s].sort((a, b) => a - b)[1], report.ratio_tokens_per_s);
   assert.equal(report.ratio_tokens_per_s, Number((report.tokens_per_s / 100).toFixed(3)));
   assert.equal(report.ratio_rss, Number((report.rss_mb_max / 1000).toFixed(3)));
   writeFileSync(peer, '#!/bin/sh\necho "No module named torch" >&2\nexit 1\n', { mode: 0o755 });

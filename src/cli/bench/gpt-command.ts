@@ -53,6 +53,7 @@ interface GptOptions extends Readonly<Record<keyof typeof SIZES, number>>, Engin
   readonly peer?: string;
   readonly port: number;
   readonly threads: number;
+  readonly rounds: number;
 }
 
 const sizeNames = Object.keys(SIZES) as readonly (keyof typeof SIZES)[]; // its own keys
@@ -80,6 +81,8 @@ interface GptReport extends SpeedReport {
   readonly processor: string;
   readonly peer?: z.output<typeof peerSchema>;
   readonly ratio_tokens_per_s?: number;
+  /** The ratios of all rounds, if there are several; the report is then of the round with the median one. */
+  readonly ratios_tokens_per_s?: readonly number[];
   readonly ratio_rss?: number;
   /**
    * Largest difference between the two losses of a step; only with --init, because otherwise the initial values differ.
@@ -103,7 +106,13 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
-    .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0);
+    .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0)
+    .option(
+      '--rounds <n>',
+      'with --peer: so many times theirs and then ours; the report is of the round with the median ratio',
+      wholeNumber(1),
+      1,
+    );
   addEngineOptions(command);
   addParallelOptions(command);
   for (const [name, { usual, says }] of Object.entries(SIZES))
@@ -111,19 +120,34 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   perform<GptOptions>(command, async (_, options, output) => {
     const config = configOf(options);
     const init = options.init === undefined ? undefined : resolve(io.cwd, options.init);
-    const peerRun = (python: string) => () => runPeer(python, options, init, io);
-    const peer =
-      options.peer === undefined
-        ? undefined
-        : await withProgress('running the peer', '', peerRun(options.peer), progressOn(io));
-    const { world, strategy, precision } = options;
-    const run = await trainHeadless({ ...engineOf(options), config, ranks: world, init }, io);
-    const speed = speedReport(run, strategy);
-    const own = { ...speed, precision, blas: run.blas, processor: processorName() };
-    const report = peer === undefined ? own : compare(own, peer, init !== undefined);
+    const { world, strategy, precision, peer: python, rounds } = options;
+    if (python === undefined && rounds > 1)
+      throw new ConfigError('--rounds compares with a peer; add --peer PYTHON, or leave it out');
+    const round = async (): Promise<GptReport> => {
+      const peerRun = (peer: string) => () => runPeer(peer, options, init, io);
+      const peer =
+        python === undefined
+          ? undefined
+          : await withProgress('running the peer', '', peerRun(python), progressOn(io));
+      const run = await trainHeadless({ ...engineOf(options), config, ranks: world, init }, io);
+      const speed = speedReport(run, strategy);
+      const own = { ...speed, precision, blas: run.blas, processor: processorName() };
+      return peer === undefined ? own : compare(own, peer, init !== undefined);
+    };
+    const reports: GptReport[] = [];
+    while (reports.length < rounds) reports.push(await round());
+    const report = middleOf(reports);
     output.answer(report, () => asText(report));
     return 0;
   });
+}
+
+/** Returns the report with the median ratio, with the ratios of all. */
+function middleOf(reports: readonly GptReport[]): GptReport {
+  const ratioOf = ({ ratio_tokens_per_s: ratio = 1 }: GptReport): number => ratio;
+  const sorted = [...reports].sort((one, two) => ratioOf(one) - ratioOf(two));
+  const middle = sorted[Math.floor((sorted.length - 1) / 2)] as GptReport; // there is at least one round
+  return reports.length === 1 ? middle : { ...middle, ratios_tokens_per_s: reports.map(ratioOf) };
 }
 
 /** Returns the work as a TrainConfig. Throws: CONFIG if the strategy does not fit the world. */
@@ -193,6 +217,8 @@ function asText(report: GptReport): string {
       line(report.peer),
       `ours / theirs: tokens/s ${report.ratio_tokens_per_s}, RSS ${report.ratio_rss}`,
     );
+    const ratios = report.ratios_tokens_per_s;
+    if (ratios !== undefined) lines.push(`tokens/s of all rounds: ${ratios.join(', ')}`);
   }
   return lines.join('\n');
 }
