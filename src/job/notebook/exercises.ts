@@ -95,6 +95,14 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     because:
       'in each of 2 rounds of the reduce-scatter and 2 of the all-gather, the three chunks travel once each: 4 × 10 elements, 2(N − 1) n',
   },
+  '10.keys': {
+    words: ['num_machines, num_processes', 'num_machines,num_processes', 'num_machines and num_processes'],
+    because: '3 machines and 3 × 8 = 24 processes; machine 3 and its file are not needed any more',
+  },
+  '10.ignored': {
+    words: ['machine_rank'],
+    because: 'the c10d backend numbers the machines in the order in which they meet; a static rendezvous needs the number',
+  },
   '11.cause': {
     words: ['comm'],
     because:
