@@ -137,11 +137,9 @@ function modelPathsSource(located: Located, file: string): Source {
 /** Reads lines of a hostfile: 'machine-0 slots=8'. */
 function hostfile(text: string, file: string): Source {
   const lines = text.split('\n').map((line) => line.replace(/#.*/, '').trim());
-  const slots = lines
-    .filter((line) => line !== '')
-    .map((line) => Number(/slots\s*=\s*(\d+)/.exec(line)?.[1] ?? 1));
+  const value = lines.filter((line) => line !== '');
   const line = lines.findIndex((each) => each !== '') + 1;
-  return { dialect: HOSTFILE, entries: [{ file, line, key: 'hosts', path: ['hosts'], value: slots }] };
+  return { dialect: HOSTFILE, entries: [{ file, line, key: 'hosts', path: ['hosts'], value }] };
 }
 
 function unknownFile(file: string): ConfigError {

@@ -20,7 +20,7 @@ export function linesText(lines: readonly ReadLine[]): string {
   const widths = [0, 1, 2, 3].map((column) => Math.max(...cells.map((row) => row[column]?.length ?? 0), 0));
   return cells
     .flatMap((row) => {
-      const [first = '', ...more] = wrapped(row[4] ?? '');
+      const [first = '', ...more] = wrapped(row[4] ?? '', WIDTH);
       const start = row
         .slice(0, 4)
         .map((cell, column) => cell.padEnd(widths[column] ?? 0))
@@ -44,11 +44,12 @@ function placeText(world: number | null, machines: number | null): string {
   return `${world} ${world === 1 ? 'rank' : 'ranks'}${machines === null ? '' : ` on ${machines} ${machines === 1 ? 'machine' : 'machines'}`}`;
 }
 
-function wrapped(text: string): readonly string[] {
+/** Returns a text in lines of at most `width` characters; a longer word has its own line. */
+export function wrapped(text: string, width: number): readonly string[] {
   const done: string[] = [];
   for (const word of text.split(/\s+/)) {
     const last = done.at(-1);
-    if (last === undefined || last.length + 1 + word.length > WIDTH) done.push(word);
+    if (last === undefined || last.length + 1 + word.length > width) done.push(word);
     else done.splice(-1, 1, `${last} ${word}`);
   }
   return done;

@@ -156,7 +156,8 @@ export const HOSTFILE: Dialect = {
     hosts: {
       ...place('machines and their GPUs', () => ({})),
       mean: ({ value }) => {
-        const slots = (value as readonly number[]).map((count) => wholeOf(count)); // read-file.ts made the list
+        const lines = value as readonly string[]; // read-file.ts made the list
+        const slots = lines.map((line) => wholeOf(/slots\s*=\s*(\S+)/.exec(line)?.[1] ?? 1));
         return { place: { machines: slots.length, world: slots.reduce((sum, count) => sum + count, 0) } };
       },
     },

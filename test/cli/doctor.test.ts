@@ -51,7 +51,7 @@ test('an address that answers is reported with its time; an address that does no
   await once(server, 'close');
   const closed = await shardlab(['doctor', '--reach', `127.0.0.1:${port}`]);
   assert.equal(closed.status, 1);
-  assert.match(closed.stdout, /ECONNREFUSED[\s\S]*→ does a program listen/);
+  assert.match(closed.stdout, /ECONNREFUSED[\s\S]*→ nothing listens/);
 });
 
 test('a measurement beside an address is bad usage', async () => {

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { measureAll } from '../../src/cli/doctor/document-probes';
 import { checkTorch } from '../../src/cli/doctor/torch-checks';
 import { findTorch } from '../../src/job/torch/find-python';
 
@@ -18,4 +19,18 @@ test('an import of PyTorch that takes too long is ended and reported', async () 
   const { status, found } = checks.at(-1) ?? checks[0];
   assert.equal(status, 'bad');
   assert.match(found, /it takes longer than 0\.001 s/);
+});
+
+test("a document's packages are looked for in the Python that has PyTorch", async () => {
+  const probes = [
+    { kind: 'torch' },
+    { kind: 'python' },
+    { kind: 'package', name: 'safetensors' },
+    { kind: 'package', name: 'fairscale-of-nobody' },
+  ] as const;
+  const [torch, python, safetensors, missing] = await measureAll(probes, { env: process.env, cwd: '.' });
+  assert.match(torch?.here ?? '', /^torch \d/);
+  assert.match(python?.here ?? '', /^Python 3\./);
+  assert.match(safetensors?.here ?? '', /^safetensors \d/);
+  assert.deepEqual(missing, { here: 'not installed', isPresent: false });
 });

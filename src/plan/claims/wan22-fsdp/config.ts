@@ -85,7 +85,7 @@ etaMin + (lr - etaMin) * 0.5 * (1 + Math.cos(Math.PI * (n - warmup) / (max - war
       verdict: 'off',
       unit: null,
       by: 'NCCL 2.18.1, but PyTorch 2.4.0 comes with 2.20.5',
-      why: 'The wheel of PyTorch 2.4.0 requires nvidia-nccl-cu12 2.20.5 (the command asks the package index); 2.18.1 needs a build from source. The other parts are compatible: boards for A100 with two Xeon 8360Y use DDR4-3200, and Wan2.2 requires torch 2.4.0 or newer.',
+      why: 'The wheel of PyTorch 2.4.0 requires nvidia-nccl-cu12 2.20.5 (the command asks the package index); 2.18.1 needs a build from source. DeepSpeed 0.12.6 does not import beside PyTorch 2.4, which removed two names that it imports (deepspeedai/DeepSpeed, issues 5337 and 5603). The hardware fits together: boards for A100 with two Xeon 8360Y use DDR4-3200, and Wan2.2 requires torch 2.4.0 or newer.',
       evidence: {
         kind: 'formula',
         source:

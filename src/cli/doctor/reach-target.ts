@@ -1,0 +1,167 @@
+import { existsSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { ConfigError } from '../../core/errors';
+import { readAll } from '../../dialects/read';
+import type { Reading, ReadLine } from '../../dialects/reading';
+import type { Io } from '../io';
+
+/** An address to test. */
+export interface Target {
+  readonly host: string;
+  readonly port: number;
+  /** What listens there. */
+  readonly service: 'rendezvous' | 'ssh';
+  /** The line of the file that names it, as 'main_process_ip, a.yaml:14'; undefined: the user named it. */
+  readonly where: string | undefined;
+}
+
+/** A variable that names network interfaces. */
+export interface InterfaceVariable {
+  readonly name: string;
+  readonly value: string;
+  readonly where: string;
+}
+
+/** What `--reach` has to test. */
+export interface Asked {
+  readonly targets: readonly Target[];
+  readonly variables: readonly InterfaceVariable[];
+  /** The number of this machine, if a file says it. */
+  readonly machine: number | undefined;
+  /** The number of machines, if a file says it. */
+  readonly machines: number | undefined;
+}
+
+/** The port of torchrun's and Accelerate's rendezvous without a number. */
+const RENDEZVOUS_PORT = 29_500;
+/** The port of torchrun's --rdzv-endpoint without a number. */
+const ENDPOINT_PORT = 29_400;
+const SSH_PORT = 22;
+/** Sockets are opened all at once. */
+const MOST_TARGETS = 64;
+
+/**
+ * Reads what to test: 'HOST:PORT,HOST:PORT', or a file or command of another program that names where machines meet. Throws: CONFIG if the
+ * text is neither, or if the file names no address.
+ */
+export function askedOf(text: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): Asked {
+  const file = text.replace(/:\d+$/, '');
+  const isFile = existsSync(resolve(cwd, text)) || existsSync(resolve(cwd, file));
+  const isCommand = /\s/.test(text.trim().replaceAll(/\s*,\s*/g, ','));
+  const asked = isFile || isCommand ? ofFile(text, readAll(text, { cwd }), env) : ofAddresses(text);
+  if (asked.targets.length > MOST_TARGETS) {
+    throw new ConfigError(
+      `--reach: ${asked.targets.length} addresses are too many; give at most ${MOST_TARGETS} at once`,
+    );
+  }
+  const known = new Set(asked.variables.map(({ name }) => name));
+  return { ...asked, variables: [...asked.variables, ...variablesOf(env, known)] };
+}
+
+function ofAddresses(text: string): Asked {
+  const targets = text.split(',').map((each): Target => {
+    const address = each.trim();
+    const { host, port } = parseAddress(address) ?? {};
+    if (host === undefined || port === undefined) throw noAddress(address);
+    return { host, port, service: 'rendezvous', where: undefined };
+  });
+  return { targets, variables: [], machine: undefined, machines: undefined };
+}
+
+function noAddress(address: string): ConfigError {
+  return new ConfigError(
+    `--reach ${address} is neither an address nor a file; give HOST:PORT, such as 10.0.0.2:29500 or [::1]:29500, several with commas between, ` +
+      'or a file that says where machines meet, such as the YAML of accelerate config',
+  );
+}
+
+/** Returns an address in parts; undefined: it is none. Without a port, it gets `usual`. */
+function parseAddress(text: string, usual?: number): { host: string; port: number } | undefined {
+  const match = /^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d+))?$/.exec(text);
+  const host = match?.[1] ?? match?.[2];
+  const port = match?.[3] === undefined ? usual : Number(match[3]);
+  if (host === undefined || port === undefined || port < 1 || port > 65_535) return undefined;
+  return { host, port };
+}
+
+/** The last line that sets one of these keys: arguments of a command come after the files that it names. */
+type Find = (...keys: readonly string[]) => ReadLine | undefined;
+
+function finder(lines: readonly ReadLine[]): Find {
+  return (...keys) => lines.findLast((line) => line.value !== null && keys.includes(nameOf(line)));
+}
+
+function ofFile(text: string, readings: readonly Reading[], env: NodeJS.ProcessEnv): Asked {
+  const lines = readings.flatMap((reading) => reading.lines);
+  const targets = readings.flatMap((reading) => {
+    const find = finder(reading.lines);
+    return [...meeting(find, env), ...workers(find)];
+  });
+  if (targets.length === 0) {
+    throw new ConfigError(
+      `${text} does not say where machines meet (main_process_ip, --master_addr, --rdzv-endpoint, MASTER_ADDR or a hostfile); ` +
+        'one machine needs no rendezvous; for several, give --reach HOST:PORT',
+    );
+  }
+  const number = String(finder(lines)('machine_rank', 'node_rank')?.value);
+  const byAddress = new Map(targets.map((target) => [`${target.host}:${target.port}`, target]));
+  return {
+    targets: [...byAddress.values()],
+    variables: lines.flatMap((line) =>
+      IS_INTERFACE.test(line.key)
+        ? [{ name: line.key, value: String(line.value), where: placeOf(line) }]
+        : [],
+    ),
+    machine: /^\d+$/.test(number) ? Number(number) : undefined,
+    machines: readings.find(({ machines }) => machines !== null)?.machines ?? undefined,
+  };
+}
+
+/** Returns the place where machines meet: an endpoint, else the address of machine 0 with its port. */
+function meeting(find: Find, env: NodeJS.ProcessEnv): readonly Target[] {
+  const endpoint = find('rdzv_endpoint');
+  const address = endpoint ?? find('main_process_ip', 'master_addr');
+  if (address === undefined) return [];
+  const port = Number(withVariables(String(find('main_process_port', 'master_port')?.value), env));
+  const usual = endpoint !== undefined ? ENDPOINT_PORT : Number.isInteger(port) ? port : RENDEZVOUS_PORT;
+  const value = withVariables(String(address.value), env);
+  const { host, port: number } = parseAddress(value, usual) ?? { host: value, port: usual };
+  return [{ host, port: number, service: 'rendezvous', where: placeOf(address) }];
+}
+
+/** Returns the hosts of DeepSpeed's hostfile, on which its launcher starts processes by ssh. */
+function workers(find: Find): readonly Target[] {
+  const line = find('hosts');
+  if (line === undefined || !Array.isArray(line.value)) return [];
+  const port = Number(find('ssh_port')?.value ?? SSH_PORT);
+  return line.value.map((host) => ({
+    host: String(host).split(/\s/)[0] ?? '',
+    port,
+    service: 'ssh',
+    where: placeOf(line),
+  }));
+}
+
+/** Returns a text with the values of the shell's variables; those that are not set remain. */
+function withVariables(text: string, env: NodeJS.ProcessEnv): string {
+  return text.replaceAll(/\$\{?(\w+)\}?/g, (written, name: string) => env[name] ?? written);
+}
+
+/** Returns a line's key as Python names it: '--master-addr' is master_addr. */
+function nameOf({ key }: ReadLine): string {
+  return key.replace(/^.*\./, '').replace(/^-+/, '').replaceAll('-', '_').toLowerCase();
+}
+
+function placeOf({ key, file, line }: ReadLine): string {
+  return `${key}, ${file}:${line}`;
+}
+
+const IS_INTERFACE = /^(NCCL|GLOO|TP)_SOCKET_IFNAME$/;
+
+function variablesOf(env: NodeJS.ProcessEnv, known: ReadonlySet<string>): readonly InterfaceVariable[] {
+  return Object.entries(env).flatMap(([name, value]) =>
+    IS_INTERFACE.test(name) && value !== undefined && value !== '' && !known.has(name)
+      ? [{ name, value, where: 'the environment' }]
+      : [],
+  );
+}

@@ -1,0 +1,65 @@
+import type { StatedPart } from '../stated-part';
+
+/** The environment of "PyTorch FSDP acceleration guide". */
+export const STATED_BY_FSDP_GUIDE: readonly StatedPart[] = [
+  {
+    item: 'PyTorch',
+    section: '4 and closing note',
+    stated: '2.3.0',
+    probe: { kind: 'torch' },
+    needed: ['engine torch', 'cluster'],
+    why: 'FSDP1, whose classes the template names, is in 2.3 and in newer versions; its template does not run in any of them. Ranks of this library’s own engine need no PyTorch.',
+    claim: 'guide.code.template',
+  },
+  {
+    item: 'Hugging Face (transformers)',
+    section: 'closing note',
+    stated: '4.35.0',
+    probe: { kind: 'package', name: 'transformers' },
+    needed: [],
+    why: 'No code of the document imports it; only the benchmark of section 1.1 is attributed to Hugging Face.',
+  },
+  {
+    item: 'Python, CUDA, driver, NCCL',
+    section: 'closing note',
+    stated: 'not stated',
+    probe: { kind: 'cuda' },
+    needed: ['cluster'],
+    why: 'PyTorch’s wheel contains CUDA’s libraries and NCCL; the machine has to bring Python and a driver that is new enough for them.',
+  },
+  {
+    item: 'GPUs',
+    section: '1.1 and 1.2',
+    stated: '8 x A100 80 GB',
+    probe: { kind: 'gpus', least: 8 },
+    needed: ['cluster'],
+    why: 'Its memory and costs are for these. The same bytes follow from a dry run without a GPU: sl.dryRun(config, { world: 8 }).',
+    claim: 'guide.mem.ddp',
+  },
+  {
+    item: 'GPUs of the network test',
+    section: '3.1',
+    stated: '4 x V100',
+    probe: { kind: 'gpus', least: 4 },
+    needed: [],
+    why: 'Only the comparison of FSDP with DDP on a slow network used them. A V100 has no bf16, so its mixed precision is fp16 with a scaled loss.',
+    claim: 'guide.net.10gbe',
+  },
+  {
+    item: 'network',
+    section: '3.1',
+    stated: '10 Gbit/s Ethernet; InfiniBand advised',
+    probe: { kind: 'adapters' },
+    needed: ['cluster'],
+    why: "FSDP moves 1.5 times DDP's bytes in every step, so several machines need a fast network. Here sl.launch({ ranks: 4, link: '10GbE' }) simulates the slow one.",
+    claim: 'guide.net.10gbe',
+  },
+  {
+    item: 'one process per GPU',
+    section: '4',
+    stated: 'device_id is the current CUDA device',
+    probe: { kind: 'gpus', least: 1 },
+    needed: ['cluster'],
+    why: 'A launcher (torchrun) and torch.cuda.set_device(LOCAL_RANK) must come first, or all ranks use GPU 0; the template shows neither.',
+  },
+];

@@ -1,0 +1,95 @@
+import type { StatedPart } from '../stated-part';
+
+const TOOLS = 'system diagram';
+
+/** The environment of "FSDP and Megatron through ms-swift". */
+export const STATED_BY_FSDP_MEGATRON_SWIFT: readonly StatedPart[] = [
+  {
+    item: 'ms-swift',
+    section: 'commands',
+    stated: 'no version',
+    probe: { kind: 'package', name: 'ms-swift' },
+    needed: ['cluster'],
+    why: 'Both commands are its. shardlab read says what each of their arguments means here; the training itself needs no ms-swift here.',
+    claim: 'swift.cli.megatron',
+  },
+  {
+    item: 'Megatron-LM',
+    section: 'tensor parallelism',
+    stated: 'no version; megatron.core is imported',
+    probe: { kind: 'package', name: 'megatron-core' },
+    needed: ['cluster'],
+    why: 'Its column and row parallel layers and its pipeline are built into this library (parallel.tp, parallel.pp).',
+    claim: 'swift.tp.linear',
+  },
+  {
+    item: 'PyTorch',
+    section: 'FSDP',
+    stated: 'no version',
+    probe: { kind: 'torch' },
+    needed: ['engine torch', 'cluster'],
+    why: 'FSDP is part of it. Ranks of this library’s own engine need no PyTorch.',
+  },
+  {
+    item: 'NCCL',
+    section: 'closing section',
+    stated: 'no version',
+    probe: { kind: 'nccl' },
+    needed: ['cluster'],
+    why: 'It comes with PyTorch. The document says that ms-swift hides it; it still has to be the same on all machines, and to find the right interface.',
+  },
+  {
+    item: 'GPUs',
+    section: 'mixed parallelism',
+    stated: '8 x A100 for Qwen-14B with TP 4 and PP 2',
+    probe: { kind: 'gpus', least: 8 },
+    needed: ['cluster'],
+    why: "8 ranks of this layout also run here on CPUs with a small model: parallel: { tp: 4, pp: 2 }. sl.plan predicts Qwen-14B's memory and time without a GPU.",
+    claim: 'swift.3d.qwen14b',
+  },
+  {
+    item: 'machines',
+    section: TOOLS,
+    stated: 'several, with A100 or H100',
+    probe: { kind: 'machines', least: 2 },
+    needed: [],
+    why: 'All examples are for 8 GPUs, which one machine has. The addresses and ports of several machines are not stated.',
+  },
+  {
+    item: 'link between GPUs',
+    section: 'advice on communication',
+    stated: 'NVLink or NVSwitch in a machine',
+    probe: { kind: 'gpus', least: 2 },
+    needed: ['cluster'],
+    why: 'Tensor parallelism sends activations in every layer and waits for them; keep a group of TP ranks in one machine.',
+    claim: 'swift.advice.nvlink',
+  },
+  {
+    item: 'DeepSpeed ZeRO-3, CPU offload',
+    section: 'choice of a strategy',
+    stated: 'above 100B parameters',
+    probe: { kind: 'package', name: 'deepspeed' },
+    needed: [],
+    why: 'The examples are far below 100B. FULL_SHARD with offload does the same here.',
+    claim: 'swift.advice.large',
+  },
+  ...['vLLM', 'LmDeploy', 'EvalScope'].map(
+    (item): StatedPart => ({
+      item,
+      section: TOOLS,
+      stated: 'no version',
+      probe: { kind: 'package', name: item.toLowerCase() },
+      needed: [],
+      why: 'It serves or scores a model after the training; no training needs it.',
+      claim: 'swift.scope',
+    }),
+  ),
+  {
+    item: 'models and data',
+    section: 'commands',
+    stated: 'qwen-7b, llama3-8b, alpaca-en',
+    probe: { kind: 'networks' },
+    needed: ['cluster'],
+    why: 'ms-swift downloads them by name, so each machine needs the hub or a shared folder. Nothing is downloaded here: shapes of models are known, and data are files.',
+  },
+];
