@@ -51,7 +51,7 @@ test('the table shows stated and found values; a variable that is set counts as 
   assert.match(stdout, /· NCCL_DEBUG +INFO +WARN +nothing\n +It prints/);
   assert.match(
     stdout,
-    /✗ machines +4 +this one +cluster\n +Each starts its own agent[\s\S]*?shardlab claims acc\.per_machine/,
+    /✗ machines +4 +this one +cluster\n +Each starts its own agent[\s\S]*?shardlab\s+claims\s+acc\.per_machine/,
   );
   assert.match(stdout, /✗ GPUs .* no NVIDIA GPU +cluster/);
   assert.match(stdout, /· netcat +apt package +not on the PATH +nothing/);

@@ -22,8 +22,9 @@ export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleF
           'cd "$(dirname "$0")"',
           `: "\${1:?the number of this machine, 0 to ${machines - 1}}"`,
           `: "\${MAIN:?the address of machine 0, which all machines reach on port ${PORT}}"`,
+          // The static rendezvous; c10d needs hostnames that all machines know, and ignores --node-rank.
           `exec torchrun --nnodes=${machines} --node-rank="$1" --nproc-per-node="\${GPUS:-${gpusPerMachine}}" \\`,
-          `  --rdzv-backend=c10d --rdzv-id=train --rdzv-endpoint="$MAIN:\${PORT:-${PORT}}" train.py`,
+          `  --master-addr="$MAIN" --master-port="\${PORT:-${PORT}}" train.py`,
         );
   return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
 }

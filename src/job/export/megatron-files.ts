@@ -15,7 +15,7 @@ export function megatronFiles(facts: BundleFacts): BundleFile[] {
   const place =
     machines === 1
       ? '--standalone --nnodes=1'
-      : `--nnodes=${machines} --node-rank="$1" --rdzv-backend=c10d --rdzv-id=train --rdzv-endpoint="$MAIN:${PORT}"`;
+      : `--nnodes=${machines} --node-rank="$1" --master-addr="$MAIN" --master-port=${PORT}`;
   const text = lines(
     '#!/usr/bin/env bash',
     machines === 1

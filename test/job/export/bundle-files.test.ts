@@ -151,7 +151,9 @@ test('launch files of several machines have their numbers', (context) => {
   const place = { machines: 4, gpusPerMachine: 8 };
   const launch = bundleOf(context, {}, { to: 'torchrun', ...place }).text('launch.sh');
   assert.match(launch, /torchrun --nnodes=4 --node-rank="\$1" --nproc-per-node="\$\{GPUS:-8\}"/);
-  assert.match(launch, /--rdzv-endpoint="\$MAIN:/);
+  // Of torchrun's rendezvous, only the static one reads --node-rank, and needs no hostname that all machines know.
+  assert.match(launch, /--master-addr="\$MAIN" --master-port="\$\{PORT:-29500\}" train\.py/);
+  assert.doesNotMatch(launch, /rdzv/);
   const batch = bundleOf(context, {}, { to: 'slurm', ...place }).text('job.sbatch');
   assert.match(batch, /#SBATCH --nodes=4\n#SBATCH --ntasks-per-node=1\n#SBATCH --gpus-per-node=8/);
   assert.match(batch, /srun torchrun --nnodes=4 --nproc-per-node=8/);
