@@ -84,7 +84,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '04-megatron-3d',
-    sentence: 'Are these all of its bytes?',
+    sentence: 'Are these all the activation bytes that rank 0 receives for TP?',
     holds: (outputs) => shows(outputs, /formula: (\d+), received: \1 /),
   },
   {
