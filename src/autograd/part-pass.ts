@@ -8,7 +8,7 @@ import { handOut, recordPass, type TrainedParts, trainedParts } from './unit';
 
 /**
  * A finished forward of a part of a model, such as a stage of a pipeline. Its backward runs once: `backward`, or
- * `backwardInput` and later `backwardWeight`. Gradients of parameters are added up as after `gradients`.
+ * `backwardInput` and later `backwardWeight`. Parameters get their gradients as in a pass of `gradients`.
  */
 export interface PartPass {
   /** The part's output, or its loss; the caller owns the tensor. */
@@ -37,11 +37,17 @@ export interface Part {
   readonly repeats?: PartRepeats | undefined;
 }
 
-/** Parts with the same text do the same with what is `given` (tensors that forward reads); dry runs execute one of them. */
+/**
+ * Parts with equal texts do equal work on their `given` tensors, which forward reads. A dry run may execute only one of
+ * these parts.
+ */
 export interface PartRepeats {
   readonly text: string;
   readonly given: readonly tf.Tensor[];
-  /** Whether the part is the first one that adds to gradients: it may find them in another form than later parts. */
+  /**
+   * Whether the part is the first one that adds its gradients to those of an earlier part. It may find these in another
+   * form than later parts do.
+   */
   readonly isFirstToAdd: boolean;
 }
 

@@ -279,7 +279,7 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 }
 
-/** Returns `count` of a call's CollectiveEvent. */
+/** Returns the number of elements that a call's event has as `count`; see CollectiveEvent. */
 function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
   const lists = op === 'recv' ? outputs : inputs;
   return lists.reduce((sum, list) => sum + totalLength(list), 0);

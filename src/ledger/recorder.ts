@@ -21,7 +21,10 @@ import { type StepFacts, stepRecord } from './step-record';
 interface HeldBuffer {
   readonly bytes: Bytes;
   owner: number;
-  /** Number of the event that allocated it outside of all scopes of tags; -1 if there is none. */
+  /**
+   * If the buffer was allocated outside of all scopes of tags and was not retagged since, the number of the event that
+   * allocated it; otherwise -1.
+   */
   event: number;
 }
 
@@ -127,7 +130,7 @@ export class Recorder implements Observer {
 
   /**
    * Sets the run to which new buffers belong; 0 means no run. Do not call it within a step, because a step's record
-   * contains only the run that is set when the record is made.
+   * has totals of only one run's buffers: those of the run that is set when the record is made.
    */
   enter(run: number): void {
     this.#run = run;
@@ -156,7 +159,8 @@ export class Recorder implements Observer {
   /** Drops the unfinished step, if there is one, but still counts its buffers. */
   abandonStep(): void {
     this.#start = undefined;
-    // Buffers that were allocated outside of a step have the number of the next event, but belong to no step.
+    // A buffer that is allocated between two steps gets the number that the next event would have. The 1 reserves this
+    // number, so that no event of the next step has it.
     this.#numEarlier += this.#events.seconds.length + 1;
     this.#events = new StepEvents();
   }
@@ -248,7 +252,7 @@ export class Recorder implements Observer {
     return { ...peak, later: { held: this.#live.slice(), seconds: this.#clock() - this.#start.at } };
   }
 
-  /** Returns the peak of the open step, which begins at a moment that is past. */
+  /** Returns the peak of the open step, whose start is a moment in the past. */
   #highestSince({ deviceBytes }: Moment): Peak {
     if (this.#events.isFull) return this.#peakNow();
     const { owner, delta } = this.#events;

@@ -157,7 +157,7 @@ export abstract class ModuleTree extends Callable {
     this.#takeChild(name, child);
   }
 
-  /** Whether this is a buffer that `registerBuffer` has already registered, under a name of its own. */
+  /** Whether the tensor is a buffer that `registerBuffer` has already registered, under this or another name. */
   #isNamed(tensor: Parameter): boolean {
     return isBuffer(tensor) && [...this.#tensors.values()].includes(tensor);
   }

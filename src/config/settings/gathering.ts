@@ -38,7 +38,7 @@ export function unlessGathered(config: Strategies): string | null {
 
 /** Says that parameters are whole, so that a setting has no effect. */
 export function whole({ parallel }: Strategies): string {
-  return `has no effect under ${parallel.strategy}: parameters are whole on every rank, and nothing is gathered`;
+  return `has no effect under ${parallel.strategy}: parameters stay whole on every rank, and no unit frees them`;
 }
 
 /** Says that the strategy has no replicas. */

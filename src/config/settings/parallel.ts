@@ -25,7 +25,7 @@ const wrapSchema = z.union([
   z.strictObject({ minNumParams: size }),
   /** Classes by name, such as 'Block'. Source: transformer_auto_wrap_policy, ModuleWrapPolicy. */
   z.strictObject({ layerCls: z.array(z.string()).min(1) }),
-  /** Modules by name, '*' for one part: 'blocks.*.fc1'. torch: lambda_auto_wrap_policy. */
+  /** Modules by name, '*' is one part of a name: 'blocks.*.fc1'. Source: lambda_auto_wrap_policy. */
   z.strictObject({ modules: z.array(z.string()).min(1) }),
 ]);
 
@@ -132,7 +132,7 @@ const DATA_PARALLEL = {
       but: (config: Read): string | null => {
         const { reshardAfterForward: asked, strategy } = config.parallel;
         if (!isGathered(strategy))
-          return `has no effect under ${strategy}: parameters are whole, and nothing is gathered`;
+          return `has no effect under ${strategy}: parameters stay whole, and no unit frees them`;
         if (typeof asked === 'number')
           return 'is planned as true: parameters are freed after forward and gathered again from all ranks of the shard group';
         return asked === true
@@ -202,7 +202,7 @@ const DATA_PARALLEL = {
   },
   backwardPrefetch: {
     schema: z.enum(['BACKWARD_PRE', 'BACKWARD_POST']).nullable().default('BACKWARD_PRE'),
-    says: "when the next unit is gathered in backward: before or after the unit's gradients are computed, or (`null`) on demand",
+    says: "when the next unit is gathered in backward: before or after the current unit's gradients are computed, or (`null`) on demand",
     form: "'BACKWARD_PRE', 'BACKWARD_POST' or null",
     names: {
       fsdp: 'backward_prefetch',
@@ -236,7 +236,7 @@ const DATA_PARALLEL = {
       strategiesOf(config).every((name) => name === 'NO_SHARD')
         ? null
         : `has no effect under ${config.parallel.strategy}: gradients are reduced per unit, and parallel.wrap decides the units`,
-    planned: { refused: 'is not read: a tenth of the gradients is planned to be reduced after backward' },
+    planned: { refused: 'is not read: a tenth of the gradients is assumed to be reduced after backward' },
   },
   noSync: {
     schema: z.boolean().nullable().default(null),
@@ -264,7 +264,7 @@ const DATA_PARALLEL = {
   },
   sparseGradients: {
     schema: z.boolean().default(false),
-    says: 'whether only those gradients are reduced whose embedding rows or experts some rank used',
+    says: 'whether gradients of embedding rows and of experts are reduced only if at least one rank used the row or the expert',
     names: { ddp: 'sparseGradients', fullyShard: 'sparseGradients', deepSpeed: 'sparse_gradients' },
     warns: ({ config }: Facts<Read>): string | null => {
       const shape = modelShape(config);

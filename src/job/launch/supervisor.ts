@@ -12,15 +12,15 @@ import { codeOfExit, describeExit, explainExit, lastWords, type RankExit } from 
 import { explain, findMissing, type MissingCollective, type Why, watchForMissing } from './why';
 
 /*
- * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag in
- * shared memory: blocking collectives throw a ShardlabError, and `finally` runs. Then the courier terminates the code that still runs.
- * The same two stages cancel the other ranks when one rank has failed, with more time between them.
+ * [Note: two stages] V8 skips `finally` when it terminates JavaScript. So an interrupt first sets the abort flag (in
+ * shared memory or by couriers): blocking collectives throw a ShardlabError, and `finally` runs. Then couriers end the
+ * code that still runs. The same two stages, with more time between them, cancel the other ranks when one has failed.
  *
- * [Note: recovery] After a failure, when no rank runs any more, the segment gets a new epoch, and every rank restores
- * its engine's scopes and restarts its groups. Only then does the failed call end, so the next cell works.
+ * [Note: recovery] After a failure, when no rank runs a call any more, the segment gets a new epoch, and every rank
+ * restores its engine's scopes and restarts its groups. Only then does the failed call end, so the next cell works.
  */
 
-/** After an interrupt by the user, couriers act at once; a main thread that does not stop within 50 ms is terminated (worker.ts). */
+/** Couriers act on a user's interrupt at once; they terminate code that still runs 50 to 250 ms later (courier.ts). */
 const INTERRUPT_DELAY_MS = 0;
 /** After a failure of a rank, the other ranks have this time to clean up. */
 const CANCEL_DELAY_MS = 1000;
@@ -104,7 +104,7 @@ export class Supervisor implements FleetListener {
     this.#tellAll({ type: 'grant', grant });
   }
 
-  /** Asks each rank whose process runs what it does now. */
+  /** Asks every rank that has a running process what the rank does now. */
   statuses(): Promise<Map<number, Situation>> {
     const alive = this.#fleet.processes.filter(({ exit }) => exit === undefined);
     const ranks = alive.map(({ rank }) => rank);
@@ -127,7 +127,7 @@ export class Supervisor implements FleetListener {
     });
   }
 
-  /** Stops running and queued calls; resolves when ranks can work again. */
+  /** Stops the calls that run or wait for ranks; resolves when ranks can work again. */
   async interrupt(): Promise<void> {
     this.#numInterrupts++;
     if (this.#pending !== undefined) {
@@ -138,7 +138,7 @@ export class Supervisor implements FleetListener {
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Child processes are interrupted after the ranks, so that errors of ranks that waited for them count as consequences.
+    // Child processes come after the ranks: an error of a rank that waited for one then counts as the interrupt's.
     for (const [rank, { since }] of this.#running) {
       const { pid } = this.#fleet.processes[rank] ?? {};
       if (pid !== undefined) interruptChildren(pid, since);
@@ -269,7 +269,7 @@ export class Supervisor implements FleetListener {
     this.#recoverWhenIdle();
   }
 
-  /** Finds a rank that waits in a collective for a rank whose call has ended without it. */
+  /** Finds a rank that waits in a collective for another rank, whose call has ended without this collective. */
   async #lookForMissing(): Promise<MissingCollective | undefined> {
     const { processes } = this.#fleet;
     if (this.#pending !== undefined || this.#running.size === processes.length) return undefined;

@@ -18,7 +18,8 @@ export interface UnitSchedule {
  * Parameters that are gathered and freed together. The placement decides what is sharded, over which group, and when
  * whole parameters are freed. Frozen parameters have no gradient, and their chunks are a separate state buffer that no
  * optimizer gets. If whole tensors are freed after use, frozen parameters are gathered together with the others. If whole
- * tensors are not freed, frozen parameters are gathered separately and only after a write; a step does not change them.
+ * tensors are not freed, frozen parameters are gathered separately, and only after new values were written to their
+ * chunks, because a step does not change them.
  */
 export class FsdpUnit implements StateOwner {
   readonly engine: Engine;
@@ -31,7 +32,7 @@ export class FsdpUnit implements StateOwner {
   readonly numTrained: number;
   /** The dtype to which whole parameters, and gradients at the end of backward, are rounded; null: float32. */
   readonly half: HalfDType | null;
-  /** The sets of parameters that are gathered together: one of all, or one of trainable and one of frozen parameters. */
+  /** The sets of parameters that are gathered together: one set of all, or one of trainable and one of frozen ones. */
   readonly #gathered: readonly UnitParameters[];
   readonly gradients: UnitGradients;
   /** The state that an optimizer updates. */
@@ -86,12 +87,12 @@ export class FsdpUnit implements StateOwner {
     for (const parameter of frozen) parameter.adopt(this.frozen);
   }
 
-  /** 'unsharded' if all parameters are whole; otherwise the state of the first parameters that are not. */
+  /** 'unsharded' if all parameters are whole; otherwise the state of the first set that is not whole. */
   get state(): ShardedState {
     return this.#gathered.map(({ state }) => state).find((state) => state !== 'unsharded') ?? 'unsharded';
   }
 
-  /** Whether whole parameters are gathered from chunks. */
+  /** Whether whole parameters are gathered or copied from chunks. */
   get unshards(): boolean {
     return this.#gathered.some(({ unshards }) => unshards);
   }
@@ -102,7 +103,7 @@ export class FsdpUnit implements StateOwner {
     return shardGroup === null && replicateGroup === null;
   }
 
-  /** Whether the unit has reduced gradients. */
+  /** Whether the unit holds gradients that are already reduced. */
   get hasGrad(): boolean {
     return this.gradients.shard !== null || this.gradients.wholes !== null;
   }
@@ -143,7 +144,7 @@ export class FsdpUnit implements StateOwner {
     for (const parameters of this.#gathered) parameters.reshard();
   }
 
-  /** As `reshard`, but if the placement says so, stores shards over fewer ranks until backward. */
+  /** Like `reshard`, but parameters stay sharded over fewer ranks until backward if the placement says so. */
   reshardPostForward(): void {
     for (const parameters of this.#gathered) parameters.reshardPostForward();
   }
@@ -157,12 +158,12 @@ export class FsdpUnit implements StateOwner {
     this.hideWholes();
   }
 
-  /** Frees whole parameters; those that are not freed count as stale. Every rank then gathers them again. */
+  /** Frees whole parameters, or marks those that stay whole as stale. Every rank then gathers them again. */
   hideWholes(): void {
     for (const parameters of this.#gathered) parameters.changed();
   }
 
-  /** Notes that a state buffer is no longer used; the last one disposes the unit. */
+  /** Notes that a state buffer is no longer used; when none is used any more, disposes the unit. */
   released(state: UnitState): void {
     this.#released.add(state);
     const states = [this.trained, this.frozen].filter(({ slices }) => slices.length > 0);

@@ -26,7 +26,7 @@ export class Reduction {
   readonly #result: Reduced;
   /** Whole gradients to free when the first group's collective is done; empty if they are the result. */
   #grads: readonly (tf.Tensor | null)[];
-  /** The stages that have not started yet. */
+  /** The groups' collectives that have not started yet. */
   readonly #next: Stage[];
   #on: { readonly group: ProcessGroup; readonly work: Work<void> } | null = null;
   /** Per parameter: whether no rank of the finished groups has a gradient. */
@@ -63,7 +63,7 @@ export class Reduction {
     }
   }
 
-  /** Waits for the current group's collective and starts the next one; false: there is none, and the result is ready. */
+  /** Waits for the current group's collective and starts the next one. Returns false if the result is ready instead. */
   advance(): boolean {
     const on = this.#on;
     this.#on = null;
@@ -90,7 +90,7 @@ export class Reduction {
   /** Waits until the reduction is done. The caller owns the result. */
   finish(): Reduced {
     while (this.advance()) {
-      // The next group is in flight.
+      // The next group's collective is in flight.
     }
     return this.#result;
   }
@@ -136,7 +136,10 @@ export class Reduction {
     return group.allReducePieces(travelling, 'avg', this.#wire);
   }
 
-  /** Finds the rows that a rank touched. All other rows are zero on all ranks, so their mean is zero, and they are not sent. */
+  /**
+   * Finds the rows that at least one rank touched. All other rows are zero on all ranks, so their mean is zero, and
+   * they are not sent.
+   */
   #agreeOnRows(): void {
     const { engine, tables, placement } = this.#spec;
     const { shardGroup, replicateGroup } = placement;
@@ -184,14 +187,14 @@ export class Reduction {
   }
 }
 
-/** Returns the dtype whose size ledgers count for reduced gradients; undefined: float32. */
+/** Returns the dtype by whose size a ledger counts reduced gradients; undefined: float32. */
 export function declaredGrad({ gradHalf, keepsGradHalf }: UnitSpec): HalfDType | undefined {
   return keepsGradHalf ? (gradHalf ?? undefined) : undefined;
 }
 
 /**
- * Returns, for each rank's share, the ranges that a rank of the groups touched. Blocks for one small reduction per
- * group.
+ * Returns, for each rank's share, the ranges that at least one rank of the groups touched. Blocks for one small
+ * reduction per group.
  */
 function touchedShares(
   { engine, module, tables }: UnitSpec,

@@ -16,7 +16,7 @@ export interface StepInputs extends RunInputs {
   readonly cpu: ThreadCpuClock | undefined;
   /** Gradients are multiplied by it. */
   readonly scale: number;
-  /** Whether gradients of shared parameters are complete after the step. */
+  /** Whether the optimizer's step is next. Then gradients of parameters that stages share are summed over stages. */
   readonly isLast: boolean;
 }
 
@@ -49,7 +49,7 @@ export class StepRun {
       const { stages, isLast } = this.#inputs;
       const actions = ownActions(this.#inputs);
       actions.forEach((action, index) => {
-        const stage = stages[action.chunk] as PipelineStage; // actions have the chunks of the stages
+        const stage = stages[action.chunk] as PipelineStage; // an action's chunk is an index of `stages`
         const isSynced = isLastOfKind(actions, index);
         this.#mail.nextAction();
         this.#run(stage, action, isSynced);
@@ -88,7 +88,7 @@ export class StepRun {
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        // Only a recorder that may repeat parts reads the text, and making it takes longer than a small part.
+        // Only a `record` that may repeat parts reads the text. To make the text takes longer than to run a small part.
         const text = record && orderOf(this.#inputs, action);
         const given = [input, ...tensorsIn(target)];
         const repeats = text === undefined ? undefined : { text, given, isFirstToAdd: microbatch === 1 };
@@ -166,8 +166,8 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes which actions precede those of a microbatch: microbatches with the same text do the same. Undefined for the first
- * microbatch, which makes gradients, and the last one, which reduces them.
+ * Describes which actions precede those of a microbatch; microbatches with equal texts do equal work. Undefined for the
+ * first microbatch, which makes gradients, and the last one, which reduces them.
  */
 function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | undefined {
   const last = inputs.numMicrobatches - 1;

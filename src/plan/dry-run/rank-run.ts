@@ -41,9 +41,9 @@ export interface StepOptions {
   readonly steps?: number;
   /** Whether matmuls run in a BLAS library, as on ranks that find one. Default true. */
   readonly blas?: boolean;
-  /** Most bytes that the device may hold; beyond that, OUT_OF_MEMORY lists what holds them. Default: no limit. */
+  /** Largest number of bytes on the device; beyond it, OUT_OF_MEMORY lists what is held. Default: no limit. */
   readonly memoryLimit?: Bytes;
-  /** Whether records contain every allocation and free, which memory over time needs. Default true. */
+  /** Whether records contain every allocation and free, which figures of memory over time need. Default true. */
   readonly curve?: boolean;
   /** Whether all events are stored for `eventsOf`. Default false. */
   readonly events?: boolean;
@@ -109,7 +109,7 @@ export function runRank(options: RankRunOptions): RankRun {
   }
 }
 
-/** Returns a run's result, or that of another one if a part had no equal before it. */
+/** Returns a run's result. If the run finds that a part has no equal part before it, returns the result of `other`. */
 function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
   try {
     return run();
@@ -173,7 +173,7 @@ function explained(error: unknown): unknown {
   return new ShardlabError(
     'ENGINE',
     `A dry run does not know what the operation ${kernel} does with memory: models here do not use it. Add it to ` +
-      'meta-kernels.ts, with the memory of its wasm kernel, or leave it out of the model.',
+      'meta-kernels.ts, with the memory that its wasm kernel allocates, or leave it out of the model.',
     { details: { kernel }, cause: error },
   );
 }
