@@ -178,6 +178,23 @@ const FACTS: readonly Fact[] = [
     holds: (outputs) => shows(outputs, /^\[ (\d+), \1 \]$/),
   },
   {
+    notebook: '10-accelerate-multinode',
+    sentence: 'Only `machine_rank` differs',
+    holds: (outputs) => shows(outputs, /^\[\s+\[\s+'machine_rank: 0',[^\]]+\]\s+\]$/),
+  },
+  {
+    notebook: '10-accelerate-multinode',
+    sentence: 'Two lines look important and do nothing',
+    holds: (outputs) =>
+      shows(outputs, /offload_param_device +cpu +none/) && shows(outputs, /zero3_init_flag +true +none/),
+  },
+  {
+    notebook: '10-accelerate-multinode',
+    sentence: 'It does not fit',
+    holds: (outputs) =>
+      shows(outputs, /: does not fit\n/) && shows(outputs, /32 x A100-80G.*GB of 83\.8 GB\n/),
+  },
+  {
     notebook: '11-graduate',
     sentence: 'losses, gradients and parameters agree up to rounding',
     holds: (_, notebook) =>

@@ -101,7 +101,8 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
   },
   '10.ignored': {
     words: ['machine_rank'],
-    because: 'the c10d backend numbers the machines in the order in which they meet; a static rendezvous needs the number',
+    because:
+      'the c10d backend numbers the machines in the order in which they meet; a static rendezvous needs the number',
   },
   '11.cause': {
     words: ['comm'],
