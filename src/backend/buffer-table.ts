@@ -76,11 +76,16 @@ export class BufferTable {
   }
 
   add(key: object, bytes: Bytes, dtype: DType, space: Space = 'device'): void {
-    const record = { id: this.#nextId++, bytes, dtype, space, tag: fitting(this.currentTag, dtype) };
+    const record = { id: this.takeId(), bytes, dtype, space, tag: fitting(this.currentTag, dtype) };
     this.#records.set(key, record);
     this.#bytes[space] += bytes;
     this.#sizes[space]++;
     for (const observer of this.#observers) observer.allocated(record.id, bytes, dtype, record.tag, space);
+  }
+
+  /** Takes a number for a buffer that is shown to observers and never stored here. */
+  takeId(): BufferId {
+    return this.#nextId++;
   }
 
   remove(key: object): void {

@@ -18,12 +18,20 @@ function fitsParts(name: string, wanted: readonly string[]): boolean {
  * Throws: CONFIG if no name matches; the error names the most similar module.
  */
 export function modulesMatching(model: Module, pattern: string, setting: string): Module[] {
-  const { found, names } = matchOf(model, pattern);
-  if (found.length > 0) return found;
-  const { whole } = model;
-  // A stage of a pipeline has a part of the names.
-  if (whole !== model && matchOf(whole, pattern).found.length > 0) return [];
-  throw unmatched(pattern, setting, names);
+  return modulesByPattern(model, setting)(pattern);
+}
+
+/** Returns `modulesMatching` for many patterns of a model, which stays as it is meanwhile. */
+export function modulesByPattern(model: Module, setting: string): (pattern: string) => Module[] {
+  const own = namesOf(model);
+  return (pattern) => {
+    const found = fitting(own, pattern);
+    if (found.length > 0) return found;
+    const { whole } = model;
+    // A stage of a pipeline has a part of the names.
+    if (whole !== model && fitting(namesOf(whole), pattern).length > 0) return [];
+    throw unmatched(pattern, setting, own.names);
+  };
 }
 
 /**
@@ -34,16 +42,16 @@ export function parametersMatching(model: Module, pattern: string, setting: stri
   const named = [...model.namedParameters()];
   const direct = named.filter(([name]) => fitsPattern(name, pattern)).map(([, parameter]) => parameter);
   if (direct.length > 0) return direct;
-  const { found, names } = matchOf(model, pattern);
-  const within = found.flatMap((module) => module.parameters());
+  const own = namesOf(model);
+  const within = fitting(own, pattern).flatMap((module) => module.parameters());
   if (within.length > 0) return [...new Set(within)];
-  throw unmatched(pattern, setting, [...names, ...named.map(([name]) => name)]);
+  throw unmatched(pattern, setting, [...own.names, ...named.map(([name]) => name)]);
 }
 
 /** Returns the modules whose whole name or its end fits a pattern ('fc1' fits 'blocks.0.fc1'). Throws: CONFIG if no name fits. */
 export function modulesEndingWith(model: Module, pattern: string, setting: string): Module[] {
-  const { names } = matchOf(model, '');
-  const found = model.modules().filter((_, i) => fitsEnd(names[i] ?? '', pattern));
+  const { modules, names } = namesOf(model);
+  const found = modules.filter((_, i) => fitsEnd(names[i] ?? '', pattern));
   if (found.length > 0) return found;
   throw unmatched(
     pattern,
@@ -67,7 +75,8 @@ export function groupParameters(
       `${setting}: give modules or parameters, as { parameters: 'bias', weightDecay: 0 }`,
     );
   }
-  const modules = matchOf(model, '').names.map((name, i) => [name, model.modules()[i]] as const);
+  const own = namesOf(model);
+  const modules = own.names.map((name, i) => [name, own.modules[i]] as const);
   const parameters = [...model.namedParameters()];
   const within = names.modules.flatMap((wanted) => {
     const found = modules.filter(
@@ -118,12 +127,21 @@ export function freeze(model: Module, patterns: readonly string[]): void {
   }
 }
 
-/** Returns the names of a model's modules within the model, and the modules whose names match a pattern. */
-function matchOf(model: Module, pattern: string) {
+/** Modules of a model, and their names within it. */
+interface Named {
+  readonly modules: readonly Module[];
+  readonly names: readonly string[];
+}
+
+function namesOf(model: Module): Named {
   const modules = model.modules();
-  const names = modules.map(({ path }) => (model.path === '' ? path : path.slice(model.path.length + 1)));
+  const start = model.path === '' ? 0 : model.path.length + 1;
+  return { modules, names: modules.map(({ path }) => path.slice(start)) };
+}
+
+function fitting({ modules, names }: Named, pattern: string): Module[] {
   const wanted = pattern.split('.');
-  return { names, found: modules.filter((_, i) => fitsParts(names[i] ?? '', wanted)) };
+  return modules.filter((_, i) => fitsParts(names[i] ?? '', wanted));
 }
 
 function unmatched(pattern: string, setting: string, names: readonly string[]): ConfigError {

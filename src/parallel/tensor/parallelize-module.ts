@@ -2,7 +2,7 @@ import { ConfigError, classOf } from '../../core/errors';
 import type { DeviceMesh } from '../../dist/device-mesh';
 import type { ProcessGroup } from '../../dist/types';
 import type { Module } from '../../nn/module';
-import { modulesMatching } from '../../nn/name-patterns';
+import { modulesByPattern } from '../../nn/name-patterns';
 import type { Parameter } from '../../nn/parameter';
 import type { Ties } from './split-parameter';
 import { drawAs, type ParallelStyle } from './styles';
@@ -49,12 +49,13 @@ export function apply(
 /** Returns the style of each module that a plan names. Throws: CONFIG. */
 export function stylesOf(root: Module, plan: ParallelPlan): Map<Module, ParallelStyle> {
   const chosen = new Map<Module, ParallelStyle>();
+  const matching = modulesByPattern(root, 'parallelizeModule');
   for (const [pattern, style] of Object.entries(plan)) {
     if (!isStyle(style))
       throw new ConfigError(
         `parallelizeModule: the plan has ${classOf(style)} for "${pattern}"; give a style, as { 'blocks.*.fc1': ColwiseParallel() }`,
       );
-    for (const module of modulesMatching(root, pattern, 'parallelizeModule')) {
+    for (const module of matching(pattern)) {
       const earlier = chosen.get(module);
       if (earlier !== undefined)
         throw new ConfigError(

@@ -32,6 +32,8 @@ export type PartEvent =
 /** What a forward, a backward or a half of one did. */
 export interface Segment {
   readonly events: readonly PartEvent[];
+  /** The buffers that it allocated and freed. */
+  readonly brief: ReadonlySet<Slot>;
   /** How many numbers the calls of each group took. */
   readonly calls: ReadonlyMap<MadeGroup, number>;
   /** Which given tensors backward needs. */
@@ -223,6 +225,7 @@ export class PartRecorder implements Observer {
     const calls = new Map([...numbers].map(([group, number]) => [group, group.lastNumber - number]));
     return {
       events,
+      brief: briefIn(events),
       calls,
       held,
       result: this.#resultOf(buffers, tensor),
@@ -241,6 +244,13 @@ export class PartRecorder implements Observer {
     if (!isHeld) buffers.open.delete(slot);
     return { slot, shape, dtype: dtype as DType, isHeld }; // the engine has no other types
   }
+}
+
+function briefIn(events: readonly PartEvent[]): Set<Slot> {
+  const allocated = new Set(events.flatMap((event) => (event.kind === 'allocated' ? [event.slot] : [])));
+  const brief = new Set<Slot>();
+  for (const event of events) if (event.kind === 'freed' && allocated.has(event.slot)) brief.add(event.slot);
+  return brief;
 }
 
 function keyOf({ name, ranks }: { readonly name: string; readonly ranks: readonly number[] }): string {

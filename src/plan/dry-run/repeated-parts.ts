@@ -1,6 +1,7 @@
 import { type PartPass, type PartRepeats, recordPart } from '../../autograd/part-pass';
 import { untracked } from '../../backend/tfjs-state';
 import { itemBytes } from '../../core/dtypes';
+import type { BufferId } from '../../core/events';
 import * as tf from '../../core/tf';
 import { hold } from '../../dist/work';
 import type { Slot } from './live-buffers';
@@ -127,6 +128,8 @@ class RepeatedPass implements PartPass {
   readonly output: tf.Tensor;
   readonly #recorder: PartRecorder;
   readonly #held = new Map<Slot, Held>();
+  /** Buffers that only the recorder sees, because a segment allocates and frees them. */
+  readonly #brief = new Map<Slot, BufferId>();
   #last: Segment;
 
   constructor(recorder: PartRecorder, forward: Segment, tensors: readonly tf.Tensor[]) {
@@ -164,14 +167,16 @@ class RepeatedPass implements PartPass {
     return this.#repeat(segment);
   }
 
-  #repeat({ events, calls, result, states, replacing }: Segment): tf.Tensor | null {
+  #repeat({ events, brief, calls, result, states, replacing }: Segment): tf.Tensor | null {
     const { buffers } = this.#recorder.engine;
     const numbers = new Map([...calls.keys()].map((group) => [group, group.lastNumber]));
     const replaced = new Map([...this.#recorder.find(states)].map(([slot, id]) => [slot, buffers.keyOf(id)]));
     for (const [slot, key] of replaced) this.#held.set(slot, { key, free: () => buffers.remove(key) });
     for (const event of events) {
-      if (event.kind !== 'collective') this.#happen(event, result?.slot);
-      else event.group.repeat(event.event, (numbers.get(event.group) ?? 0) + event.ahead);
+      if (event.kind !== 'collective') {
+        if (!('slot' in event && brief.has(event.slot))) this.#happen(event, result?.slot);
+        else this.#pass(event);
+      } else event.group.repeat(event.event, (numbers.get(event.group) ?? 0) + event.ahead);
     }
     for (const [group, count] of calls) group.lastNumber = (numbers.get(group) ?? 0) + count;
     for (const { slot, state } of replacing) buffers.rekey(this.#of(slot).key, replaced.get(state) as object); // it is a state
@@ -200,6 +205,22 @@ class RepeatedPass implements PartPass {
         return;
       default:
         event satisfies never;
+    }
+  }
+
+  /** Shows an event of a buffer that the segment allocates and frees. */
+  #pass(event: Extract<PartEvent, { slot: Slot }>): void {
+    const { next, engine } = this.#recorder;
+    const id = this.#brief.get(event.slot) ?? engine.buffers.takeId();
+    if (event.kind === 'allocated') {
+      const { bytes, dtype, tag, space } = event.buffer;
+      this.#brief.set(event.slot, id);
+      next.allocated(id, bytes, dtype, tag, space);
+    } else if (event.kind === 'retagged') {
+      next.retagged(id, event.tag);
+    } else {
+      this.#brief.delete(event.slot);
+      next.freed(id);
     }
   }
 
