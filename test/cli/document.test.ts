@@ -106,11 +106,11 @@ test('probes: a port in use is not free, and too little memory or disk is not en
     ],
     { env: BARE, cwd: '/' },
   );
+  server.close();
+  await once(server, 'close');
   assert.deepEqual(
     measured.map(({ isPresent }) => isPresent),
     [false, true, false, false, true, false, true],
   );
   assert.match(measured[0]?.here ?? '', /not free \(EADDRINUSE\)/);
-  server.close();
-  await once(server, 'close');
 });

@@ -39,7 +39,7 @@ async function reach(from: Namespaces, address: string) {
 
 const LISTEN = "require('node:net').createServer().listen(12345, () => console.log('ready'))";
 
-test('between two hosts, a late machine 0, a firewall, a missing machine and a missing network are told apart', async (context) => {
+test('between two hosts, a late machine 0, a firewall, a missing machine and a missing network have different answers', async (context) => {
   if (typeof spaces === 'string') return context.skip(spaces);
   const [zero, one] = spaces.hosts.map(({ address }) => address) as [string, string];
   const before = await reach(spaces, `${zero}:12345`);
