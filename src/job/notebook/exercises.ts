@@ -95,6 +95,15 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     because:
       'in each of 2 rounds of the reduce-scatter and 2 of the all-gather, the three chunks travel once each: 4 × 10 elements, 2(N − 1) n',
   },
+  '10.none': {
+    number: 16,
+    tolerance: 3,
+    because: '16 lines have defaults, switch off what is off, or belong to other hardware or to stage 3',
+  },
+  '10.differ': {
+    number: 1,
+    because: 'machine_rank is the number of the machine; all else is the same on every machine',
+  },
   '10.keys': {
     words: ['num_machines, num_processes', 'num_machines,num_processes', 'num_machines and num_processes'],
     because: '3 machines and 3 × 8 = 24 processes; machine 3 and its file are not needed any more',
@@ -138,6 +147,15 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     words: ['groupnorm', 'nn.groupnorm', 'instancenorm2d', 'nn.instancenorm2d', 'layernorm', 'nn.layernorm'],
     because:
       'it normalizes each image by the image’s own statistics; in the model, write nn.GroupNorm(4, channels)',
+  },
+
+  '15.adapter': {
+    number: 4096,
+    because: 'one matrix has 8 × 128 values and the other one 384 × 8',
+  },
+  '15.merged': {
+    number: 0,
+    because: 'merging adds the product of the two matrices to the matrix of the layer, which keeps its shape',
   },
 };
 
