@@ -1,10 +1,14 @@
 import type { Engine } from '../backend/engine';
-import { type DitConfig, positionsOf } from '../config/settings/model';
-import { encoderShape } from '../config/settings/videos';
-import type { TrainConfig } from '../config/train-config';
+import { positionsOf } from '../config/settings/model';
 import * as tf from '../core/tf';
-import { type LatentBatch, type LatentSource, syntheticLatents } from '../data/latents';
-import { movingShapeBatches } from '../data/moving-shape-batches';
+import type { LatentBatch } from '../data/latents';
+import {
+  inputParts,
+  type VideoPart,
+  type VideoSettings,
+  velocityPart,
+  videosOf,
+} from '../data/video-batches';
 import { DitExperts } from '../nn/models/dit-experts';
 import type { Module } from '../nn/module';
 import { floatsOf } from '../nn/spans';
@@ -19,13 +23,6 @@ interface VideoBatch extends TensorBatch {
 
 /** The parts that make a model's inputs. */
 type FlowParts = Pick<VideoParts, 'engine' | 'shape' | 'encoder'>;
-
-/** A config, its model's shape, and the number of data-parallel ranks. */
-interface VideoSettings {
-  readonly config: TrainConfig;
-  readonly shape: DitConfig;
-  readonly world: number;
-}
 
 /**
  * The task of a model that predicts a noised video's velocity (noise minus video), with the mean squared error. Its `count`
@@ -64,19 +61,11 @@ export function flowMatchingTask(
   };
 }
 
-function videosOf({ config, shape, world }: VideoSettings): LatentSource {
-  const { textEncoder } = config;
-  return config.data === 'moving-shapes'
-    ? movingShapeBatches({ ...config, shape, world })
-    : syntheticLatents({ ...config, shape, vocab: textEncoder && encoderShape(textEncoder).vocab });
-}
-
 function tensorsOf({ engine, shape, encoder }: FlowParts, videos: LatentBatch): VideoBatch {
-  const { outChannels, latent } = shape;
   const { batch, timesteps } = videos;
   const made: tf.Tensor[] = [];
   try {
-    made.push(filled(engine, [batch, outChannels, ...latent], videos.fillVelocity));
+    made.push(filled(engine, batch, velocityPart(shape, videos)));
     made.push(...inputsOf({ engine, shape, encoder }, videos));
   } catch (error) {
     tf.dispose(made);
@@ -88,19 +77,18 @@ function tensorsOf({ engine, shape, encoder }: FlowParts, videos: LatentBatch): 
 /** Makes a model's inputs: latents, timesteps, text and, if the model attends to audio, the audio. The caller disposes them. */
 export function inputsOf(
   { engine, shape, encoder }: FlowParts,
-  { batch, timesteps, tokens, ...videos }: Omit<LatentBatch, 'fillVelocity'>,
+  videos: Omit<LatentBatch, 'fillVelocity'>,
 ): tf.Tensor[] {
-  const { inChannels, latent, textLen, textDim, audioLayers, audioDim } = shape;
+  const { batch, tokens } = videos;
+  const { latents, timesteps, text, audio } = inputParts(shape, videos);
   const made: tf.Tensor[] = [];
   try {
-    made.push(filled(engine, [batch, inChannels, ...latent], videos.fillLatents));
-    made.push(filled(engine, [batch], (target) => target.set(timesteps)));
+    made.push(filled(engine, batch, latents));
+    made.push(filled(engine, batch, timesteps));
     made.push(
-      encoder !== null && tokens !== null
-        ? encoder.encode(tokens, batch)
-        : filled(engine, [batch, textLen, textDim], videos.fillText),
+      encoder !== null && tokens !== null ? encoder.encode(tokens, batch) : filled(engine, batch, text),
     );
-    if (audioLayers.length > 0) made.push(filled(engine, [batch, latent[0], audioDim], videos.fillAudio));
+    if (audio !== undefined) made.push(filled(engine, batch, audio));
     return made;
   } catch (error) {
     tf.dispose(made);
@@ -108,8 +96,8 @@ export function inputsOf(
   }
 }
 
-function filled(engine: Engine, extents: readonly number[], fill: (target: Float32Array) => void): tf.Tensor {
-  const tensor = engine.allocate([...extents], 'float32', { cause: 'batch', module: '' });
+function filled(engine: Engine, batch: number, { shape, fill }: VideoPart): tf.Tensor {
+  const tensor = engine.allocate([batch, ...shape], 'float32', { cause: 'batch', module: '' });
   if (engine.hasValues) fill(floatsOf(engine, { tensor, offset: 0 }, tensor.size));
   return tensor;
 }

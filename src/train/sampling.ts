@@ -53,13 +53,17 @@ export async function sampleFrom(
   return ids;
 }
 
-/** Returns how many tokens a model sees, and how many it knows; of a model of the user's own, the second is unknown. */
-function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
+/**
+ * Returns how many tokens a model sees, and how many it knows; of a model of the user's own, the second is unknown. Throws: CONFIG
+ * for a model without tokens.
+ */
+export function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
   const shape = modelShape(config);
   switch (shape.kind) {
     case 'gpt':
     case 'moe':
     case 'llama':
+    case 'python':
       return shape;
     case 'own':
       return { seq: ownData(config.data)?.seq ?? Number.POSITIVE_INFINITY, vocab: Number.POSITIVE_INFINITY };

@@ -111,7 +111,7 @@ class Job:
                 return
             tokens = np.ascontiguousarray(made.pop("tokens"), dtype="<i4")
             reply = {"type": "batches", "id": message["id"], "run": message["run"], "first": message["first"], **made}
-            link.send({**reply, "tokens": {"shape": list(tokens.shape)}}, tokens.tobytes())
+            link.send({**reply, "tensors": [{"shape": list(tokens.shape), "dtype": "int32"}]}, tokens.tobytes())
         elif kind == "status":
             self.statuses.put((rank, message["status"]))
         elif kind == "output":

@@ -29,11 +29,21 @@ export interface BatchesNeeded {
   readonly count: number;
 }
 
-/** Microbatches of token ids: k · batch · (seq + 1) numbers; [Note: batches for Python ranks] in torch/batches.ts. */
+/** Values of k microbatches. */
+export interface MadeTensor {
+  /** [k, batch, …]. */
+  readonly shape: readonly number[];
+  readonly values: Int32Array | Float32Array;
+}
+
+/**
+ * Microbatches: token ids [k, batch, seq + 1]; or the velocity of videos and the inputs of their model.
+ * [Note: batches for Python ranks] in torch/batches.ts.
+ */
 export interface BatchesMade {
   readonly run: number;
   readonly first: number;
-  readonly tokens: { readonly shape: readonly number[]; readonly values: Int32Array };
+  readonly tensors: readonly MadeTensor[];
   /** The learning rate of each step that begins in these microbatches, by group. */
   readonly lrs: readonly (readonly number[])[];
   /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */

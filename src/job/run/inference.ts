@@ -9,6 +9,7 @@ import { counted } from '../../figures/format';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import type { Evaluated } from '../../train/evaluation';
 import type { FileBatch } from '../../train/own-task';
+import { limitsOf } from '../../train/sampling';
 import type { RankScope } from '../rank/scope';
 import type { RunParts } from './calls';
 import type { JobData } from './data';
@@ -105,6 +106,7 @@ export async function sampleRun<Prompt extends string | readonly number[]>(
   const how = checkedOptions(options);
   const { number: run, calls, history, jobData } = parts;
   const { config, world } = history.phase;
+  limitsOf(config); // Refuses a model without tokens, before ranks get work.
   const codec = typeof prompt === 'string' ? await jobData.codecOf(config) : null;
   const ids = codec === null ? idsOf(prompt) : Array.from(codec.encode(String(prompt)));
   if (ids.length === 0)

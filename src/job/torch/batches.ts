@@ -1,20 +1,23 @@
+import { type DitConfig, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { BatchSource, TokenBatch, ValidationBatches } from '../../data/batch';
+import type { BatchColumn, BatchesOf, TokenBatch } from '../../data/batch';
 import { createBatches } from '../../data/batches';
+import type { LatentBatch } from '../../data/latents';
 import type { PreparedData } from '../../data/prepared';
+import { inputParts, velocityPart, videosOf } from '../../data/video-batches';
 import { LRSchedule, rateOf, type ScheduleState } from '../../optim/lr-schedule';
 import { type DataMark, dataMark } from '../../train/trainer-state';
-import type { BatchesMade, BatchesNeeded } from '../control/torch-messages';
+import type { BatchesMade, BatchesNeeded, MadeTensor } from '../control/torch-messages';
 
 /**
  * [Note: batches for Python ranks] Ranks of PyTorch ask the launcher for their microbatches, so data, seeds and epochs have one
- * implementation, and a run on PyTorch sees the same tokens in the same order as a run of this library. They also get the learning
+ * implementation, and a run on PyTorch sees the same tokens or noised videos in the same order as a run of this library. They also get the learning
  * rate of each step, for the same reason. Ranks ask ahead, so they do not wait.
  */
 export class TorchBatches {
   readonly #config: TrainConfig;
-  readonly #source: BatchSource;
+  readonly #source: BatchesOf<Microbatch>;
   readonly #prepared: PreparedData | undefined;
   readonly #base: { lr: number };
   readonly #schedule: LRSchedule | null;
@@ -24,7 +27,7 @@ export class TorchBatches {
     const { tp, pp, cp } = config.parallel;
     this.#config = config;
     this.#prepared = prepared;
-    this.#source = createBatches(config, { world: world / (tp * pp * cp), prepared });
+    this.#source = sourceOf(config, world / (tp * pp * cp), prepared);
     this.#base = { lr: config.optimizer.lr };
     const { schedule, steps } = config;
     this.#schedule = schedule && new LRSchedule(this.#base, rateOf(schedule, steps));
@@ -55,10 +58,10 @@ export class TorchBatches {
   make({ run, what, rank, first, count }: BatchesNeeded): BatchesMade {
     if (what === 'validation') return this.#validation({ run, rank, first, count });
     const indices = Array.from({ length: count }, (_, i) => first + i);
-    const tokens = joined(indices.map((index) => this.#source.batch(rank, index)));
+    const tensors = joined(indices.map((index) => this.#source.batch(rank, index)));
     const { accumulation } = this.#config;
     const steps = indices.filter((index) => index % accumulation === 0).map((index) => index / accumulation);
-    return { run, first, tokens, lrs: steps.map((step) => [this.#rateOf(step)]) };
+    return { run, first, tensors, lrs: steps.map((step) => [this.#rateOf(step)]) };
   }
 
   #rateOf(step: number): number {
@@ -66,7 +69,7 @@ export class TorchBatches {
   }
 
   #validation({ run, rank, first, count }: Omit<BatchesNeeded, 'what'>): BatchesMade {
-    const validation: ValidationBatches<TokenBatch> | null | undefined = this.#source.validation;
+    const { validation } = this.#source;
     if (validation == null) {
       throw new ConfigError(
         'evaluate needs rows that are never trained on, and this run has none; give them in the config, as data: { path: ' +
@@ -80,7 +83,7 @@ export class TorchBatches {
     return {
       run,
       first,
-      tokens: joined(made.map(({ batch }) => batch)),
+      tensors: joined(made.map(({ batch }) => batch)),
       lrs: [],
       counts: made.map(({ counted }) => counted),
       last: end === validation.numBatches,
@@ -88,12 +91,63 @@ export class TorchBatches {
   }
 }
 
-/** Returns microbatches as one array; those with fewer rows are padded with zeros, and `counts` says how many rows count. */
-function joined(batches: readonly TokenBatch[]): BatchesMade['tokens'] {
-  const [{ seq } = { seq: 0 }] = batches;
+/** The rows of one microbatch, as one array per tensor. */
+interface Microbatch {
+  readonly batch: number;
+  readonly columns: readonly BatchColumn[];
+}
+
+function sourceOf(
+  config: TrainConfig,
+  world: number,
+  prepared: PreparedData | undefined,
+): BatchesOf<Microbatch> {
+  const shape = modelShape(config);
+  if (shape.kind !== 'dit') return mapped(createBatches(config, { world, prepared }), ofTokens);
+  return mapped(videosOf({ config, shape, world }), (videos) => ofVideos(shape, videos));
+}
+
+/** Converts all batches of a source. */
+function mapped<Batch>(
+  { name, batch, validation = null }: BatchesOf<Batch>,
+  convert: (batch: Batch) => Microbatch,
+): BatchesOf<Microbatch> {
+  return {
+    name,
+    batch: (rank, index) => convert(batch(rank, index)),
+    validation: validation && {
+      ...validation,
+      batch(rank, index) {
+        const made = validation.batch(rank, index);
+        return { ...made, batch: convert(made.batch) };
+      },
+    },
+  };
+}
+
+function ofTokens({ batch, seq, tokens }: TokenBatch): Microbatch {
+  return { batch, columns: [{ shape: [seq + 1], dtype: 'int32', values: tokens }] };
+}
+
+function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
+  const { batch } = videos;
+  const parts = [velocityPart(shape, videos), ...Object.values(inputParts(shape, videos))];
+  const columns = parts.map(({ shape: extents, fill }): BatchColumn => {
+    const values = new Float32Array(extents.reduce((product, extent) => product * extent, batch));
+    fill(values);
+    return { shape: extents, dtype: 'float32', values };
+  });
+  return { batch, columns };
+}
+
+/** Joins microbatches; those with fewer rows are padded with zeros, and `counts` says how many rows count. */
+function joined(batches: readonly Microbatch[]): MadeTensor[] {
   const rows = Math.max(0, ...batches.map(({ batch }) => batch));
-  const size = rows * (seq + 1);
-  const values = new Int32Array(batches.length * size);
-  for (const [i, { tokens }] of batches.entries()) values.set(tokens, i * size);
-  return { shape: [batches.length, rows, seq + 1], values };
+  const [{ columns } = { columns: [] }] = batches;
+  return columns.map(({ shape, dtype }, column) => {
+    const size = shape.reduce((product, extent) => product * extent, rows);
+    const values = new (dtype === 'int32' ? Int32Array : Float32Array)(batches.length * size);
+    for (const [i, batch] of batches.entries()) values.set(batch.columns[column]?.values ?? [], i * size);
+    return { shape: [batches.length, rows, ...shape], values };
+  });
 }

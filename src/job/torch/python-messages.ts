@@ -10,10 +10,16 @@ interface PythonMessage {
 /** Returns the form of a message that Python reads: JSON, and the values of batches as bytes. */
 export function toPython(message: ToRank): PythonMessage {
   if (message.type !== 'batches') return { json: message };
-  const { tokens, ...made } = message.made;
-  const { values, shape } = tokens;
-  const bytes = new Uint8Array(values.buffer, values.byteOffset, values.byteLength);
-  return { json: { type: 'batches', id: message.id, ...made, tokens: { shape } }, bytes };
+  const { tensors, ...made } = message.made;
+  const parts = tensors.map(({ values }) => Buffer.from(values.buffer, values.byteOffset, values.byteLength));
+  const described = tensors.map(({ shape, values }) => ({
+    shape,
+    dtype: values instanceof Int32Array ? 'int32' : 'float32',
+  }));
+  return {
+    json: { type: 'batches', id: message.id, ...made, tensors: described },
+    bytes: Buffer.concat(parts),
+  };
 }
 
 /** Returns a message of a Python rank. Its writer knew the job's key, so it is ours, and has the fields of its type. */

@@ -80,7 +80,7 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   },
   activationCheckpointing: 'done',
   data: 'done',
-  movingShapes: { ignored: 'only videos read it' },
+  movingShapes: 'done',
   textEncoder: { refused: "text encoders are not built for PyTorch; train with engine 'wasm'" },
   loss: {
     refused:

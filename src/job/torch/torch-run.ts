@@ -130,7 +130,8 @@ function sourceOf(file: string): string {
 }
 
 /** Throws: CONFIG for settings with which torch.compile is not done here. */
-function checkCompiled({ parallel, activationCheckpointing }: TrainConfig, framework: TorchFramework): void {
+function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
+  const { parallel, activationCheckpointing } = config;
   const what =
     Math.max(parallel.tp, parallel.pp, parallel.cp, parallel.ep) > 1
       ? 'parallel.tp, pp, cp and ep'
@@ -138,7 +139,9 @@ function checkCompiled({ parallel, activationCheckpointing }: TrainConfig, frame
         ? "activationCheckpointing 'selective'"
         : framework === 'deepspeed'
           ? "framework 'deepspeed'"
-          : undefined;
+          : modelShape(config).kind === 'dit'
+            ? "a model of kind 'dit'"
+            : undefined;
   if (what !== undefined)
     throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
 }

@@ -2,7 +2,7 @@ import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { TorchFramework } from '../control/torch-messages';
 
-const KINDS: readonly string[] = ['gpt', 'llama', 'moe', 'python'];
+const KINDS: readonly string[] = ['gpt', 'llama', 'moe', 'dit', 'python'];
 const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
@@ -32,6 +32,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ],
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),
+    ...videoValues(config, framework),
     ...precisionValues(config),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : []),
   ];
@@ -111,6 +112,22 @@ function expertValues(config: TrainConfig, framework: TorchFramework): (readonly
     [
       ep > 1 && Math.max(pp, cp) > 1,
       'parallel.ep: experts of different ranks are not built together with pp and cp for PyTorch; set one of them',
+    ],
+  ];
+}
+
+function videoValues(config: TrainConfig, framework: TorchFramework): (readonly [boolean, string])[] {
+  const shape = modelShape(config);
+  if (shape.kind !== 'dit') return [];
+  const { tp, cp } = config.parallel;
+  return [
+    [
+      framework === 'deepspeed',
+      "model: a model of kind 'dit' is not built with framework 'deepspeed'; use framework 'fsdp2'",
+    ],
+    [
+      Math.max(tp, cp) > 1,
+      "parallel.tp and cp: a model of kind 'dit' is not divided on PyTorch; use FULL_SHARD, or engine 'wasm' for cp",
     ],
   ];
 }

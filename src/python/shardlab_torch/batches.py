@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 
 import torch
@@ -10,12 +11,14 @@ from torch import Tensor
 from .courier import Courier
 from .errors import Json, ShardlabError
 
+# The tensors of a microbatch: token ids [batch, seq + 1], or those of videos (flow_matching.py).
+Batch = tuple[Tensor, ...]
+# By the type on the wire: the same in memory, and the type in which models read it.
+_TYPES = {"int32": (torch.int32, torch.int64), "float32": (torch.float32, torch.float32)}
+
 
 class Batches:
-    """
-    Asks the launcher for the microbatches of a data-parallel rank. Training asks one step ahead, so that it does not wait.
-    Shapes: tokens [batch, seq + 1].
-    """
+    """Asks the launcher for the microbatches of a data-parallel rank. Training asks one step ahead, so that it does not wait."""
 
     def __init__(self, courier: Courier, run: int, rank: int, device: torch.device) -> None:
         self._courier = courier
@@ -24,16 +27,16 @@ class Batches:
         self._device = device
         self._asked: dict[int, int] = {}
 
-    def step(self, first: int, count: int) -> tuple[list[Tensor], list[float]]:
+    def step(self, first: int, count: int) -> tuple[list[Batch], list[float]]:
         """Returns the microbatches of a step, and the learning rates of the parameters' groups."""
-        reply, tokens = self._take("train", first, count)
+        reply, batches = self._take("train", first, count)
         self._ask("train", first + count, count)
-        return tokens, [float(rate) for rate in reply["lrs"][0]]
+        return batches, [float(rate) for rate in reply["lrs"][0]]
 
-    def validation(self, first: int, count: int) -> tuple[list[tuple[Tensor, int]], bool]:
+    def validation(self, first: int, count: int) -> tuple[list[tuple[Batch, int]], bool]:
         """Returns batches that are never trained on, each with the number of its rows that count; and whether they are the last."""
-        reply, tokens = self._take("validation", first, count)
-        return list(zip(tokens, reply["counts"], strict=True)), bool(reply["last"])
+        reply, batches = self._take("validation", first, count)
+        return list(zip(batches, reply["counts"], strict=True)), bool(reply["last"])
 
     def forget(self) -> None:
         """Drops what was asked ahead."""
@@ -47,7 +50,7 @@ class Batches:
             self._asked[first] = request
         return request
 
-    def _take(self, what: str, first: int, count: int) -> tuple[Json, list[Tensor]]:
+    def _take(self, what: str, first: int, count: int) -> tuple[Json, list[Batch]]:
         request = self._asked.get(first) if what == "train" else None
         if request is None:
             request = self._ask(what, first, count)
@@ -56,9 +59,13 @@ class Batches:
             del self._asked[first]
         if reply["type"] == "noBatches":
             raise ShardlabError(reply["error"]["code"], reply["error"]["message"])
-        shape = reply["tokens"]["shape"]
-        flat = torch.frombuffer(bytearray(blob), dtype=torch.int32) if blob else torch.empty(0, dtype=torch.int32)
+        data, start = torch.frombuffer(bytearray(blob), dtype=torch.uint8).view(-1, 4) if blob else torch.empty(0, 4), 0
         if sys.byteorder == "big":
-            flat = flat.view(torch.uint8).view(-1, 4).flip(1).reshape(-1).view(torch.int32)
-        tokens = flat.reshape(shape).to(self._device, torch.int64)
-        return reply, list(tokens)
+            data = data.flip(1).contiguous()
+        tensors = []
+        for each in reply["tensors"]:
+            size, (stored, used) = math.prod(each["shape"]), _TYPES[each["dtype"]]
+            values = data[start : start + size].view(stored).reshape(each["shape"])
+            tensors.append(values.to(self._device, used))
+            start += size
+        return reply, list(zip(*tensors, strict=True))

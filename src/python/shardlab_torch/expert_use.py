@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import torch
 import torch.distributed as dist
 from torch import nn
 
+from .dit import DitExperts
 from .layout import Layout
 from .moe import mixtures_in
 from .stages import Stages
@@ -22,6 +25,16 @@ class ExpertUse:
 
     def leave_out_unused(self, parameters: dict[str, nn.Parameter]) -> None:
         """Removes the gradients of unused experts, which are zeros. Every rank calls it after the backward of the step."""
+        unused = tuple(self._unused())
+        for name in self._stages.shapes:
+            if name.startswith(unused) and name not in self._stages.frozen:
+                self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
+                if name in parameters:
+                    parameters[name].grad = None
+
+    def _unused(self) -> Iterator[str]:
+        """Yields the beginnings of the names of the parameters of experts that have not run in this step."""
+        yield from (module.idle for module in self._stages.modules if isinstance(module, DitExperts))
         if not self._mixtures:
             return
         experts = next(iter(self._mixtures.values())).num_experts
@@ -31,9 +44,4 @@ class ExpertUse:
             counts[index] = mixture.take_counts()
         if len(self._layout.ranks) > 1:
             dist.all_reduce(counts, group=self._layout.group)
-        for layer, expert in (counts == 0).nonzero().tolist():
-            for name in self._stages.shapes:
-                if name.startswith(f"blocks.{layer}.moe.experts.{expert}."):
-                    self.steps_left_out[name] = self.steps_left_out.get(name, 0) + 1
-                    if name in parameters:
-                        parameters[name].grad = None
+        yield from (f"blocks.{layer}.moe.experts.{expert}." for layer, expert in (counts == 0).nonzero().tolist())

@@ -59,8 +59,7 @@ class GPT(nn.Module):
 
     def __init__(self, shape: Json, layers: range, is_first: bool, is_last: bool) -> None:
         super().__init__()
-        dim, vocab = shape["dim"], shape["vocab"]
-        tied = shape.get("tied", True)
+        dim, vocab, tied = shape["dim"], shape["vocab"], shape["tied"]
         if is_first or (is_last and tied):
             self.wte = nn.Embedding(vocab, dim)
         if is_first:
@@ -86,10 +85,5 @@ class GPT(nn.Module):
         if not self.is_last:
             return x
         return head_output(self.ln_f(x), self.lm_head or self.wte.weight)
-
-
-def tied_name(shape: Json) -> str | None:
-    """Returns the name of the parameter that the first and the last stage share; None: there is none."""
-    return "wte.weight" if shape.get("tied", True) else None
 
 

@@ -41,9 +41,9 @@ def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
     with inferring(trainer):
         while not is_last:
             batches, is_last = trainer.batches.validation(first, CHUNK)
-            for tokens, counted in batches:
+            for batch, counted in batches:
                 # A rank without a row left still runs a batch, because other ranks need its collectives.
-                loss = trainer.passes.loss(tokens[: max(1, counted)])
+                loss = trainer.passes.loss(tuple(each[: max(1, counted)] for each in batch))
                 if counted > 0:
                     total += loss * counted
                     rows += counted

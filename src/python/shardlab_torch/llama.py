@@ -27,6 +27,12 @@ class RMSNorm(nn.Module):
         return scaled.to(x.dtype) * self.weight
 
 
+def frequencies(pairs: int, theta: float, device: torch.device) -> Tensor:
+    """Returns the angle per position of each pair. Source: Su et al. 2021, section 3.2.2."""
+    steps = torch.arange(pairs, device=device, dtype=torch.float64)
+    return (theta ** (-steps / pairs)).float()
+
+
 def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Rotates pairs (i, i + P) of each head by the angles of their position. Shapes: x [B, H, T, 2P], cos and sin [T, P]."""
     a, b = x.float().chunk(2, dim=-1)
@@ -40,7 +46,7 @@ class Attention(nn.Module):
         super().__init__()
         dim, heads = shape["dim"], shape["heads"]
         kv_heads = needs(shape, "kvHeads", heads)
-        bias = shape.get("qkvBias", False)
+        bias = shape["qkvBias"]
         self.head_dim = dim // heads
         self.q_proj = nn.Linear(dim, dim, bias=bias)
         self.k_proj = nn.Linear(dim, self.head_dim * kv_heads, bias=bias)
@@ -76,8 +82,8 @@ class LlamaBlock(nn.Module):
 
     def __init__(self, shape: Json) -> None:
         super().__init__()
-        dim, eps = shape["dim"], shape.get("normEps", 1e-5)
-        self.theta = shape.get("ropeTheta", 10_000)
+        dim, eps = shape["dim"], shape["normEps"]
+        self.theta = shape["ropeTheta"]
         self.self_attn = Attention(shape)
         self.mlp = SwiGLU(dim, needs(shape, "ffn", 256 * math.ceil(8 * dim / 3 / 256)))
         self.input_layernorm = RMSNorm(dim, eps)
@@ -86,12 +92,9 @@ class LlamaBlock(nn.Module):
         self.positions: Positions = from_begin
 
     def forward(self, x: Tensor) -> Tensor:
-        pairs = self.self_attn.head_dim // 2
-        steps = torch.arange(pairs, device=x.device, dtype=torch.float64)
-        frequencies = (self.theta ** (-steps / pairs)).float()
         positions = self.positions(x.shape[1])
         places = torch.arange(max(each.stop for each in positions), device=x.device, dtype=torch.float32)
-        angles = torch.outer(rows_at(places, positions), frequencies)
+        angles = torch.outer(rows_at(places, positions), frequencies(self.self_attn.head_dim // 2, self.theta, x.device))
         x = x + self.self_attn(self.input_layernorm(x), angles.cos(), angles.sin())
         out: Tensor = x + self.mlp(self.post_attention_layernorm(x))
         return out
@@ -113,13 +116,13 @@ class Llama(nn.Module):
 
     def __init__(self, shape: Json, layers: range, is_first: bool, is_last: bool) -> None:
         super().__init__()
-        dim, vocab, tied = shape["dim"], shape["vocab"], shape.get("tied", False)
+        dim, vocab, tied = shape["dim"], shape["vocab"], shape["tied"]
         self.model = LlamaModel()
         if is_first or (is_last and tied):
             self.model.embed_tokens = nn.Embedding(vocab, dim)
         self.model.layers = nn.ModuleDict({str(i): LlamaBlock(shape) for i in layers})
         if is_last:
-            self.model.norm = RMSNorm(dim, shape.get("normEps", 1e-5))
+            self.model.norm = RMSNorm(dim, shape["normEps"])
         self.lm_head = nn.Linear(dim, vocab, bias=False) if is_last and not tied else None
         self.is_first, self.is_last = is_first, is_last
 
@@ -136,8 +139,3 @@ class Llama(nn.Module):
         if not self.is_last:
             return x
         return head_output(self.model.norm(x), self.lm_head or self.model.embed_tokens.weight)
-
-
-def tied_name(shape: Json) -> str | None:
-    """Returns the name of the parameter that the first and the last stage share; None: there is none."""
-    return "model.embed_tokens.weight" if shape.get("tied", False) else None

@@ -24,8 +24,8 @@ from .stages import Stages, frozen_names
 class OwnStages(Stages):
     """A model of the user's own, as one stage. All ranks have the initial values of the run's first rank."""
 
-    def __init__(self, shape: Json, config: Json, source: str | None, layout: Layout) -> None:
-        own = _OwnClass(shape, source)
+    def __init__(self, given: Json, config: Json, layout: Layout) -> None:
+        own = _OwnClass(given["shape"], given.get("source"))
         torch.manual_seed(config["seed"])
         model = own.make().to(layout.world.device)
         parameters = dict(model.named_parameters())

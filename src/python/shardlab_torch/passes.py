@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGPipe, ScheduleInterleaved1F1B
 from torch.distributed.tensor.parallel import loss_parallel
 
+from .batches import Batch
 from .context_parallel import ContextParallel
 from .errors import Json
 from .gradients import local_of
@@ -40,23 +41,28 @@ class Passes:
             self.context.divide(module)
         self.sequence_ranks = layout.tp if parallel["sequenceParallel"] else 1
 
-    def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
+    def count(self, batch: Batch) -> int:
+        """Returns the number of a batch's tokens that are predicted."""
+        (tokens,) = batch
+        return tokens.shape[0] * (tokens.shape[1] - 1)
+
+    def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
         """Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without it."""
         with self.strategy.pass_context(is_last), self._split_loss():
             with span("forward"), self.strategy.compute():
-                ids, targets = self._inputs(tokens)
-                loss = with_auxiliary(loss_of(self.strategy.modules[0](ids), targets), self.stages.modules)
+                inputs, targets = self._inputs(batch)
+                loss = with_auxiliary(self._mean_loss(self.strategy.modules[0](*inputs), targets), self.stages.modules)
                 value = float(local_of(loss.detach()))
             with span("backward"):
                 self.strategy.backward(loss * scale if scale != 1 else loss)
         return value
 
-    def loss(self, tokens: Tensor) -> float:
+    def loss(self, batch: Batch) -> float:
         """Returns the mean loss of a batch on every rank, without gradients."""
         with torch.no_grad(), self.strategy.compute(), self._split_loss():
-            ids, targets = self._inputs(tokens)
-            output = self._chain(ids)
-            value = float(local_of(loss_of(output, targets))) if output is not None else float("nan")
+            inputs, targets = self._inputs(batch)
+            output = self._chain(*inputs)
+            value = float(local_of(self._mean_loss(output, targets))) if output is not None else float("nan")
         return self.shared(value)
 
     def logits(self, ids: Tensor) -> Tensor | None:
@@ -78,15 +84,19 @@ class Passes:
         dist.broadcast(tensor, self.layout.rank_of_stage(self.layout.pp - 1), group=self.layout.pp_group)
         return float(tensor)
 
-    def _inputs(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Returns this rank's ids and targets. Shapes: tokens [B, T + 1] → [B, T / cp]."""
+    def _inputs(self, batch: Batch) -> tuple[Batch, Tensor]:
+        """Returns the model's inputs on this rank, and its targets. Shapes: tokens [B, T + 1] → [B, T / cp]."""
+        (tokens,) = batch
         ids, targets = tokens[:, :-1], tokens[:, 1:]
         # The noise of a gate depends on all earlier tokens.
         read_keys(self.stages.modules, lambda: self.context.cut(token_keys(ids)))
-        return self.context.cut(ids), self.context.cut(targets)
+        return (self.context.cut(ids),), self.context.cut(targets)
 
-    def _chain(self, x: Tensor) -> Output | None:
-        return self.strategy.parts[0](x)  # type: ignore[no-any-return]
+    def _mean_loss(self, output: Output, targets: Tensor) -> Tensor:
+        return loss_of(output, targets)
+
+    def _chain(self, *inputs: Tensor) -> Output | None:
+        return self.strategy.parts[0](*inputs)  # type: ignore[no-any-return]
 
     def _split_loss(self) -> contextlib.AbstractContextManager[Any]:
         """Returns the context in which a loss reads logits that are split over the vocabulary."""
@@ -116,11 +126,11 @@ class PipelinePasses(Passes):
         self._has_first = 0 in stages.indices
         self._has_last = stages.count - 1 in stages.indices
 
-    def run(self, tokens: Tensor, scale: float, is_last: bool, span: Span) -> float:
+    def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
         self._scale = scale / self._count
         losses: list[Tensor] = []
-        ids, targets = self._inputs(tokens)
-        inputs = (ids,) if self._has_first else ()
+        ids, targets = self._inputs(batch)
+        inputs = ids if self._has_first else ()
         ends: Json = {"target": targets, "losses": losses} if self._has_last else {}
         # The schedule mixes forwards and backwards of microbatches.
         with self.strategy.pass_context(is_last), self._split_loss(), span("backward"), self.strategy.compute():
@@ -130,9 +140,9 @@ class PipelinePasses(Passes):
     def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
         return loss_of(logits, targets) * self._scale
 
-    def _chain(self, x: Tensor) -> Tensor | None:
+    def _chain(self, *inputs: Tensor) -> Tensor | None:
         """Runs the stages one after another on the whole batch; only the last stage's rank returns the output."""
-        layout, stages = self.layout, self.stages
+        layout, stages, (x,) = self.layout, self.stages, inputs
         shape = (x.shape[0], x.shape[1] // self.sequence_ranks, self.shape["dim"])
         dtype = self.strategy.precision.param or torch.float32
         for index in range(stages.count):

@@ -10,16 +10,12 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
-from . import gpt, llama, moe
+from . import dit, gpt, llama, moe
 from .errors import Json, ShardlabError
 from .expert_parallel import keep_own_experts
 from .layout import Layout
 
-_KINDS: dict[str, Any] = {
-    "gpt": (gpt.GPT, gpt.tied_name),
-    "moe": (moe.MoeGPT, gpt.tied_name),
-    "llama": (llama.Llama, llama.tied_name),
-}
+_KINDS: dict[str, Callable[..., Any]] = {"gpt": gpt.GPT, "moe": moe.MoeGPT, "llama": llama.Llama, "dit": dit.new_dit}
 
 # Source: torchtitan's list of operations whose results selective checkpointing stores.
 _STORED_OPS = [
@@ -34,13 +30,14 @@ _STORED_OPS = [
 class Stages:
     """The parts of the model on one rank, by the pipeline's degree; each part is a module with the whole model's names."""
 
-    def __init__(self, shape: Json, config: Json, layout: Layout) -> None:
-        parallel, pp, pp_rank = config["parallel"], layout.pp, layout.pp_rank
+    def __init__(self, given: Json, config: Json, layout: Layout) -> None:
+        shape, parallel, pp, pp_rank = given["shape"], config["parallel"], layout.pp, layout.pp_rank
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
-        model, tied_name = _KINDS[shape["kind"]]
-        self.tied = tied_name(shape) if pp > 1 else None
+        model = _KINDS[shape["kind"]]
+        # The parameter that the first and the last stage have.
+        self.tied: str | None = None
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
         with torch.device("meta"):
             whole = model(shape, range(shape["layers"]), True, True)
@@ -55,6 +52,8 @@ class Stages:
             with torch.device("meta"):
                 module = model(shape, layers, index == 0, index == self.count - 1)
             for name, _ in module.named_parameters():
+                if name in self.owners:
+                    self.tied = name
                 self.owners.setdefault(name, index % pp)
             if index in self.indices:
                 moe.seed_noise(module, config["seed"])
@@ -76,8 +75,8 @@ class Stages:
         return [pair for module in self.modules for pair in self.blocks(module)]
 
     def blocks(self, module: Any) -> list[tuple[int, nn.Module]]:
-        """Returns the blocks of a module, with their indices in the whole model."""
-        return [(int(index), block) for index, block in module.layers.items()]
+        """Returns the blocks of a module, with their indices in the whole model, or in their transformer of several."""
+        return [(int(index), block) for each in dit.experts_of(module) or [module] for index, block in each.layers.items()]
 
     @property
     def buffers(self) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
+from .dit import experts_of
 from .errors import Json, ShardlabError
 from .gradients import clip_gradients
 from .layout import Layout
@@ -98,7 +99,11 @@ class Replicated(Strategy):
             ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
             ignore(part, list(stages.expert_owners))
             replica = DistributedDataParallel(
-                part, process_group=layout.dp_group, bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20, init_sync=False
+                part,
+                process_group=layout.dp_group,
+                bucket_cap_mb=config["parallel"]["bucketBytes"] / 2**20,
+                init_sync=False,
+                find_unused_parameters=bool(experts_of(part)),
             )
             if self.precision.reduce == torch.bfloat16:
                 replica.register_comm_hook(layout.dp_group, lambda state, bucket: _reduce_in_bf16(state, bucket))
@@ -174,6 +179,7 @@ def wrapped_modules(stages: Stages, model: nn.Module, wrap: Any) -> list[nn.Modu
         # The root reads embeddings itself (positions, a tied head), so they stay in its unit; lists have no forward.
         kept = (nn.Embedding, nn.ModuleDict, nn.ModuleList)
         chosen = [module for module in _all_found(found, stages) if not isinstance(module, kept)]
+    chosen = [*chosen, *(each for each in experts_of(model) if each not in chosen)]
     order = {id(module): depth for depth, module in enumerate(model.modules())}
     return sorted(chosen, key=lambda module: -order[id(module)])
 

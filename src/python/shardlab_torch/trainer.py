@@ -18,6 +18,7 @@ from .errors import Json
 from .deepspeed_zero import DeepSpeedZero
 from .expert_parallel import exchange_rows
 from .expert_use import ExpertUse
+from .flow_matching import VideoPasses
 from .fsdp1 import FullyShardedDataParallel
 from .fsdp2 import FullyShard
 from .gradients import clip_scale, local_of, place_gradients, share_tied_gradient
@@ -47,11 +48,8 @@ class Trainer:
         self.shape: Json = work["torch"]["shape"]
         framework: str = work["torch"]["framework"]
         self.layout = layout = Layout(world, ranks, self.config["parallel"])
-        self.stages: Stages
-        if self.shape["kind"] == "python":
-            self.stages = OwnStages(self.shape, self.config, work["torch"].get("source"), layout)
-        else:
-            self.stages = Stages(self.shape, self.config, layout)
+        made = OwnStages if self.shape["kind"] == "python" else Stages
+        self.stages = made(work["torch"], self.config, layout)
         for module in self.stages.modules:
             split_matrices(module, layout, self.shape, self.config["parallel"]["sequenceParallel"])
             if layout.ep > 1:
@@ -65,8 +63,8 @@ class Trainer:
         names = state_names(self.config["optimizer"])
         self.states = self.strategy.states(self.stages, self.optimizer, names)
         self.states.orders = orders(self.stages.shapes, layout, self.shape)
-        passes = PipelinePasses if layout.pp > 1 else Passes
-        self.passes = passes(self.strategy, self.stages, layout, self.shape)
+        passes = PipelinePasses if layout.pp > 1 else VideoPasses if self.shape["kind"] == "dit" else Passes
+        self.passes: Passes = passes(self.strategy, self.stages, layout, self.shape)
         self.expert_use = ExpertUse(self.stages, layout)
         self.batches = Batches(courier, run, layout.data_rank, world.device)
         self.steps = 0
@@ -130,14 +128,14 @@ class Trainer:
         accumulation: int = self.config["accumulation"]
         self.optimizer.zero_grad()
         with self._span("data"):
-            tokens, rates = self.batches.step(self.micro_batches, accumulation)
+            batches, rates = self.batches.step(self.micro_batches, accumulation)
             if self._set_lr is not None:
                 rates, self._set_lr = [self._set_lr], None
             self.lr = rates[0]
             for i, group in enumerate(self.optimizer.param_groups):
                 group["lr"] = rates[min(i, len(rates) - 1)]
         loss = 0.0
-        for i, batch in enumerate(tokens):
+        for i, batch in enumerate(batches):
             loss += self.passes.run(batch, 1 / accumulation, i == accumulation - 1, self._span) / accumulation
         with self._span("optimizer"):
             with self.ledger.purpose("grad"):
@@ -153,8 +151,8 @@ class Trainer:
             self.optimizer_steps += 1
         with self._span("loss"):
             mean = self.mean(self.passes.shared(loss))
-        rows = sum(batch.shape[0] * (batch.shape[1] - 1) for batch in tokens)
-        return mean, norm, rows * self.layout.data_ranks, self.lr
+        count = sum(map(self.passes.count, batches))
+        return mean, norm, count * self.layout.data_ranks, self.lr
 
     def mean(self, value: float) -> float:
         """Returns the mean over data-parallel ranks, in float32. Every rank calls it."""

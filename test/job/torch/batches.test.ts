@@ -7,6 +7,7 @@ import { openFirstState } from '../../../src/checkpoint/pretrained/open-pretrain
 import { modelShape } from '../../../src/config/settings/model';
 import { parseTrainConfig } from '../../../src/config/train-config';
 import { createBatches } from '../../../src/data/batches';
+import { videosOf } from '../../../src/data/video-batches';
 import { TorchBatches } from '../../../src/job/torch/batches';
 import { writeInitialValues } from '../../../src/job/torch/initial-values';
 import { buildModel } from '../../../src/nn/models/build-model';
@@ -25,10 +26,11 @@ test('ranks get the batches of a run of this library, and the rate of each step'
   const batches = new TorchBatches(config, 2, undefined);
   const source = createBatches(config, { world: 2 });
   const made = batches.make({ run: 1, what: 'train', rank: 1, first: 2, count: 4 });
-  assert.deepEqual(made.tokens.shape, [4, 2, 9]);
+  const [ids, ...others] = made.tensors;
+  assert.deepEqual([ids?.shape, others], [[4, 2, 9], []]);
   const size = 2 * 9;
   for (let i = 0; i < 4; i++) {
-    const tokens = made.tokens.values.subarray(i * size, (i + 1) * size);
+    const tokens = ids?.values.subarray(i * size, (i + 1) * size);
     assert.deepEqual(tokens, source.batch(1, 2 + i).tokens);
   }
   // Microbatches 2 to 5 are those of the second and the third step, within warmup.
@@ -36,6 +38,41 @@ test('ranks get the batches of a run of this library, and the rate of each step'
     made.lrs.map(([lr = 0]) => lr.toFixed(4)),
     ['0.0500', '0.0750'],
   );
+});
+
+test('ranks get the noised videos of a run of this library', () => {
+  const config = parseTrainConfig({ model: 'wan-tiny', data: 'moving-shapes', batch: 2 });
+  const shape = modelShape(config);
+  assert.ok(shape.kind === 'dit');
+  const source = videosOf({ config, shape, world: 2 });
+  const batches = new TorchBatches(config, 2, undefined);
+  const { tensors } = batches.make({ run: 1, what: 'train', rank: 1, first: 3, count: 2 });
+  const video = [shape.outChannels, ...shape.latent];
+  assert.deepEqual(
+    tensors.map((tensor) => tensor.shape),
+    [
+      [2, 2, ...video],
+      [2, 2, ...video],
+      [2, 2],
+      [2, 2, shape.textLen, shape.textDim],
+    ],
+  );
+  const { timesteps, fillVelocity } = source.batch(1, 4);
+  const [velocity, , times] = tensors;
+  const expected = new Float32Array((velocity?.values.length ?? 0) / 2);
+  fillVelocity(expected);
+  assert.deepEqual(velocity?.values.subarray(expected.length), expected);
+  assert.deepEqual(times?.values.subarray(2), timesteps);
+  // The validation videos of both ranks, the last of which has fewer rows.
+  const odd = { ...config, batch: 3, movingShapes: { ...config.movingShapes, validation: 4 } };
+  const made = new TorchBatches(odd, 2, undefined).make({
+    run: 1,
+    what: 'validation',
+    rank: 1,
+    first: 15,
+    count: 4,
+  });
+  assert.deepEqual([made.counts, made.last, made.tensors[0]?.shape[1]], [[1], true, 1]);
 });
 
 test('a rate that was set by hand holds without a schedule, and scales the later rates with one', () => {

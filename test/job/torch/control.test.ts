@@ -105,8 +105,11 @@ test('a rank with the key is heard, and hears the launcher', async (context) => 
     rank: 1,
     message: { type: 'progress', id: 3, progress: { done: 1, total: 2 } },
   });
-  const values = Int32Array.of(5, 6, 7);
-  const made = { run: 1, first: 0, tokens: { shape: [1, 1, 3], values }, lrs: [[0.1]] };
+  const tensors = [
+    { shape: [1, 1, 2], values: Int32Array.of(5, 6, 7).subarray(1) },
+    { shape: [1, 1], values: Float32Array.of(-2) },
+  ];
+  const made = { run: 1, first: 0, tensors, lrs: [[0.1]] };
   control.send(1, { type: 'batches', id: 3, made });
   let frame = rank.reader.next();
   for (; frame === undefined; frame = rank.reader.next())
@@ -116,9 +119,12 @@ test('a rank with the key is heard, and hears the launcher', async (context) => 
   const length = frame.payload.readUInt32BE();
   assert.deepEqual(JSON.parse(frame.payload.subarray(4, 4 + length).toString()), {
     ...{ type: 'batches', id: 3, run: 1, first: 0, lrs: [[0.1]] },
-    tokens: { shape: [1, 1, 3] },
+    tensors: [
+      { shape: [1, 1, 2], dtype: 'int32' },
+      { shape: [1, 1], dtype: 'float32' },
+    ],
   });
-  assert.deepEqual([...frame.payload.subarray(4 + length)], [5, 0, 0, 0, 6, 0, 0, 0, 7, 0, 0, 0]);
+  assert.deepEqual([...frame.payload.subarray(4 + length)], [6, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0xc0]);
   rank.socket.destroy();
   await heard.next();
   assert.deepEqual(heard.lost, [1]);

@@ -5,7 +5,7 @@ import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
 import type { Run } from '../../../src/job/run/run';
-import { GPT, LLAMA, lacksDeepSpeed, largestDifference, launchTorch, MOE } from './torch-fixture';
+import { DIT, GPT, LLAMA, lacksDeepSpeed, largestDifference, launchTorch, MOE } from './torch-fixture';
 
 const STEPS = 20;
 /** Losses on PyTorch are within this of the losses of this library's ranks. */
@@ -34,6 +34,12 @@ const parallel = (
   model,
   parallel: settings,
 });
+
+/** A config of a dit; its batches are noised videos. */
+const videos = (
+  settings: TrainConfigInput['parallel'],
+  model: TrainConfigInput['model'] = DIT,
+): TrainConfigInput => ({ ...parallel(settings, model), data: 'moving-shapes' });
 
 const SEQUENCE = { tp: 2, sequenceParallel: true } as const;
 const RING = { cp: 2, cpKind: 'ring' } as const;
@@ -104,6 +110,25 @@ export const CASES: readonly Case[] = [
   },
   { name: 'MoE, EP 2', ranks: 2, dp: 2, config: parallel({ ep: 2 }, MOE) },
   { name: 'MoE, EP 2, DDP', ranks: 2, dp: 2, config: parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE) },
+  { name: 'DiT', ranks: 2, dp: 2, config: videos({}) },
+  { name: 'DiT, DDP', ranks: 2, dp: 2, config: videos({ strategy: 'NO_SHARD' }, { ...DIT, experts: 1 }) },
+  {
+    name: 'DiT, two experts, DDP with accumulation',
+    ranks: 2,
+    dp: 2,
+    config: { ...videos({ strategy: 'NO_SHARD' }), accumulation: 2 },
+  },
+  { name: 'DiT, ZeRO-1', ranks: 2, dp: 2, config: videos({ strategy: 'ZERO_1' }) },
+  {
+    name: 'DiT with an image and audio, recompute',
+    ranks: 2,
+    dp: 2,
+    config: {
+      ...videos({ strategy: 'SHARD_GRAD_OP' }, { ...DIT, inChannels: 25, audioLayers: [1], audioDim: 8 }),
+      activationCheckpointing: { everyNth: 2 },
+    },
+  },
+  { name: 'DiT, FSDP1', ranks: 2, dp: 2, config: videos({}), framework: 'fsdp1' },
   {
     name: 'accumulation, recompute and a schedule',
     ranks: 2,

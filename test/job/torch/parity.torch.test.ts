@@ -7,7 +7,7 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
-import { GPT, LLAMA, MOE } from './torch-fixture';
+import { DIT, GPT, LLAMA, MOE } from './torch-fixture';
 
 const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, clipNorm: 1, seed: 5 } as const;
 
@@ -30,6 +30,11 @@ const CASES: readonly Case[] = [
   { name: 'CP 2, Ulysses', config: { ...BASE, parallel: { cp: 2 } } },
   { name: 'CP 2, ring', config: { ...BASE, parallel: { cp: 2, cpKind: 'ring' } } },
   { name: 'MoE, EP 2', config: { ...BASE, model: MOE, parallel: { ep: 2 } } },
+  { name: 'DiT', config: { ...BASE, model: DIT, data: 'moving-shapes' } },
+  {
+    name: 'DiT, DDP',
+    config: { ...BASE, model: DIT, data: 'synthetic', parallel: { strategy: 'NO_SHARD' } },
+  },
   { name: 'PP 2', config: { ...BASE, parallel: { strategy: 'NO_SHARD', pp: 2 } } },
   { name: 'Llama with accumulation', config: { ...BASE, model: LLAMA, accumulation: 2 } },
 ];

@@ -1,5 +1,7 @@
 import { execFileSync } from 'node:child_process';
 import type { TestContext } from 'node:test';
+import type { z } from 'zod';
+import type { ditSchema } from '../../../src/config/settings/model';
 import type { LaunchOptions } from '../../../src/job/launch/options';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
@@ -23,6 +25,23 @@ export const MOE = { ...GPT, kind: 'moe', experts: 4, router: 'topk', auxLossWei
 
 /** A small Llama with fewer key and value heads. */
 export const LLAMA = { ...GPT, kind: 'llama', kvHeads: 2, ffn: 64 } as const;
+
+/** A small video transformer with two experts. */
+export const DIT: z.input<typeof ditSchema> = {
+  kind: 'dit',
+  layers: 2,
+  dim: 32,
+  heads: 2,
+  ffn: 64,
+  latent: [2, 4, 4],
+  inChannels: 12,
+  outChannels: 12,
+  freqDim: 16,
+  textDim: 16,
+  textLen: 6,
+  experts: 2,
+  boundary: 0.5,
+};
 
 /** Returns the largest absolute difference of two lists of the same length; NaN if the lengths differ. */
 export function largestDifference(one: readonly number[], two: readonly number[]): number {

@@ -1,0 +1,31 @@
+"""Passes of a model that predicts the velocity of noised videos. Source: as src/train/flow-matching.ts."""
+
+from __future__ import annotations
+
+import math
+
+from torch import Tensor
+
+from .batches import Batch
+from .dit import DitExperts
+from .head import Output
+from .passes import Passes
+
+
+class VideoPasses(Passes):
+    """The loss is the mean squared error of the velocity (noise minus video). A batch is the velocity and the model's inputs."""
+
+    def count(self, batch: Batch) -> int:
+        latent, patch = (math.prod(map(int, self.shape[key])) for key in ("latent", "patch"))
+        return len(batch[0]) * (latent // patch)
+
+    def _inputs(self, batch: Batch) -> tuple[Batch, Tensor]:
+        velocity, *inputs = batch
+        for module in self.stages.modules:
+            if isinstance(module, DitExperts):
+                module.choose(float(inputs[1][0]))
+        return tuple(inputs), velocity
+
+    def _mean_loss(self, output: Output, velocity: Tensor) -> Tensor:
+        assert isinstance(output, Tensor)
+        return (output.float() - velocity).square().mean()
