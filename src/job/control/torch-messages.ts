@@ -7,6 +7,8 @@ export interface TorchModel {
   readonly framework: TorchFramework;
   /** The backend of torch.compile; undefined: nothing is compiled. */
   readonly compile?: string | undefined;
+  /** The names of the layers that have adapters; undefined without `lora`. */
+  readonly adapted?: readonly string[] | undefined;
   /** The text of the file of Python that has the model. */
   readonly source?: string | undefined;
 }

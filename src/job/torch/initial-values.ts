@@ -8,7 +8,7 @@ import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
 import type { StateEntry } from '../../nn/load-state';
-import { buildModel } from '../../nn/models/build-model';
+import { buildModel, chooseTrained } from '../../nn/models/build-model';
 import type { Parameter } from '../../nn/parameter';
 import { firstStateOf } from '../rank/first-state';
 
@@ -61,12 +61,17 @@ interface Filled {
   readonly fill: (start: number, values: Float32Array) => void;
 }
 
-/** Returns the values of a model of this library. */
+/** Returns the values of a model of this library. Files have none of adapters, which get those of the seed. */
 function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMap<string, Filled> {
-  const parameters = [...buildModel(config).namedState()];
+  const model = buildModel(config);
+  const stored = new Set(model.namedState().keys());
+  chooseTrained(model, config);
   return new Map(
-    parameters.map(([name, parameter]) => {
-      const fill = first === undefined ? ownValues(parameter) : filed(name, parameter, first.state.get(name));
+    [...model.namedState()].map(([name, parameter]) => {
+      const fill =
+        first === undefined || !stored.has(name)
+          ? ownValues(parameter)
+          : filed(name, parameter, first.state.get(name));
       return [name, { shape: parameter.shape, fill }];
     }),
   );

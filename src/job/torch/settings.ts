@@ -103,7 +103,7 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   'optimizer.delayedUpdate': ONLY_HERE('the delayed update'),
   schedule: 'done',
   frozen: 'done',
-  lora: { refused: "LoRA is not built for PyTorch; train it with engine 'wasm'" },
+  lora: 'done',
   clipNorm: 'done',
   seed: 'done',
   steps: 'done',

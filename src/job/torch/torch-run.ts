@@ -6,6 +6,8 @@ import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import type { PreparedData } from '../../data/prepared';
+import { applyLoRA } from '../../nn/lora';
+import { buildModel } from '../../nn/models/build-model';
 import type { ScheduleState } from '../../optim/lr-schedule';
 import type { GroupRef, RankWork } from '../control/messages';
 import {
@@ -71,7 +73,9 @@ export class TorchRun {
     // Ranks get the router's defaults too, so that only this library has them.
     const shape = given.kind === 'moe' ? { ...given, ...routerOf(given, given.experts) } : given;
     if (shape.kind === 'python' && isPythonFile(shape.python)) this.#source ??= sourceOf(shape.python);
-    return { shape, framework: this.framework, compile: this.#compile, source: this.#source };
+    // Only this library knows what `lora.targets` means.
+    const adapted = config.lora === null ? undefined : applyLoRA(buildModel(config), config.lora);
+    return { shape, framework: this.framework, compile: this.#compile, adapted, source: this.#source };
   }
 
   /**
@@ -141,7 +145,9 @@ function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
           ? "framework 'deepspeed'"
           : modelShape(config).kind === 'dit'
             ? "a model of kind 'dit'"
-            : undefined;
+            : config.lora !== null
+              ? 'lora'
+              : undefined;
   if (what !== undefined)
     throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
 }

@@ -33,6 +33,7 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),
     ...videoValues(config, framework),
+    ...adapterValues(config, framework),
     ...precisionValues(config),
     ...(framework === 'deepspeed' ? deepSpeedValues(config) : []),
   ];
@@ -129,6 +130,22 @@ function videoValues(config: TrainConfig, framework: TorchFramework): (readonly 
       Math.max(tp, cp) > 1,
       "parallel.tp and cp: a model of kind 'dit' is not divided on PyTorch; use FULL_SHARD, or engine 'wasm' for cp",
     ],
+  ];
+}
+
+function adapterValues(config: TrainConfig, framework: TorchFramework): (readonly [boolean, string])[] {
+  const { lora } = config;
+  if (lora === null) return [];
+  return [
+    [
+      modelShape(config).kind === 'python',
+      'lora: a model of your own in Python gets no adapters here; make them in its class, as by get_peft_model of the library PEFT',
+    ],
+    [
+      lora.dropout > 0,
+      'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out',
+    ],
+    [framework === 'deepspeed', "lora is not built with framework 'deepspeed'; use framework 'fsdp2'"],
   ];
 }
 

@@ -14,6 +14,7 @@ from . import dit, gpt, llama, moe
 from .errors import Json, ShardlabError
 from .expert_parallel import keep_own_experts
 from .layout import Layout
+from .lora import adapt, is_adapter
 
 _KINDS: dict[str, Callable[..., Any]] = {"gpt": gpt.GPT, "moe": moe.MoeGPT, "llama": llama.Llama, "dit": dit.new_dit}
 
@@ -35,12 +36,18 @@ class Stages:
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
-        model = _KINDS[shape["kind"]]
         # The parameter that the first and the last stage have.
         self.tied: str | None = None
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
-        with torch.device("meta"):
-            whole = model(shape, range(shape["layers"]), True, True)
+
+        def make(layers: range, is_first: bool, is_last: bool) -> Any:
+            """Makes a part of the model, without values."""
+            with torch.device("meta"):
+                module = _KINDS[shape["kind"]](shape, layers, is_first, is_last)
+                adapt(module, given.get("adapted") or [], config["lora"])
+            return module
+
+        whole = make(range(shape["layers"]), True, True)
         self.num_layers: int = shape["layers"]
         # The order and the shapes of all parameters.
         self.shapes: dict[str, torch.Size] = {name: each.shape for name, each in whole.named_parameters()}
@@ -49,8 +56,7 @@ class Stages:
         self.expert_owners: dict[str, int] = {}
         self.modules: list[Any] = []
         for index, layers in enumerate(ranges):
-            with torch.device("meta"):
-                module = model(shape, layers, index == 0, index == self.count - 1)
+            module = make(layers, index == 0, index == self.count - 1)
             for name, _ in module.named_parameters():
                 if name in self.owners:
                     self.tied = name
@@ -60,6 +66,8 @@ class Stages:
                 self.expert_owners.update(keep_own_experts(module, layout))
                 self.modules.append(module.to_empty(device=layout.world.device))
         self.frozen = frozen_names(whole, config["frozen"])
+        if config["lora"] is not None:
+            self.frozen |= {name for name in self.shapes if not is_adapter(name)}
         for module in self.modules:
             for name, parameter in module.named_parameters():
                 parameter.requires_grad_(name not in self.frozen)

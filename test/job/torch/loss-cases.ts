@@ -110,6 +110,25 @@ export const CASES: readonly Case[] = [
   },
   { name: 'MoE, EP 2', ranks: 2, dp: 2, config: parallel({ ep: 2 }, MOE) },
   { name: 'MoE, EP 2, DDP', ranks: 2, dp: 2, config: parallel({ strategy: 'NO_SHARD', ep: 2 }, MOE) },
+  { name: 'LoRA', ranks: 2, dp: 2, config: { ...parallel({}), lora: { r: 4, alpha: 8 } } },
+  {
+    name: 'LoRA of a Llama, DDP with accumulation',
+    ranks: 2,
+    dp: 2,
+    config: {
+      ...parallel({ strategy: 'NO_SHARD' }, LLAMA),
+      ...{ lora: { r: 2, targets: ['q_proj', 'v_proj'] }, accumulation: 2 },
+    },
+  },
+  { name: 'LoRA, FSDP1', ranks: 2, dp: 2, config: { ...parallel({}), lora: {} }, framework: 'fsdp1' },
+  { name: 'LoRA, PP 2', ranks: 2, dp: 1, config: { ...parallel({ strategy: 'NO_SHARD', pp: 2 }), lora: {} } },
+  {
+    name: 'LoRA of a MoE, EP 2, recompute',
+    ranks: 2,
+    dp: 2,
+    config: { ...parallel({ ep: 2 }, MOE), lora: {}, activationCheckpointing: 'full' },
+  },
+  { name: 'LoRA of a DiT, ZeRO-1', ranks: 2, dp: 2, config: { ...videos({ strategy: 'ZERO_1' }), lora: {} } },
   { name: 'DiT', ranks: 2, dp: 2, config: videos({}) },
   { name: 'DiT, DDP', ranks: 2, dp: 2, config: videos({ strategy: 'NO_SHARD' }, { ...DIT, experts: 1 }) },
   {

@@ -35,6 +35,7 @@ const CASES: readonly Case[] = [
     name: 'DiT, DDP',
     config: { ...BASE, model: DIT, data: 'synthetic', parallel: { strategy: 'NO_SHARD' } },
   },
+  { name: 'LoRA', config: { ...BASE, lora: { r: 4, targets: ['qkv', 'fc1'] } } },
   { name: 'PP 2', config: { ...BASE, parallel: { strategy: 'NO_SHARD', pp: 2 } } },
   { name: 'Llama with accumulation', config: { ...BASE, model: LLAMA, accumulation: 2 } },
 ];

@@ -7,6 +7,7 @@ import type { TorchFramework } from '../../../src/job/control/torch-messages';
 import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
 import { checkForTorch, TORCH_SUPPORT } from '../../../src/job/torch/settings';
 import { TorchRun, torchRunOf } from '../../../src/job/torch/torch-run';
+import { DIT } from './torch-fixture';
 
 test('every setting of the table is done, refused or ignored on PyTorch', () => {
   const paths = SETTING_ROWS.filter(({ path, planned }) => planned !== null && !isPartOfData(path)).map(
@@ -33,11 +34,11 @@ test('a config with defaults, and one with settings that PyTorch does, give no w
 });
 
 test('what PyTorch does not do is refused by name, all at once, with what to do', () => {
-  const config = { gradScaler: {}, lora: { r: 4 }, optimizer: { kind: 'lion' } } as const;
+  const config = { gradScaler: {}, offload: { optimizer: true }, optimizer: { kind: 'lion' } } as const;
   assert.throws(() => check(config), {
     code: 'CONFIG',
     message:
-      /gradScaler: float16 and its scaler are not built.*\nlora: .*engine 'wasm'\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
+      /gradScaler: float16 and its scaler are not built.*\noffload\.optimizer: .*not built\noptimizer\.kind: PyTorch has adamW, adam, sgd, not 'lion'/,
   });
 });
 
@@ -115,6 +116,19 @@ const VALUES: readonly (readonly [TrainConfigInput, TrainConfigInput, RegExp, To
     parallel({ ep: 2 }, MOE),
     /parallel\.expertPlacement: on PyTorch each rank has consecutive experts/,
   ],
+  [parallel({}, DIT), parallel({}), /kind 'dit' is not built with framework 'deepspeed'/, 'deepspeed'],
+  [parallel({ cp: 2 }, DIT), parallel({}, DIT), /a model of kind 'dit' is not divided on PyTorch/],
+  [
+    { ...parallel({}, 'wan-tiny'), textEncoder: { model: 't5-tiny' } },
+    { ...parallel({}, 'wan-tiny'), data: 'moving-shapes', movingShapes: { validation: 3 } },
+    /textEncoder: text encoders are not built/,
+  ],
+  [{ lora: { dropout: 0.1 } }, { lora: { r: 4 } }, /lora\.dropout: .* would draw other random numbers/],
+  [
+    { ...parallel({}, { python: './net.py', class: 'Net', seq: 16 }), lora: {} },
+    parallel({}, { python: './net.py', class: 'Net', seq: 16 }),
+    /lora: a model of your own in Python gets no adapters here/,
+  ],
   [
     { activationCheckpointing: { saveOps: ['matMul'] } },
     { activationCheckpointing: { everyNth: 2 } },
@@ -167,6 +181,11 @@ test('torch.compile is refused by name where it is not done', () => {
     compiled({ activationCheckpointing: 'selective' }),
     /compile is not done with activationCheckpointing/,
   );
+  assert.throws(
+    compiled({ model: DIT, data: 'synthetic' }),
+    /compile is not done with a model of kind 'dit'/,
+  );
+  assert.throws(compiled({ lora: {} }), /compile is not done with lora/);
   const wasm = { engine: 'wasm', folder: 'folder' } as const;
   assert.throws(() => torchRunOf(wasm, { compile: true }), /compile true is for ranks of PyTorch/);
 });
