@@ -18,7 +18,7 @@ const BASE = { model: GPT, batch: 2, optimizer: { lr: 3e-3 }, seed: 5 } as const
 /** A config on ranks of PyTorch. */
 export interface Case {
   readonly name: string;
-  readonly ranks: 2 | 4 | 8;
+  readonly ranks: 1 | 2 | 4 | 8;
   /** Number of ranks with different batches. */
   readonly dp: 1 | 2 | 4;
   readonly config: TrainConfigInput;
@@ -129,6 +129,8 @@ export const CASES: readonly Case[] = [
     config: { ...parallel({ ep: 2 }, MOE), lora: {}, activationCheckpointing: 'full' },
   },
   { name: 'LoRA of a DiT, ZeRO-1', ranks: 2, dp: 2, config: { ...videos({ strategy: 'ZERO_1' }), lora: {} } },
+  { name: 'DiT, plain', ranks: 1, dp: 1, config: videos({ strategy: 'NO_SHARD' }) },
+  { name: 'LoRA, plain', ranks: 1, dp: 1, config: { ...parallel({ strategy: 'NO_SHARD' }), lora: {} } },
   { name: 'DiT', ranks: 2, dp: 2, config: videos({}) },
   { name: 'DiT, DDP', ranks: 2, dp: 2, config: videos({ strategy: 'NO_SHARD' }, { ...DIT, experts: 1 }) },
   {

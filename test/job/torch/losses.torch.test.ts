@@ -1,3 +1,3 @@
 import { CASES, compareLosses } from './loss-cases';
 
-compareLosses(CASES.filter(({ ranks }) => ranks === 2));
+compareLosses(CASES.filter(({ ranks }) => ranks <= 2));
