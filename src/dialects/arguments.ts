@@ -1,5 +1,5 @@
-import type { KeyTable } from './key-row';
-import type { LocatedKey } from './meant';
+import type { KeyTable } from './rows/key-row';
+import type { LocatedKey } from './rows/meant';
 import type { Word } from './shell/word';
 
 /** Arguments as keys with values, and the words that follow them. */

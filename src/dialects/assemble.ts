@@ -3,10 +3,10 @@ import { PUBLISHED_MODELS } from '../config/named-models';
 import type { ConfigIssue } from '../config/setting';
 import { SETTING_ROWS } from '../config/setting-table';
 import { checkTrainConfig, type TrainConfig, type TrainConfigInput } from '../config/train-config';
-import type { Patch } from './key-row';
-import type { Meant } from './meant';
 import { placeFindings } from './place-checks';
-import type { Place, Reading, ReadLine, Told } from './reading';
+import type { Patch } from './rows/key-row';
+import type { Meant } from './rows/meant';
+import type { Place, Reading, ReadLine, Told } from './rows/reading';
 import { leftOutWarmup, type Together, together, whereOf } from './together';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */

@@ -1,18 +1,18 @@
-import { ACCELERATE_LAUNCH } from './accelerate';
+import { ACCELERATE_LAUNCH } from './accelerate/accelerate';
 import { readArguments } from './arguments';
-import { AXOLOTL } from './axolotl';
-import { DIFFSYNTH } from './diffsynth';
-import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './environment';
-import { type KeyRow, type KeyTable, none, refused } from './key-row';
-import { LLAMA_FACTORY } from './llama-factory';
-import type { Dialect, LocatedKey, Source } from './meant';
-import { MEGATRON } from './megatron';
+import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './launchers/environment';
+import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
+import { MEGATRON } from './megatron/megatron';
+import { type KeyRow, type KeyTable, none, refused } from './rows/key-row';
+import type { Dialect, LocatedKey, Source } from './rows/meant';
 import type { Word } from './shell/word';
-import { MEGATRON_SWIFT, SWIFT } from './swift';
-import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
-import { TORCHTITAN } from './torchtitan';
-import { TRAINER_DEFAULTS, TRANSFORMERS } from './transformers';
-import { WAN } from './wan';
+import { AXOLOTL } from './trainers/axolotl';
+import { LLAMA_FACTORY } from './trainers/llama-factory';
+import { MEGATRON_SWIFT, SWIFT } from './trainers/swift';
+import { TORCHTITAN } from './trainers/torchtitan';
+import { TRAINER_DEFAULTS, TRANSFORMERS } from './trainers/transformers';
+import { DIFFSYNTH } from './videos/diffsynth';
+import { WAN } from './videos/wan';
 
 /** The options of one letter that launchers have. */
 const SHORT: Readonly<Record<string, string>> = {

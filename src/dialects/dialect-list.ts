@@ -1,17 +1,17 @@
-import { ACCELERATE, ACCELERATE_LAUNCH, FSDP_CONFIG } from './accelerate';
-import { AXOLOTL } from './axolotl';
-import { DEEPSPEED } from './deepspeed';
-import { DIFFSYNTH } from './diffsynth';
-import { ENVIRONMENT, SLURM } from './environment';
-import type { KeyRow, KeyTable } from './key-row';
-import { LLAMA_FACTORY } from './llama-factory';
-import type { Dialect } from './meant';
-import { MEGATRON } from './megatron';
-import { MEGATRON_SWIFT, SWIFT } from './swift';
-import { DEEPSPEED_LAUNCHER, TORCHRUN } from './torchrun';
-import { TORCHTITAN } from './torchtitan';
-import { TRANSFORMERS } from './transformers';
-import { WAN } from './wan';
+import { ACCELERATE, ACCELERATE_LAUNCH, FSDP_CONFIG } from './accelerate/accelerate';
+import { DEEPSPEED } from './deepspeed/deepspeed';
+import { ENVIRONMENT, SLURM } from './launchers/environment';
+import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
+import { MEGATRON } from './megatron/megatron';
+import type { KeyRow, KeyTable } from './rows/key-row';
+import type { Dialect } from './rows/meant';
+import { AXOLOTL } from './trainers/axolotl';
+import { LLAMA_FACTORY } from './trainers/llama-factory';
+import { MEGATRON_SWIFT, SWIFT } from './trainers/swift';
+import { TORCHTITAN } from './trainers/torchtitan';
+import { TRANSFORMERS } from './trainers/transformers';
+import { DIFFSYNTH } from './videos/diffsynth';
+import { WAN } from './videos/wan';
 
 /** Every dialect that is read, in the order of docs/dialects.md. */
 export const DIALECTS: readonly Dialect[] = [

@@ -1,5 +1,5 @@
-import type { Meant } from './meant';
-import type { Place, Told } from './reading';
+import type { Meant } from './rows/meant';
+import type { Place, Told } from './rows/reading';
 import { type Together, whereOf } from './together';
 
 /** What follows from the numbers of ranks, machines and rows together. */

@@ -3,17 +3,17 @@ import { locatedText } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
-import { ACCELERATE, FSDP_CONFIG } from './accelerate';
-import { AXOLOTL } from './axolotl';
-import { DEEPSPEED } from './deepspeed';
-import { MODEL_PATHS } from './diffsynth';
-import type { KeyTable } from './key-row';
-import { LLAMA_FACTORY } from './llama-factory';
-import type { Dialect, LocatedKey, Source } from './meant';
+import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
+import { DEEPSPEED } from './deepspeed/deepspeed';
+import { HOSTFILE } from './launchers/torchrun';
+import type { KeyTable } from './rows/key-row';
+import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { type ScriptLaunch, scriptLaunches } from './script';
 import { type Located, locatedToml } from './toml';
-import { HOSTFILE } from './torchrun';
-import { TORCHTITAN } from './torchtitan';
+import { AXOLOTL } from './trainers/axolotl';
+import { LLAMA_FACTORY } from './trainers/llama-factory';
+import { TORCHTITAN } from './trainers/torchtitan';
+import { MODEL_PATHS } from './videos/diffsynth';
 
 /** Dialects of YAML and JSON files. */
 const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG, AXOLOTL];

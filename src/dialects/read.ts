@@ -5,9 +5,9 @@ import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { assemble } from './assemble';
 import { isLaunch } from './command';
-import { type Meant, meantBy, type Source, valuesOf } from './meant';
 import { readForeign, readReferred } from './read-file';
-import type { Reading } from './reading';
+import { type Meant, meantBy, type Source, valuesOf } from './rows/meant';
+import type { Reading } from './rows/reading';
 import { type ScriptLaunch, scriptLaunches } from './script';
 
 /** Somebody's settings: a file, 'file:line' of a script with several launches, or a command. */

@@ -1,4 +1,4 @@
-import type { Reading, ReadLine } from './reading';
+import type { Reading, ReadLine } from './rows/reading';
 
 /** Width of a line of the table's last column, in characters. */
 const WIDTH = 90;

@@ -1,9 +1,9 @@
 import { nearest } from '../config/nearest';
 import { scalarOf } from './arguments';
 import { launchOf, slurmEntries } from './command';
-import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './environment';
-import { type KeyTable, none, warned } from './key-row';
-import type { Dialect, LocatedKey, Source } from './meant';
+import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
+import { type KeyTable, none, warned } from './rows/key-row';
+import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { readShell } from './shell/script';
 import type { Variables, Word } from './shell/word';
 

@@ -1,5 +1,5 @@
-import type { Meant } from './meant';
-import type { Entry, Place, Told } from './reading';
+import type { Meant } from './rows/meant';
+import type { Entry, Place, Told } from './rows/reading';
 
 /** A setting's value, and the line that has it; null: it is a program's default. */
 export interface Said {

@@ -1,5 +1,5 @@
 import { DIALECTS } from '../../src/dialects/dialect-list';
-import type { KeyRow, KeyTable } from '../../src/dialects/key-row';
+import type { KeyRow, KeyTable } from '../../src/dialects/rows/key-row';
 
 // The generated part of docs/dialects.md: the keys of every dialect, by what they do.
 

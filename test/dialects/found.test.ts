@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { stringify } from 'yaml';
 import { readConfig } from '../../src/dialects/read';
-import type { Reading } from '../../src/dialects/reading';
+import type { Reading } from '../../src/dialects/rows/reading';
 import { testData } from '../support/paths';
 import { effects, folderOf } from './read-files';
 

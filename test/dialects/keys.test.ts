@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import { SETTING_ROWS } from '../../src/config/setting-table';
 import { MODEL_PARTS } from '../../src/config/settings/model';
 import { DIALECTS, rowOf } from '../../src/dialects/dialect-list';
-import type { KeyRow, KeyTable } from '../../src/dialects/key-row';
+import type { KeyRow, KeyTable } from '../../src/dialects/rows/key-row';
 import { repositoryRoot, testData } from '../support/paths';
 import { dialectsPage } from './dialects-page';
 

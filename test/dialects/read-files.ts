@@ -3,7 +3,7 @@ import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
 import { after } from 'node:test';
 import { readConfig } from '../../src/dialects/read';
-import type { Effect, Reading } from '../../src/dialects/reading';
+import type { Effect, Reading } from '../../src/dialects/rows/reading';
 import { repositoryRoot } from '../support/paths';
 
 /** The folder of the files that documents give. */

@@ -2,7 +2,7 @@ import { existsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { ConfigError } from '../../core/errors';
 import { readAll } from '../../dialects/read';
-import type { Reading, ReadLine } from '../../dialects/reading';
+import type { Reading, ReadLine } from '../../dialects/rows/reading';
 import type { Io } from '../io';
 
 /** An address to test. */

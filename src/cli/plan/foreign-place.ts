@@ -1,5 +1,5 @@
 import type { TrainConfigInput } from '../../config/train-config';
-import type { Reading } from '../../dialects/reading';
+import type { Reading } from '../../dialects/rows/reading';
 import type { Place } from '../../plan/plan-input';
 import { degreesOf } from '../read/foreign';
 

@@ -1,8 +1,8 @@
 import { ConfigError } from '../../core/errors';
 import { MOST_RANKS_HERE } from '../../dialects/assemble';
 import { foreignOf, readConfig } from '../../dialects/read';
-import type { Reading } from '../../dialects/reading';
 import { linesText } from '../../dialects/reading-text';
+import type { Reading } from '../../dialects/rows/reading';
 import { whereOf } from '../../dialects/together';
 import type { Io, Output } from '../io';
 

@@ -1,6 +1,6 @@
 import { type Foreign, type ReadOptions, readConfig as readForeignConfig } from '../../dialects/read';
-import type { Reading } from '../../dialects/reading';
 import { readingText } from '../../dialects/reading-text';
+import type { Reading } from '../../dialects/rows/reading';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 
 /** Another program's settings in our own words. Shown in a notebook as a table of its lines. */

@@ -8,11 +8,11 @@ import {
   place,
   refused,
   settingKeys,
-} from './key-row';
-import type { Dialect } from './meant';
-import { attentionNamed, modelMeaning, SEQUENCE } from './models';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { attentionNamed, modelMeaning, SEQUENCE } from '../rows/models';
+import { wholeOf, yesOf } from '../rows/values';
 import { DATA, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
-import { wholeOf, yesOf } from './values';
 
 // LLaMA-Factory's YAML. Source: src/llamafactory/hparams.
 

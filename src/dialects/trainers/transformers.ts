@@ -10,10 +10,20 @@ import {
   place,
   refused,
   settingKeys,
-} from './key-row';
-import type { Dialect } from './meant';
-import { modelMeaning } from './models';
-import { clip, floatOf, number, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from './values';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { modelMeaning } from '../rows/models';
+import {
+  clip,
+  floatOf,
+  number,
+  numberOf,
+  strategyOf,
+  whole,
+  wholeFromZero,
+  wholeOf,
+  yesOf,
+} from '../rows/values';
 
 // transformers' TrainingArguments, and the arguments of the scripts that use them. Source: transformers' training_args.py.
 

@@ -9,10 +9,10 @@ import {
   refused,
   settingKeys,
   wrongValue,
-} from './key-row';
-import type { Dialect } from './meant';
-import { modelNamed } from './models';
-import { number, whole, wholeOf, yesOf } from './values';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { modelNamed } from '../rows/models';
+import { number, whole, wholeOf, yesOf } from '../rows/values';
 
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
 

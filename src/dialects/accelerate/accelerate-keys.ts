@@ -1,3 +1,5 @@
+import { offloadDevice } from '../deepspeed/offload-device';
+import { addressKey, portKey } from '../launchers/torchrun';
 import {
   type Asked,
   decides,
@@ -12,10 +14,8 @@ import {
   refused,
   settingKeys,
   wrongValue,
-} from './key-row';
-import { offloadDevice } from './offload-device';
-import { addressKey, portKey } from './torchrun';
-import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from './values';
+} from '../rows/key-row';
+import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from '../rows/values';
 
 // Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
 

@@ -1,5 +1,5 @@
-import { fromOtherName } from '../config/other-names';
-import { STRATEGIES, strategyNamed } from '../config/strategies';
+import { fromOtherName } from '../../config/other-names';
+import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { type Convert, isNothing, wrongValue } from './key-row';
 
 // Values as other programs write them, as ours.

@@ -1,4 +1,4 @@
-import { allNone, type KeyTable, none, refused } from './key-row';
+import { allNone, type KeyTable, none, refused } from '../rows/key-row';
 
 // Keys of TorchTitan that change nothing here, by section. Source: torchtitan/config/job_config.py before the settings became Python.
 

@@ -1,4 +1,4 @@
-import { type Asked, decides, isNothing, type KeyRow, type Meaning, wrongValue } from './key-row';
+import { type Asked, decides, isNothing, type KeyRow, type Meaning, wrongValue } from '../rows/key-row';
 
 /** Returns the row of a device to which ZeRO offloads states: none, cpu or nvme. `stageOf` returns the stage of the same settings. */
 export function offloadDevice(

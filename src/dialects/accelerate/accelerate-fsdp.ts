@@ -9,8 +9,8 @@ import {
   refused,
   settingKeys,
   wrongValue,
-} from './key-row';
-import { strategyOf, wholeOf, yes, yesOf } from './values';
+} from '../rows/key-row';
+import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
 
 // FSDP 1 and 2 of Accelerate, and the sizes of its device mesh.
 

@@ -1,3 +1,20 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  exported,
+  flag,
+  flags,
+  type KeyTable,
+  type Meaning,
+  none,
+  refused,
+  section,
+  settingKeys,
+  wrongValue,
+} from '../rows/key-row';
+import type { Dialect, Finding } from '../rows/meant';
+import { yes } from '../rows/values';
 import { ACCELERATE_FSDP } from './accelerate-fsdp';
 import {
   DEEPSPEED_KEYS,
@@ -13,23 +30,6 @@ import {
   TPU,
 } from './accelerate-keys';
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
-import {
-  type Asked,
-  allNone,
-  decides,
-  exported,
-  flag,
-  flags,
-  type KeyTable,
-  type Meaning,
-  none,
-  refused,
-  section,
-  settingKeys,
-  wrongValue,
-} from './key-row';
-import type { Dialect, Finding } from './meant';
-import { yes } from './values';
 
 const checks: Dialect['checks'] = (other): Finding[] => {
   const file = other('deepspeed_config_file');

@@ -9,11 +9,11 @@ import {
   place,
   refused,
   settingKeys,
-} from './key-row';
-import type { Dialect } from './meant';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, yesOf } from '../rows/values';
 import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, MODEL } from './megatron-model';
-import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, yesOf } from './values';
 
 // Megatron-LM's arguments. Source: megatron/training/arguments.py and megatron/training/config.
 

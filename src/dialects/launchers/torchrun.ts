@@ -9,9 +9,9 @@ import {
   none,
   place,
   wrongValue,
-} from './key-row';
-import type { Dialect } from './meant';
-import { isPlaceholder, wholeOf } from './values';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { isPlaceholder, wholeOf } from '../rows/values';
 
 /** Source: torch.distributed.run's parser. */
 const LOGS = 'where and how the launcher writes the output of processes';

@@ -1,5 +1,5 @@
-import { allNone, decides, type KeyTable, none, refused } from './key-row';
-import { wholeOf } from './values';
+import { allNone, decides, type KeyTable, none, refused } from '../rows/key-row';
+import { wholeOf } from '../rows/values';
 
 // Arguments of swift sft that change little here. Source: ms-swift's Command-line-parameters.md.
 

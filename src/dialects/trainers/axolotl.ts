@@ -1,6 +1,5 @@
-import { ShardlabError } from '../core/errors';
-import { ACCELERATE_FSDP } from './accelerate-fsdp';
-import { AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
+import { ShardlabError } from '../../core/errors';
+import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,
   decides,
@@ -13,11 +12,12 @@ import {
   refused,
   section,
   setting,
-} from './key-row';
-import type { Dialect } from './meant';
-import { modelMeaning, SEQUENCE } from './models';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { modelMeaning, SEQUENCE } from '../rows/models';
+import { number, wholeFromZero, wholeOf, yes, yesOf } from '../rows/values';
+import { AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
-import { number, wholeFromZero, wholeOf, yes, yesOf } from './values';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.
 

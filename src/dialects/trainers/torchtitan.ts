@@ -11,12 +11,23 @@ import {
   refused,
   section,
   setting,
-} from './key-row';
-import type { Dialect } from './meant';
-import { modelMeaning } from './models';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { modelMeaning } from '../rows/models';
+import {
+  clip,
+  float,
+  number,
+  numberOf,
+  whole,
+  wholeFromZero,
+  wholeOf,
+  word,
+  yes,
+  yesOf,
+} from '../rows/values';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
 import { DATA } from './transformers';
-import { clip, float, number, numberOf, whole, wholeFromZero, wholeOf, word, yes, yesOf } from './values';
 
 // TorchTitan's TOML, and the arguments of its train.py. Source: torchtitan/config/job_config.py before the settings became Python.
 

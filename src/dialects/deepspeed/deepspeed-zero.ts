@@ -8,9 +8,9 @@ import {
   section,
   settingKeys,
   warned,
-} from './key-row';
+} from '../rows/key-row';
+import { strategyOfStage, wholeOf, yesOf } from '../rows/values';
 import { offloadDevice } from './offload-device';
-import { strategyOfStage, wholeOf, yesOf } from './values';
 
 const stageOf = (other: Asked['other']): number => Number(other('zero_optimization.stage') ?? 0);
 

@@ -1,6 +1,6 @@
-import type { Original } from '../config/setting';
-import { SETTING_ROWS } from '../config/setting-table';
-import { ConfigError, ShardlabError } from '../core/errors';
+import type { Original } from '../../config/setting';
+import { SETTING_ROWS } from '../../config/setting-table';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Effect, Place } from './reading';
 
 /**

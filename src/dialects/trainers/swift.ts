@@ -1,3 +1,5 @@
+import { MEGATRON_KEYS } from '../megatron/megatron';
+import { MEGATRON_SWIFT_OTHER } from '../megatron/megatron-keys';
 import {
   type Asked,
   allNone,
@@ -9,14 +11,12 @@ import {
   none,
   refused,
   settingKeys,
-} from './key-row';
-import type { Dialect } from './meant';
-import { MEGATRON_KEYS } from './megatron';
-import { MEGATRON_SWIFT_OTHER } from './megatron-keys';
-import { attentionNamed, modelMeaning, SEQUENCE } from './models';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { attentionNamed, modelMeaning, SEQUENCE } from '../rows/models';
+import { floatOf, strategyOf, wholeOf, word } from '../rows/values';
 import { SWIFT_OTHER } from './swift-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
-import { floatOf, strategyOf, wholeOf, word } from './values';
 
 // ms-swift: `swift sft`, whose arguments are those of transformers and its own, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
 

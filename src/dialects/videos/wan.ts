@@ -10,10 +10,10 @@ import {
   settingKeys,
   warned,
   wrongValue,
-} from './key-row';
-import type { Dialect } from './meant';
-import { modelNamed } from './models';
-import { number, whole, wholeFromZero, wholeOf, yesOf } from './values';
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { modelNamed } from '../rows/models';
+import { number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 
 // Wan2.2's generate.py, and the arguments of the train.py of a document, which Wan2.2 does not have.
 

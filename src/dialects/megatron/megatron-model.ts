@@ -9,8 +9,8 @@ import {
   type Patch,
   refused,
   settingKeys,
-} from './key-row';
-import { numberOf, wholeOf } from './values';
+} from '../rows/key-row';
+import { numberOf, wholeOf } from '../rows/values';
 
 const size = (path: string): KeyRow => decides(path, ({ value }) => ({ sets: { [path]: wholeOf(value) } }));
 

@@ -1,5 +1,5 @@
-import { type Asked, decides, type KeyTable, type Meaning, none, place, settingKeys } from './key-row';
-import { clip, numberOf, whole, wholeOf, word, yes, yesOf } from './values';
+import { type Asked, decides, type KeyTable, type Meaning, none, place, settingKeys } from '../rows/key-row';
+import { clip, numberOf, whole, wholeOf, word, yes, yesOf } from '../rows/values';
 
 /** Microbatches: they pass through a pipeline, or are passes of a step. */
 function microbatches({ value, other }: Asked): Meaning {

@@ -10,8 +10,8 @@ import {
   settingKeys,
   warned,
   wrongValue,
-} from './key-row';
-import { number, numberOf, whole, wholeFromZero, wholeOf, word, yes, yesOf } from './values';
+} from '../rows/key-row';
+import { number, numberOf, whole, wholeFromZero, wholeOf, word, yes, yesOf } from '../rows/values';
 
 // The sections optimizer, scheduler, bf16 and fp16 of DeepSpeed's JSON.
 

@@ -1,4 +1,4 @@
-import { allNone, exported, type KeyTable } from './key-row';
+import { allNone, exported, type KeyTable } from '../rows/key-row';
 
 // Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
 

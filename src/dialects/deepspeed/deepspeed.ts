@@ -1,5 +1,3 @@
-import { BF16, FP16, OPTIMIZER, SCHEDULER } from './deepspeed-training';
-import { ZERO } from './deepspeed-zero';
 import {
   type Asked,
   decides,
@@ -12,9 +10,11 @@ import {
   section,
   settingKeys,
   warned,
-} from './key-row';
-import type { Dialect, Finding } from './meant';
-import { clip, float, floatOf, whole, wholeOf, yes, yesOf } from './values';
+} from '../rows/key-row';
+import type { Dialect, Finding } from '../rows/meant';
+import { clip, float, floatOf, whole, wholeOf, yes, yesOf } from '../rows/values';
+import { BF16, FP16, OPTIMIZER, SCHEDULER } from './deepspeed-training';
+import { ZERO } from './deepspeed-zero';
 
 // DeepSpeed's JSON. Source: deepspeed's runtime/config.py and the classes that it uses.
 

@@ -1,7 +1,7 @@
-import { exported, type KeyRow, type KeyTable, none, place } from './key-row';
-import type { Dialect } from './meant';
+import { exported, type KeyRow, type KeyTable, none, place } from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { wholeOf } from '../rows/values';
 import { RENDEZVOUS } from './torchrun';
-import { wholeOf } from './values';
 
 // Variables of the environment, and the options of a Slurm job.
 

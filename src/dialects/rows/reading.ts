@@ -1,4 +1,4 @@
-import type { TrainConfigInput } from '../config/train-config';
+import type { TrainConfigInput } from '../../config/train-config';
 
 /**
  * What a line of somebody's settings does here. 'used': a run does it; 'planned': only a plan does; 'exported': it is for the launcher of the

@@ -8,8 +8,8 @@ import {
   none,
   place,
   refused,
-} from './key-row';
-import { wholeOf, yesOf } from './values';
+} from '../rows/key-row';
+import { wholeOf, yesOf } from '../rows/values';
 
 // Megatron-LM's arguments that count samples in place of steps, its float8, and others of its scripts.
 

@@ -1,5 +1,5 @@
-import { PUBLISHED_MODELS } from '../config/named-models';
-import { MODEL_NAMES } from '../config/settings/model';
+import { PUBLISHED_MODELS } from '../../config/named-models';
+import { MODEL_NAMES } from '../../config/settings/model';
 import { type Asked, decides, isNothing, type KeyRow, type Meaning } from './key-row';
 
 /** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
