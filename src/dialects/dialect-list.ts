@@ -7,7 +7,8 @@ import type { KeyRow, KeyTable } from './rows/key-row';
 import type { Dialect } from './rows/meant';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
-import { MEGATRON_SWIFT, SWIFT } from './trainers/swift';
+import { MEGATRON_SWIFT } from './trainers/megatron-swift';
+import { SWIFT, SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRANSFORMERS } from './trainers/transformers';
 import { DIFFSYNTH } from './videos/diffsynth';
@@ -23,6 +24,7 @@ export const DIALECTS: readonly Dialect[] = [
   TRANSFORMERS,
   FSDP_CONFIG,
   SWIFT,
+  SWIFT_FSDP,
   MEGATRON_SWIFT,
   LLAMA_FACTORY,
   AXOLOTL,

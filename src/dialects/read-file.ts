@@ -12,11 +12,19 @@ import { type ScriptLaunch, scriptLaunches } from './script';
 import { type Located, locatedToml } from './toml';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
+import { SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { MODEL_PATHS } from './videos/diffsynth';
 
 /** Dialects of YAML and JSON files. */
-const FILE_DIALECTS: readonly Dialect[] = [ACCELERATE, DEEPSPEED, LLAMA_FACTORY, FSDP_CONFIG, AXOLOTL];
+const FILE_DIALECTS: readonly Dialect[] = [
+  ACCELERATE,
+  DEEPSPEED,
+  SWIFT_FSDP,
+  LLAMA_FACTORY,
+  FSDP_CONFIG,
+  AXOLOTL,
+];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
 export type ForeignFile = readonly ScriptLaunch[];

@@ -1,4 +1,4 @@
-import type { ScheduleConfig } from '../config/settings/schedule';
+import { decayStepsOf, type ScheduleConfig } from '../config/settings/schedule';
 import { ConfigError } from '../core/errors';
 import { requireGroups } from './optimizer';
 import { checkedOptions } from './optimizer-options';
@@ -128,7 +128,7 @@ const DECAYS: Readonly<Record<ScheduleConfig['decayType'], (x: number) => number
  */
 export function rateOf(schedule: ScheduleConfig, steps: number): Rate {
   const { kind, warmupSteps, maxSteps = steps, etaMin, decayType, stepSize, gamma } = schedule;
-  const decaySteps = schedule.decaySteps ?? Math.max(1, Math.round((maxSteps - warmupSteps) / 5));
+  const decaySteps = decayStepsOf(schedule, steps);
   const fall =
     (decay: (x: number) => number, from: number, over: number): Rate =>
     (t, base) =>

@@ -27,8 +27,9 @@ context_parallel_degree = 2
   assert.equal(reading.config.optimizer?.lr, 8e-4, "TorchTitan's default");
   assert.deepEqual(reading.config.parallel, {
     strategy: 'HYBRID_SHARD',
-    mesh: { dpReplicate: 2, dpShard: 2 },
+    mesh: { dpReplicate: 2, dpShard: 4 },
     tp: 2,
+    sequenceParallel: true,
     cp: 2,
     cpKind: 'ring',
   });
@@ -57,6 +58,26 @@ test('a rate that stays and then falls has a share of all steps for it', () => {
     decaySteps: 200,
     etaMin: 5e-4,
   });
+});
+
+test('without decay the rate stays; one of n layers runs again; gradients are always clipped, by inf to no effect', () => {
+  const read = toml(
+    '[training]\nmax_norm = inf\n[lr_scheduler]\ndecay_ratio = 0.0\nwarmup_steps = 5\n[activation_checkpoint]\nmode = "selective"\nselective_ac_option = "3"\n',
+  );
+  assert.equal(read.config.clipNorm, null);
+  assert.deepEqual(read.config.schedule, { kind: 'constant', warmupSteps: 5 });
+  assert.deepEqual(read.config.activationCheckpointing, { everyNth: 3 });
+  assert.deepEqual(toml('[training]\nsteps = 1000\n').config.activationCheckpointing, { everyNth: 2 });
+  assert.equal(effects(toml('[training]\nmax_norm = 0\n'))['training.max_norm'], 'error');
+});
+
+test('FSDP shards over the ranks of context parallelism, and layers per stage are stages of a known model', () => {
+  const strategyOf = (text: string): unknown => toml(`[parallelism]\n${text}`).config.parallel?.strategy;
+  assert.equal(strategyOf('data_parallel_shard_degree = 1\ncontext_parallel_degree = 2\n'), 'FULL_SHARD');
+  const staged = toml(
+    '[model]\nflavor = "8B"\n[parallelism]\npipeline_parallel_degree = 4\npipeline_parallel_schedule = "Interleaved1F1B"\npipeline_parallel_layers_per_stage = 2\n',
+  );
+  assert.equal(staged.config.parallel?.virtualStages, 4);
 });
 
 test('misspelled keys have the nearest one, and text that is no TOML has its line', () => {

@@ -109,6 +109,14 @@ function scheduleIn({ schedule, steps }: Read) {
   return { ...given, end: given.maxSteps ?? steps };
 }
 
+/** Returns the number of steps in which wsd falls, of a run of `steps` steps. */
+export function decayStepsOf(
+  { decaySteps, warmupSteps, maxSteps }: Pick<ScheduleConfig, 'decaySteps' | 'warmupSteps' | 'maxSteps'>,
+  steps: number,
+): number {
+  return decaySteps ?? Math.max(1, Math.round(((maxSteps ?? steps) - warmupSteps) / 5));
+}
+
 function ofOtherSchedule(config: Read, kinds: readonly ScheduleKind[]): string | null {
   const { kind } = scheduleIn(config);
   return kinds.includes(kind) ? null : `has no effect with ${kind}; it is a setting of ${kinds.join(', ')}`;

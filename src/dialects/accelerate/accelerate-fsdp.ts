@@ -73,9 +73,11 @@ function mesh({ other }: Asked): Meaning {
   const dpShard = wholeOf(other('parallelism_config_dp_shard_size') ?? 1);
   if (dpReplicate === 1)
     return { effect: 'none', why: 'without replicas, all data-parallel ranks share the shards' };
-  return dpShard === 1
+  // FSDP shards over the ranks of context parallelism too.
+  const cp = wholeOf(other('parallelism_config_cp_size') ?? 1);
+  return dpShard * cp === 1
     ? { sets: { 'parallel.strategy': 'NO_SHARD' } }
-    : { sets: { 'parallel.mesh': { dpReplicate, dpShard } } };
+    : { sets: { 'parallel.mesh': { dpReplicate, dpShard: dpShard * cp } } };
 }
 
 function contextParallel(usual: 'ring' | 'ulysses') {

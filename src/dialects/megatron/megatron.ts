@@ -1,109 +1,34 @@
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import { microbatchesOf } from '../../config/settings/pipeline';
+import { gradScalerOf } from '../../config/settings/precision';
+import { decayStepsOf, type ScheduleConfig } from '../../config/settings/schedule';
 import {
   type Asked,
   allNone,
+  both,
+  type Convert,
   decides,
+  type Exported,
   flag,
   type KeyRow,
   type KeyTable,
   type Meaning,
   place,
   refused,
+  settingBoth,
   settingKeys,
+  type Write,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, yesOf } from '../rows/values';
+import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, wordOf, yesOf } from '../rows/values';
 import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, MODEL } from './megatron-model';
+import { PARALLEL } from './megatron-parallel';
 
 // Megatron-LM's arguments. Source: megatron/training/arguments.py and megatron/training/config.
 
-/** Returns the row of a truth value that stands alone on a command line. */
-function on(path: string, value: unknown, why?: string): KeyRow {
-  return flag(
-    decides(path, ({ value: given }) =>
-      yesOf(given)
-        ? { sets: { [path]: value }, ...(why !== undefined && { why }) }
-        : { effect: 'none', why: 'is off' },
-    ),
-  );
-}
-
-function fsdp({ value }: Asked): Meaning {
-  return yesOf(value) ? { sets: { 'parallel.strategy': 'FULL_SHARD' } } : { effect: 'none', why: 'is off' };
-}
-
-function recompute({ value }: Asked): Meaning {
-  return { sets: { activationCheckpointing: word({ full: 'full', selective: 'selective' })(value) } };
-}
-
-const PARALLEL: KeyTable = {
-  ...settingKeys('megatron', {
-    'parallel.tp': whole,
-    'parallel.pp': whole,
-    'parallel.cp': {
-      context_parallel_size: decides('parallel.cp', ({ value }) => ({
-        sets: { 'parallel.cp': wholeOf(value), ...(wholeOf(value) > 1 && { 'parallel.cpKind': 'ring' }) },
-      })),
-    },
-    'parallel.cpKind': {
-      cp_comm_type: decides('parallel.cpKind', ({ value, other }) =>
-        wholeOf(other('context_parallel_size') ?? 1) === 1
-          ? { effect: 'none', why: 'sequences are not divided' }
-          : {
-              sets: {
-                'parallel.cpKind': word({
-                  p2p: 'ring',
-                  a2a: 'ulysses',
-                  all_gather: 'ring',
-                  'a2a+p2p': 'ring',
-                } as const)([value].flat()[0]),
-              },
-            },
-      ),
-    },
-    'parallel.ep': { expert_model_parallel_size: whole },
-    'parallel.sequenceParallel': { sequence_parallel: on('parallel.sequenceParallel', true) },
-    'parallel.virtualStages': {
-      num_virtual_stages_per_pipeline_rank: decides('parallel.virtualStages', ({ value }) =>
-        virtual(wholeOf(value)),
-      ),
-    },
-  }),
-  num_layers_per_virtual_pipeline_stage: decides('parallel.virtualStages', ({ value, other }) => {
-    const [layers, pp] = [Number(other('num_layers')), Number(other('pipeline_model_parallel_size') ?? 1)];
-    return virtual(wholeOf(layers / pp / wholeOf(value)));
-  }),
-  use_distributed_optimizer: on('parallel.strategy', 'ZERO_1'),
-  use_torch_fsdp2: flag(decides('parallel.strategy', fsdp)),
-  use_megatron_fsdp: flag(decides('parallel.strategy', fsdp)),
-  use_custom_fsdp: flag(decides('parallel.strategy', fsdp)),
-  data_parallel_sharding_strategy: decides('parallel.strategy', ({ value }) => ({
-    sets: {
-      'parallel.strategy': word({
-        no_shard: 'NO_SHARD',
-        optim: 'ZERO_1',
-        optim_grads: 'ZERO_2',
-        optim_grads_params: 'FULL_SHARD',
-      } as const)(value),
-    },
-  })),
-  recompute_granularity: decides('activationCheckpointing', recompute),
-  recompute_activations: on('activationCheckpointing', 'selective'),
-  optimizer_cpu_offload: on('offload.optimizer', true),
-  ...allNone(
-    'whole blocks run again here',
-    'recompute_method recompute_num_layers recompute_modules distribute_saved_activations',
-  ),
-};
-
-function virtual(stages: number): Meaning {
-  return stages === 1
-    ? { effect: 'none', why: 'a rank has one stage' }
-    : { sets: { 'parallel.virtualStages': stages, 'parallel.schedule': 'interleaved' } };
-}
-
 function half(paramDtype: string): KeyRow {
-  return flag(
+  const row = flag(
     decides('mixedPrecision.paramDtype', ({ value, other }) => {
       if (!yesOf(value)) return { effect: 'none', why: 'is off' };
       if (other('grad_reduce_in_bf16') !== undefined)
@@ -114,6 +39,7 @@ function half(paramDtype: string): KeyRow {
       };
     }),
   );
+  return both(row, ({ config }) => (config.mixedPrecision?.paramDtype === paramDtype ? true : undefined));
 }
 
 /** With a pipeline, a rank's microbatches are a pass; without one, they are passes of a step. */
@@ -124,44 +50,67 @@ function microbatch({ value, other }: Asked): Meaning {
   return { place: { microRows: micro }, why: `rows per microbatch of the pipeline: ${micro}` };
 }
 
-const TRAINING: KeyTable = {
-  ...settingKeys('megatron', { batch: { micro_batch_size: decides('batch', microbatch) }, clipNorm: clip }),
-  rampup_batch_size: refused('the number of rows per step stays the same here'),
-  global_batch_size: place('rows of all ranks per step', (value) => ({ globalBatch: wholeOf(value) })),
-  train_iters: decides('steps', ({ value }) => ({ sets: { steps: wholeOf(value) } })),
-  ...settingKeys('torch', { 'optimizer.lr': number, 'optimizer.weightDecay': number }),
-  seed: decides('seed', ({ value }) => ({ sets: { seed: wholeOf(value, 0) } })),
-  optimizer: decides('optimizer.kind', ({ value }) =>
-    ['adam', 'sgd'].includes(String(value))
-      ? { sets: { 'optimizer.kind': value === 'adam' ? 'adamW' : 'sgd' } }
-      : { effect: 'refused', why: `there is no optimizer ${String(value)} here; choose adam or sgd` },
+/** Returns rows per step of all ranks. */
+function globalBatch({ config, machines, ranksPerMachine }: Exported): number {
+  return config.batch * config.accumulation * dataRanksOf(config, machines * ranksPerMachine);
+}
+
+/** Returns the row of a number of the optimizer or the schedule, which an export has under a condition. */
+function numberRow(path: string, write: Write, convert: Convert = number): KeyRow {
+  return both(
+    decides(path, (asked) => ({ sets: { [path]: convert(asked.value, asked) } })),
+    write,
+  );
+}
+
+const isSgd = ({ config }: Exported): boolean => config.optimizer.kind === 'sgd';
+
+const beta = (index: 0 | 1): KeyRow =>
+  both(
+    decides('optimizer.betas', ({ value, other }) => {
+      const betas = [numberOf(other('adam_beta1') ?? 0.9), numberOf(other('adam_beta2') ?? 0.999)];
+      betas[index] = numberOf(value);
+      return { sets: { 'optimizer.betas': betas } };
+    }),
+    (exported) => (isSgd(exported) ? undefined : exported.config.optimizer.betas[index]),
+  );
+
+const STYLES = { constant: 'constant', linear: 'linear', cosine: 'cosine', WSD: 'wsd' } as const;
+
+/** Returns the kind of a schedule, as an export has it; WarmupCosineLR is a cosine. */
+function styleOf({ config: { schedule } }: Exported): string {
+  const kind = schedule?.kind ?? 'constant';
+  return wordOf<string>(STYLES, kind === 'WarmupCosineLR' ? 'cosine' : kind) ?? 'constant';
+}
+
+/** Returns a value if the schedule ends. */
+const ofEnding =
+  (write: (schedule: ScheduleConfig, exported: Exported) => unknown): Write =>
+  (exported) => {
+    const { schedule } = exported.config;
+    return schedule === null || schedule.kind === 'constant' ? undefined : write(schedule, exported);
+  };
+
+const ofWsd = (write: (schedule: ScheduleConfig, exported: Exported) => unknown): Write =>
+  ofEnding((schedule, exported) => (schedule.kind === 'wsd' ? write(schedule, exported) : undefined));
+
+const WSD_DECAYS = { linear: 'linear', cosine: 'cosine', minus_sqrt: '1-sqrt' } as const;
+
+const SCHEDULE: KeyTable = {
+  lr_decay_style: both(
+    decides('schedule.kind', ({ value }) => ({ sets: { 'schedule.kind': word(STYLES)(value) } })),
+    styleOf,
   ),
-  adam_beta1: decides('optimizer.betas', ({ value, other }) => ({
-    sets: { 'optimizer.betas': [numberOf(value), numberOf(other('adam_beta2') ?? 0.999)] },
-  })),
-  adam_beta2: decides('optimizer.betas', ({ value, other }) => ({
-    sets: { 'optimizer.betas': [numberOf(other('adam_beta1') ?? 0.9), numberOf(value)] },
-  })),
-  adam_eps: decides('optimizer.eps', ({ value }) => ({ sets: { 'optimizer.eps': numberOf(value) } })),
-  sgd_momentum: decides('optimizer.momentum', ({ value }) => ({
-    sets: { 'optimizer.momentum': numberOf(value) },
-  })),
-  lr_decay_style: decides('schedule.kind', ({ value }) => ({
-    sets: {
-      'schedule.kind': word({
-        constant: 'constant',
-        linear: 'linear',
-        cosine: 'cosine',
-        wsd: 'wsd',
-      } as const)(value),
-    },
-  })),
-  lr_decay_iters: decides('schedule.maxSteps', ({ value }) => ({
-    sets: { 'schedule.maxSteps': wholeOf(value) },
-  })),
-  lr_warmup_iters: decides('schedule.warmupSteps', (asked) => ({
-    sets: { 'schedule.warmupSteps': wholeFromZero(asked.value, asked) },
-  })),
+  lr_decay_iters: numberRow(
+    'schedule.maxSteps',
+    ofEnding(({ maxSteps }, { config }) => maxSteps ?? config.steps),
+    whole,
+  ),
+  lr_warmup_iters: numberRow(
+    'schedule.warmupSteps',
+    ({ config }) => config.schedule?.warmupSteps,
+    wholeFromZero,
+  ),
   lr_warmup_fraction: decides('schedule.warmupSteps', ({ value, other }) => {
     const steps = other('lr_decay_iters') ?? other('train_iters');
     return typeof steps === 'number'
@@ -171,15 +120,75 @@ const TRAINING: KeyTable = {
           why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
         };
   }),
-  min_lr: decides('schedule.etaMin', ({ value }) => ({ sets: { 'schedule.etaMin': numberOf(value) } })),
+  min_lr: numberRow(
+    'schedule.etaMin',
+    ofEnding(({ etaMin }) => etaMin),
+  ),
+  lr_wsd_decay_iters: numberRow(
+    'schedule.decaySteps',
+    ofWsd((schedule, { config }) => decayStepsOf(schedule, config.steps)),
+    whole,
+  ),
+  lr_wsd_decay_style: both(
+    decides('schedule.decayType', ({ value }) =>
+      String(value) === 'exponential'
+        ? {
+            effect: 'refused',
+            why: 'the rate falls by a cosine, a line or a root here; write schedule.decayType',
+          }
+        : { sets: { 'schedule.decayType': word(WSD_DECAYS)(value) } },
+    ),
+    ofWsd(({ decayType }) => wordOf<string>(WSD_DECAYS, decayType)),
+  ),
+};
+
+/** Returns whether gradients of a type need a scale, with the setting of its scaler. */
+const ofScaler =
+  (key: 'initScale' | 'growthInterval'): Write =>
+  ({ config }) =>
+    gradScalerOf(config)?.[key];
+
+const TRAINING: KeyTable = {
+  ...settingKeys('megatron', {
+    batch: {
+      micro_batch_size: both(decides('batch', microbatch), ({ config }) =>
+        config.parallel.pp > 1 ? config.batch / microbatchesOf(config) : config.batch,
+      ),
+    },
+    clipNorm: { clip_grad: settingBoth('clipNorm', clip, (norm) => norm ?? 0) },
+  }),
+  rampup_batch_size: refused('the number of rows per step stays the same here'),
+  global_batch_size: both(
+    place('rows of all ranks per step', (value) => ({ globalBatch: wholeOf(value) })),
+    globalBatch,
+  ),
+  train_iters: settingBoth('steps', whole),
+  ...settingKeys('torch', {
+    'optimizer.lr': { lr: settingBoth('optimizer.lr', number) },
+    'optimizer.weightDecay': { weight_decay: settingBoth('optimizer.weightDecay', number) },
+  }),
+  seed: settingBoth('seed', wholeFromZero),
+  optimizer: both(
+    decides('optimizer.kind', ({ value }) =>
+      ['adam', 'sgd'].includes(String(value))
+        ? { sets: { 'optimizer.kind': value === 'adam' ? 'adamW' : 'sgd' } }
+        : { effect: 'refused', why: `there is no optimizer ${String(value)} here; choose adam or sgd` },
+    ),
+    (exported) => (isSgd(exported) ? 'sgd' : 'adam'),
+  ),
+  adam_beta1: beta(0),
+  adam_beta2: beta(1),
+  adam_eps: numberRow('optimizer.eps', (exported) =>
+    isSgd(exported) ? undefined : exported.config.optimizer.eps,
+  ),
+  sgd_momentum: numberRow('optimizer.momentum', (exported) =>
+    isSgd(exported) ? exported.config.optimizer.momentum : undefined,
+  ),
+  ...SCHEDULE,
   bf16: half('bfloat16'),
   fp16: half('float16'),
-  initial_loss_scale: decides('gradScaler.initScale', ({ value }) => ({
-    sets: { 'gradScaler.initScale': numberOf(value) },
-  })),
-  loss_scale_window: decides('gradScaler.growthInterval', ({ value }) => ({
-    sets: { 'gradScaler.growthInterval': wholeOf(value) },
-  })),
+  initial_loss_scale: numberRow('gradScaler.initScale', ofScaler('initScale')),
+  loss_scale_window: numberRow('gradScaler.growthInterval', ofScaler('growthInterval'), whole),
   attention_dropout: place('dropout, which only a plan knows', (value) => ({ dropout: numberOf(value) > 0 })),
   hidden_dropout: place('dropout, which only a plan knows', (value) => ({ dropout: numberOf(value) > 0 })),
 };

@@ -1,12 +1,14 @@
 import type { Original } from '../../config/setting';
-import { SETTING_ROWS } from '../../config/setting-table';
+import { SETTING_ROWS, settingAt } from '../../config/setting-table';
+import type { TrainConfig } from '../../config/train-config';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Effect, Place } from './reading';
 
 /**
  * [Note: dialects] A dialect is the way in which another program writes settings: a table with one row per key. A row of a key that is one of our
  * settings has the setting's path; its name there comes from the table of settings. A row of another key has its effect and the reason.
- * The effect of a setting is not written down: it follows from the table of settings (warnings, conflicts, what a plan reads).
+ * The effect of a setting is not written down: it follows from the table of settings (warnings, conflicts, what a plan reads). Exports write the
+ * keys whose rows have `write`; so a row is the only place that says what a key means, in both directions.
  */
 export interface KeyRow {
   /** The effect of the key, unless its value has another one; null: that of the setting. */
@@ -19,7 +21,18 @@ export interface KeyRow {
   readonly parts?: KeyTable;
   /** Whether a command line has the key without a value. */
   readonly isFlag?: boolean;
+  /** Returns the key's value in an export; undefined: the export leaves the key out. Without it, no export has the key. */
+  readonly write?: Write;
 }
+
+/** What an export says: a config, and where it trains. */
+export interface Exported {
+  readonly config: TrainConfig;
+  readonly machines: number;
+  readonly ranksPerMachine: number;
+}
+
+export type Write = (exported: Exported) => unknown;
 
 /** Rows by key, in the spelling of the other program. */
 export type KeyTable = Readonly<Record<string, KeyRow>>;
@@ -63,6 +76,41 @@ export function setting(path: string, convert: Convert): KeyRow {
       return value === undefined ? { effect: 'none', why: 'is empty' } : { sets: { [path]: value } };
     },
   };
+}
+
+/** Returns a row that exports write, too. */
+export function both(row: KeyRow, write: Write): KeyRow {
+  return { ...row, write };
+}
+
+/** Returns the row of a key that is one setting, and whose value in an export is made of the setting's. Default: they are equal. */
+export function settingBoth(
+  path: string,
+  convert: Convert,
+  write: (value: unknown) => unknown = (value) => value,
+): KeyRow {
+  return both(setting(path, convert), ({ config }) => write(settingAt(config, path)));
+}
+
+/** Returns rows that are only read. */
+export function onlyRead(table: KeyTable, names: string): KeyTable {
+  return Object.fromEntries(
+    names.split(' ').flatMap((name) => {
+      const { write: _, ...row } = table[name] ?? none('');
+      return Object.hasOwn(table, name) ? [[name, row]] : [];
+    }),
+  );
+}
+
+/** Returns the keys of a table that an export has, with their values, in the order of the table. */
+export function writtenKeys(table: KeyTable, exported: Exported): Readonly<Record<string, unknown>> {
+  return Object.fromEntries(
+    Object.entries(table).flatMap(([key, { parts, write }]) => {
+      const within = parts === undefined ? {} : writtenKeys(parts, exported);
+      const value = parts === undefined || Object.keys(within).length === 0 ? write?.(exported) : within;
+      return value === undefined ? [] : [[key, value]];
+    }),
+  );
 }
 
 /** Returns the row of a key whose value decides which settings it changes. */

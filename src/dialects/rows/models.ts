@@ -1,6 +1,6 @@
 import { PUBLISHED_MODELS } from '../../config/named-models';
-import { MODEL_NAMES } from '../../config/settings/model';
-import { type Asked, decides, isNothing, type KeyRow, type Meaning } from './key-row';
+import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
+import { type Asked, decides, type Exported, isNothing, type KeyRow, type Meaning } from './key-row';
 
 /** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
 const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
@@ -26,7 +26,7 @@ const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
 };
 
 /** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null: there is none. */
-export function modelNamed(value: unknown): string | null {
+export function modelNamed(value: unknown): ModelName | null {
   const parts = String(value).split(/[/\\:]/);
   for (const part of parts.toReversed()) {
     const exact = MODEL_NAMES.find((name) => name === part.toLowerCase());
@@ -39,6 +39,22 @@ export function modelNamed(value: unknown): string | null {
     if (found !== undefined) return found;
   }
   return null;
+}
+
+/** Identifiers of published models on the Hugging Face Hub, as exports name them. */
+const HUB_NAMES: Partial<Readonly<Record<ModelName, string>>> = {
+  gpt2: 'openai-community/gpt2',
+  'gpt2-xl': 'openai-community/gpt2-xl',
+  'llama3-8b': 'meta-llama/Meta-Llama-3-8B',
+  'llama3-70b': 'meta-llama/Meta-Llama-3-70B',
+  'llama3-405b': 'meta-llama/Llama-3.1-405B',
+  'qwen-7b': 'Qwen/Qwen-7B',
+  'qwen-14b': 'Qwen/Qwen-14B',
+};
+
+/** Returns the identifier by which other programs download a model; undefined: it has none. */
+export function hubName(model: ModelSetting): string | undefined {
+  return typeof model === 'string' ? HUB_NAMES[model] : undefined;
 }
 
 /** Returns the meaning of a model's name or folder in another program. */
@@ -57,6 +73,12 @@ export const SEQUENCE: KeyRow = decides('data.seq', ({ value }) => ({
   effect: 'none',
   why: `sequences have the model's seq; write model: { …, seq: ${String(value).replaceAll('_', '')} }`,
 }));
+
+/** Returns the length of sequences, for an export. */
+export function writtenSequence({ config }: Exported): number | undefined {
+  const shape = modelShape(config);
+  return 'seq' in shape ? shape.seq : undefined;
+}
 
 /** Returns the row of a key that names an implementation of attention; names that match `flash` never store the scores. */
 export function attentionNamed(flash: RegExp): KeyRow {

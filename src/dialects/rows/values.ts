@@ -31,6 +31,11 @@ export const number: Convert = (value) => numberOf(value);
 export const yes: Convert = (value) => yesOf(value);
 export const text: Convert = (value) => (isNothing(value) ? undefined : String(value));
 
+/** Returns the word of a table that means a value; undefined: it has none. */
+export function wordOf<Ours>(words: Readonly<Record<string, Ours>>, value: Ours): string | undefined {
+  return Object.entries(words).find(([, meant]) => meant === value)?.[0];
+}
+
 /** The largest norm of gradients: 0 means no clipping, which is null here. */
 export const clip: Convert = (value) => {
   const norm = numberOf(value);
@@ -66,7 +71,7 @@ export const float: Convert = (value) => floatOf(value);
 /** Returns a converter of words, by their spelling in lower case. */
 export function word<Ours>(words: Readonly<Record<string, Ours>>): (value: unknown) => Ours {
   return (value) => {
-    const found = Object.entries(words).find(([name]) => name === String(value).toLowerCase());
+    const found = Object.entries(words).find(([name]) => name.toLowerCase() === String(value).toLowerCase());
     if (found === undefined) throw wrongValue(value, Object.keys(words).join(', '));
     return found[1];
   };

@@ -1,27 +1,41 @@
+import { settingAt } from '../../config/setting-table';
 import {
+  type Asked,
   allNone,
+  both,
   decides,
   exported,
   isNothing,
   type KeyTable,
+  type Meaning,
   none,
   place,
   refused,
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, modelMeaning, SEQUENCE } from '../rows/models';
+import { attentionNamed, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { wholeOf, yesOf } from '../rows/values';
-import { DATA, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
+import { DATA, fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
 
 // LLaMA-Factory's YAML. Source: src/llamafactory/hparams.
 
-const adapter = (path: string, convert: (value: unknown) => unknown) =>
-  decides(path, ({ value, other }) =>
-    String(other('finetuning_type') ?? 'lora') === 'lora'
-      ? { sets: { [path]: convert(value) } }
-      : { effect: 'none', why: 'has no effect without finetuning_type lora' },
+const adapter = (
+  path: string,
+  convert: (value: unknown) => unknown,
+  write: (value: unknown) => unknown = (value) => value,
+) =>
+  both(
+    decides(path, ({ value, other }) =>
+      String(other('finetuning_type') ?? 'lora') === 'lora'
+        ? { sets: { [path]: convert(value) } }
+        : { effect: 'none', why: 'has no effect without finetuning_type lora' },
+    ),
+    ({ config }) => (config.lora === null ? undefined : write(settingAt(config, path))),
   );
+
+/** The file of DeepSpeed to which an export's YAML refers. */
+export const DEEPSPEED_FILE = 'ds_config.json';
 
 const RAY = "Ray's launcher, which starts the processes";
 
@@ -67,6 +81,16 @@ const OTHER: KeyTable = {
   ),
 };
 
+function finetuning({ value }: Asked): Meaning {
+  if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
+  if (String(value) === 'lora')
+    return { usual: { 'lora.r': 8, 'lora.alpha': 16, 'lora.targets': 'all-linear' } };
+  return {
+    effect: 'refused',
+    why: `there is no fine-tuning of kind ${String(value)} here; choose lora or full`,
+  };
+}
+
 /** LLaMA-Factory's YAML and its command line. */
 export const LLAMA_FACTORY: Dialect = {
   name: 'LLaMA-Factory',
@@ -77,27 +101,33 @@ export const LLAMA_FACTORY: Dialect = {
     stage: refused('only pretraining and supervised fine-tuning are trained here', (value) =>
       ['pt', 'sft'].includes(String(value)),
     ),
-    finetuning_type: decides('lora', ({ value }) => {
-      if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
-      if (String(value) === 'lora')
-        return { usual: { 'lora.r': 8, 'lora.alpha': 16, 'lora.targets': 'all-linear' } };
-      return {
-        effect: 'refused',
-        why: `there is no fine-tuning of kind ${String(value)} here; choose lora or full`,
-      };
-    }),
+    finetuning_type: both(decides('lora', finetuning), ({ config }) =>
+      config.lora === null ? 'full' : 'lora',
+    ),
     ...settingKeys('peft', {
       'lora.alpha': { lora_alpha: adapter('lora.alpha', Number) },
       'lora.dropout': { lora_dropout: adapter('lora.dropout', Number) },
     }),
     lora_rank: adapter('lora.r', (value) => wholeOf(value)),
-    lora_target: adapter('lora.targets', (value) =>
-      String(value) === 'all'
-        ? 'all-linear'
-        : [value]
-            .flat()
-            .flatMap((text) => String(text).split(','))
-            .map((text) => text.trim()),
+    lora_target: adapter(
+      'lora.targets',
+      (value) =>
+        String(value) === 'all'
+          ? 'all-linear'
+          : [value]
+              .flat()
+              .flatMap((text) => String(text).split(','))
+              .map((text) => text.trim()),
+      (targets) => (Array.isArray(targets) ? targets.join(',') : 'all'),
+    ),
+    deepspeed: both(fileKey("DeepSpeed's JSON, which is read too"), ({ config: { parallel } }) =>
+      parallel.strategy === 'ZERO_1' || parallel.strategy === 'ZERO_2' ? DEEPSPEED_FILE : undefined,
+    ),
+    disable_gradient_checkpointing: both(
+      decides('activationCheckpointing', ({ value }) => ({
+        sets: { activationCheckpointing: yesOf(value) ? null : 'full' },
+      })),
+      ({ config }) => config.activationCheckpointing === null,
     ),
     dataset: DATA,
     dataset_dir: none('write data with a path'),
@@ -106,7 +136,7 @@ export const LLAMA_FACTORY: Dialect = {
       effect: 'none',
       why: isNothing(value) ? 'is off' : 'write data.validation with your own data',
     })),
-    cutoff_len: SEQUENCE,
+    cutoff_len: both(SEQUENCE, writtenSequence),
     flash_attn: attentionNamed(/fa/),
     packing: none('texts fill sequences without gaps here in any case'),
     neat_packing: none('texts fill sequences without gaps here in any case'),
@@ -125,7 +155,7 @@ export const LLAMA_FACTORY: Dialect = {
     ),
     ...allNone(
       'models and adapters are as PEFT has them',
-      'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output disable_gradient_checkpointing use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
+      'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
     ),
     pure_bf16: refused('master parameters are float32 here'),
     use_dora: refused('DoRA is not built here; LoRA is'),
@@ -138,5 +168,8 @@ export const LLAMA_FACTORY: Dialect = {
     pref_beta: refused('preferences are not trained here'),
     pref_loss: refused('preferences are not trained here'),
   },
-  usual: () => TRAINER_DEFAULTS,
+  usual: () => ({
+    ...TRAINER_DEFAULTS,
+    usual: { ...TRAINER_DEFAULTS.usual, activationCheckpointing: 'full' },
+  }),
 };

@@ -1,4 +1,5 @@
-import { allNone, decides, type KeyTable, none, refused } from '../rows/key-row';
+import { STRATEGIES } from '../../config/strategies';
+import { allNone, both, decides, type KeyTable, none, refused } from '../rows/key-row';
 import { wholeOf } from '../rows/values';
 
 // Arguments of swift sft that change little here. Source: ms-swift's Command-line-parameters.md.
@@ -45,10 +46,14 @@ export const SWIFT_OTHER: KeyTable = {
     'experts_impl router_aux_loss_coef enable_dft_loss enable_channel_loss loss_type mrl_dims vit_gradient_checkpointing freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex enable_npu_model_patch',
   ),
   ...allNone('is the launcher that starts the processes', 'use_ray ray_exp_name device_groups'),
-  zero_hpz_partition_size: decides('parallel.reshardAfterForward', ({ value }) =>
-    wholeOf(value) === 1
-      ? { effect: 'none', why: 'parameters are gathered from all ranks' }
-      : { sets: { 'parallel.reshardAfterForward': wholeOf(value) } },
+  zero_hpz_partition_size: both(
+    decides('parallel.reshardAfterForward', ({ value }) =>
+      wholeOf(value) === 1
+        ? { effect: 'none', why: 'parameters are gathered from all ranks' }
+        : { sets: { 'parallel.reshardAfterForward': wholeOf(value) } },
+    ),
+    ({ config: { parallel }, ranksPerMachine }) =>
+      STRATEGIES[parallel.strategy].isHybrid ? (parallel.mesh?.dpShard ?? ranksPerMachine) : undefined,
   ),
   deepspeed_autotp_size: decides('parallel.tp', ({ value }) => ({ sets: { 'parallel.tp': wholeOf(value) } })),
 };

@@ -1,29 +1,33 @@
-import { MEGATRON_KEYS } from '../megatron/megatron';
-import { MEGATRON_SWIFT_OTHER } from '../megatron/megatron-keys';
+import { settingAt } from '../../config/setting-table';
+import { STRATEGIES } from '../../config/strategies';
+import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,
   allNone,
+  both,
   decides,
+  type Exported,
   isNothing,
   type KeyRow,
   type KeyTable,
   type Meaning,
   none,
   refused,
+  section,
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, modelMeaning, SEQUENCE } from '../rows/models';
-import { floatOf, strategyOf, wholeOf, word } from '../rows/values';
+import { attentionNamed, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
+import { floatOf, strategyOf, wholeOf, word, yesOf } from '../rows/values';
 import { SWIFT_OTHER } from './swift-keys';
-import { DATA, TRAINING_ARGUMENTS } from './transformers';
+import { DATA, fsdp, TRAINING_ARGUMENTS } from './transformers';
 
 // ms-swift: `swift sft`, whose arguments are those of transformers and its own, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
 
 const NEVER = 'swift has no such argument';
 
 /** Arguments that only a document has. */
-const DOCUMENT: KeyTable = {
+export const DOCUMENT: KeyTable = {
   parallel_method: decides('parallel.strategy', ({ value }): Meaning => {
     const method = word({
       fsdp: 'FULL_SHARD',
@@ -84,15 +88,33 @@ const ZERO: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   zero3_offload: { 'parallel.strategy': 'FULL_SHARD', 'offload.optimizer': true, 'offload.parameters': true },
 };
 
+/** Returns swift's name of DeepSpeed's settings; undefined: FSDP shards, or nothing is sharded. */
+function deepspeedName({ config: { parallel, offload } }: Exported): string | undefined {
+  const { strategy } = parallel;
+  if (STRATEGIES[strategy].isHybrid) return offload.parameters ? 'zero3_offload' : 'zero3';
+  if (strategy === 'ZERO_1') return 'zero1';
+  if (strategy !== 'ZERO_2') return undefined;
+  return offload.optimizer ? 'zero2_offload' : 'zero2';
+}
+
+/** Whether an export shards by FSDP 2, whose settings are in a file. */
+export function isBySwiftFsdp({ config: { parallel } }: Pick<Exported, 'config'>): boolean {
+  return parallel.strategy === 'FULL_SHARD' || parallel.strategy === 'SHARD_GRAD_OP';
+}
+
+/** The file of swift's --fsdp in an export. */
+export const SWIFT_FSDP_FILE = 'fsdp.json';
+
 function deepspeed({ value }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   const sets = ZERO[String(value)];
   return sets === undefined ? { file: String(value), effect: 'used', why: 'is read too' } : { sets };
 }
 
-function fsdp({ value }: Asked): Meaning {
+function fsdpFile({ value }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
-  if (String(value) === 'fsdp2') return { sets: { 'parallel.strategy': 'FULL_SHARD' } };
+  if (String(value) === 'fsdp2')
+    return { sets: { 'parallel.strategy': 'FULL_SHARD' }, usual: { activationCheckpointing: 'full' } };
   return { file: String(value), effect: 'used', why: 'is read too' };
 }
 
@@ -109,12 +131,38 @@ function tuner({ value }: Asked): Meaning {
 
 /** Settings of adapters, which have an effect with LoRA only. */
 function adapter(path: string, convert: (value: unknown) => unknown): KeyRow {
-  return decides(path, ({ value, other }) => {
+  const row = decides(path, ({ value, other }) => {
     const kind = String(other('tuner_type') ?? other('train_type') ?? other('sft_type') ?? 'lora');
     return kind === 'lora'
       ? { sets: { [path]: convert(value) } }
       : { effect: 'none', why: `has no effect with ${kind}: it is for LoRA` };
   });
+  return both(row, ({ config }) => settingAt(config, path));
+}
+
+/** Returns the types in which weights of a type train: without --bf16 and --fp16, float32 trains with float16. */
+function weights({ value, other }: Asked): Meaning {
+  const dtype = floatOf(value);
+  const given = (key: string): boolean | null => {
+    const asked = other(key);
+    return asked === undefined || asked === null ? null : yesOf(asked);
+  };
+  const [bf16, fp16] = [given('bf16'), given('fp16')];
+  if (bf16 === true || fp16 === true)
+    return {
+      effect: 'none',
+      why: 'is the type of stored weights; --bf16 or --fp16 says in which one they train',
+    };
+  const paramDtype = dtype === 'bfloat16' ? 'bfloat16' : 'float16';
+  const isHalf = (dtype === 'bfloat16' ? bf16 : fp16) !== false;
+  return {
+    sets: { 'mixedPrecision.paramDtype': isHalf ? paramDtype : null },
+    ...(isHalf &&
+      dtype === 'float32' && {
+        effect: 'warning',
+        why: 'mixedPrecision.paramDtype: float16, because swift trains float32 weights with fp16 unless --fp16 is false',
+      }),
+  };
 }
 
 function targets(value: unknown): unknown {
@@ -124,7 +172,7 @@ function targets(value: unknown): unknown {
 
 const CHAT = 'chat templates are not built here: texts of a file are trained as they are';
 
-const SWIFT_KEYS: KeyTable = {
+export const SWIFT_KEYS: KeyTable = {
   ...SWIFT_OTHER,
   model: decides('model', modelMeaning),
   model_type: decides('model', (asked) =>
@@ -137,7 +185,7 @@ const SWIFT_KEYS: KeyTable = {
       ? { effect: 'none', why: 'is off' }
       : { effect: 'none', why: 'write data.validation with your own data' },
   ),
-  tuner_type: decides('lora', tuner),
+  tuner_type: both(decides('lora', tuner), ({ config }) => (config.lora === null ? 'full' : 'lora')),
   train_type: decides('lora', tuner),
   sft_type: decides('lora', tuner),
   ...settingKeys('peft', {
@@ -146,18 +194,28 @@ const SWIFT_KEYS: KeyTable = {
     'lora.targets': { target_modules: adapter('lora.targets', targets) },
   }),
   lora_rank: adapter('lora.r', (value) => wholeOf(value)),
-  deepspeed: decides('parallel.strategy', deepspeed),
-  fsdp: decides('parallel.strategy', fsdp),
-  sequence_parallel_size: decides('parallel.cp', ({ value }) => ({
-    sets: { 'parallel.cp': wholeOf(value), ...(wholeOf(value) > 1 && { 'parallel.cpKind': 'ulysses' }) },
-  })),
-  torch_dtype: decides('mixedPrecision.paramDtype', ({ value }) => {
-    const paramDtype = floatOf(value);
-    return paramDtype === 'float32'
-      ? { effect: 'used', why: 'float32, as by default here' }
-      : { sets: { 'mixedPrecision.paramDtype': paramDtype } };
-  }),
-  max_length: SEQUENCE,
+  deepspeed: both(decides('parallel.strategy', deepspeed), deepspeedName),
+  fsdp: both(decides('parallel.strategy', fsdpFile), (exported) =>
+    isBySwiftFsdp(exported) ? SWIFT_FSDP_FILE : undefined,
+  ),
+  gradient_checkpointing: both(
+    decides('activationCheckpointing', ({ value, other }) => {
+      if (yesOf(value)) return { sets: { activationCheckpointing: 'full' } };
+      return String(other('fsdp')) === 'fsdp2'
+        ? { effect: 'none', why: 'fsdp2 has recomputation of its own, which is on' }
+        : { sets: { activationCheckpointing: null } };
+    }),
+    // FSDP has a key of its own, in its file.
+    (exported) => exported.config.activationCheckpointing !== null && !isBySwiftFsdp(exported),
+  ),
+  sequence_parallel_size: both(
+    decides('parallel.cp', ({ value }) => ({
+      sets: { 'parallel.cp': wholeOf(value), ...(wholeOf(value) > 1 && { 'parallel.cpKind': 'ulysses' }) },
+    })),
+    ({ config }) => config.parallel.cp,
+  ),
+  torch_dtype: both(decides('mixedPrecision.paramDtype', weights), () => 'float32'),
+  max_length: both(SEQUENCE, writtenSequence),
   attn_impl: attentionNamed(/flash/),
   packing: none('texts fill sequences without gaps here in any case'),
   ...allNone(
@@ -200,6 +258,7 @@ export const SWIFT: Dialect = {
       'schedule.kind': 'cosine',
       seed: 42,
       'parallel.strategy': 'NO_SHARD',
+      activationCheckpointing: 'full',
       ...(isLora(other) && LORA_DEFAULTS),
     },
     why: isLora(other)
@@ -214,21 +273,13 @@ function isLora(other: Asked['other']): boolean {
   return String(given ?? (other('parallel_method') === 'megatron' ? 'full' : 'lora')) === 'lora';
 }
 
-export const MEGATRON_SWIFT: Dialect = {
-  name: 'megatron sft',
-  keys: { ...SWIFT_KEYS, ...MEGATRON_SWIFT_OTHER, ...MEGATRON_KEYS, ...DOCUMENT },
-  usual: (other) => ({
-    usual: {
-      batch: 1,
-      'optimizer.lr': other('tuner_type') === 'lora' || other('train_type') === 'lora' ? 1e-4 : 1e-5,
-      'optimizer.weightDecay': 0.1,
-      'optimizer.betas': [0.9, 0.95],
-      'schedule.kind': 'cosine',
-      seed: 42,
-      'mixedPrecision.paramDtype': 'bfloat16',
-      'mixedPrecision.reduceDtype': 'float32',
-      'parallel.strategy': 'ZERO_1',
-    },
-    why: "Megatron-SWIFT's defaults: bfloat16, and optimizer states that are sharded",
-  }),
+/** The file of swift's --fsdp: transformers' two arguments of FSDP. */
+export const SWIFT_FSDP: Dialect = {
+  name: "swift's fsdp",
+  keys: {
+    fsdp: decides('parallel.strategy', fsdp),
+    fsdp_config: section(ACCELERATE_FSDP.fsdp),
+    ...allNone('is a comment', '_description _requires _note _param_docs'),
+  },
+  prefixes: { fsdp_config: 'fsdp_' },
 };

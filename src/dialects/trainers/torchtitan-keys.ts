@@ -31,7 +31,7 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
   parallelism: {
     ...allNone(
       'a pipeline here divides its layers as parallel.stageSplit says',
-      'module_fqns_per_model_part pipeline_parallel_first_stage_less_layers pipeline_parallel_last_stage_less_layers pipeline_parallel_layers_per_stage pipeline_parallel_split_points pipeline_parallel_schedule_csv pipeline_parallel_expert_parallel_overlap',
+      'module_fqns_per_model_part pipeline_parallel_split_points pipeline_parallel_schedule_csv pipeline_parallel_expert_parallel_overlap',
     ),
     ...allNone(
       'messages run beside computation here in any case',

@@ -1,7 +1,10 @@
+import { decayStepsOf } from '../../config/settings/schedule';
 import {
   type Asked,
   allNone,
+  both,
   decides,
+  type Exported,
   isNothing,
   type KeyRow,
   type KeyTable,
@@ -11,11 +14,12 @@ import {
   refused,
   section,
   setting,
+  settingBoth,
+  wrongValue,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { modelMeaning } from '../rows/models';
 import {
-  clip,
   float,
   number,
   numberOf,
@@ -23,128 +27,44 @@ import {
   wholeFromZero,
   wholeOf,
   word,
+  wordOf,
   yes,
   yesOf,
 } from '../rows/values';
 import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
+import { dataRanks, PARALLELISM } from './torchtitan-parallel';
 import { DATA } from './transformers';
 
 // TorchTitan's TOML, and the arguments of its train.py. Source: torchtitan/config/job_config.py before the settings became Python.
 
-const parallel = (other: Asked['other'], key: string): number => {
-  const degree = Number(other(`parallelism.${key}`) ?? 1);
-  return degree > 0 ? degree : 1;
-};
-
-/** Returns FSDP's strategy; a degree of -1 stands for all ranks that no other degree has. */
-function strategy({ other }: Asked): Meaning {
-  const shard = Number(other('parallelism.data_parallel_shard_degree') ?? -1);
-  const dpReplicate = parallel(other, 'data_parallel_replicate_degree');
-  if (shard === 1) return { sets: { 'parallel.strategy': 'NO_SHARD' } };
-  const reshard = String(other('parallelism.fsdp_reshard_after_forward') ?? 'default');
-  const isKept =
-    reshard === 'never' || (reshard === 'default' && parallel(other, 'pipeline_parallel_degree') > 1);
-  const plain = isKept ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
-  const hybrid = isKept ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
-  return {
-    sets: {
-      'parallel.strategy': dpReplicate > 1 ? hybrid : plain,
-      ...(dpReplicate > 1 && shard > 1 && { 'parallel.mesh': { dpReplicate, dpShard: shard } }),
-    },
-    ...ranks(shard, other),
-  };
-}
-
-/** Returns the number of ranks, if no degree stands for the rest. */
-function ranks(shard: number, other: Asked['other']): Pick<Meaning, 'place'> {
-  if (shard < 1) return {};
-  const degrees = [
-    'data_parallel_replicate_degree',
-    'tensor_parallel_degree',
-    'pipeline_parallel_degree',
-    'context_parallel_degree',
-  ];
-  return { place: { world: degrees.reduce((product, key) => product * parallel(other, key), shard) } };
-}
-
-const sharding = (check: (value: unknown) => unknown): KeyRow =>
-  decides('parallel.strategy', (asked) => {
-    check(asked.value);
-    return strategy(asked);
-  });
-
-function ifPipeline(meaning: (asked: Asked) => Meaning) {
-  return (asked: Asked): Meaning =>
-    parallel(asked.other, 'pipeline_parallel_degree') === 1
-      ? { effect: 'none', why: 'the model is not cut into stages' }
-      : meaning(asked);
-}
-
-function pipelineSchedule({ value }: Asked): Meaning {
-  const schedules: Readonly<Record<string, string>> = {
-    gpipe: 'gpipe',
-    '1f1b': '1f1b',
-    interleaved1f1b: 'interleaved',
-    zbh1: 'zb',
-  };
-  const schedule = schedules[String(value).toLowerCase()];
-  return schedule === undefined
-    ? {
-        effect: 'refused',
-        why: `there is no schedule ${String(value)} here; choose gpipe, 1f1b, interleaved or zb`,
-      }
-    : { sets: { 'parallel.schedule': schedule } };
-}
-
-const PARALLELISM: KeyTable = {
-  ...OTHER.parallelism,
-  data_parallel_replicate_degree: sharding((value) => wholeOf(value)),
-  data_parallel_shard_degree: sharding((value) => (Number(value) === -1 ? -1 : wholeOf(value))),
-  fsdp_reshard_after_forward: sharding(word({ default: 1, always: 1, never: 1 })),
-  tensor_parallel_degree: setting('parallel.tp', whole),
-  pipeline_parallel_degree: setting('parallel.pp', whole),
-  context_parallel_degree: decides('parallel.cp', ({ value }) =>
-    wholeOf(value) === 1
-      ? { effect: 'none', why: 'sequences are not divided' }
-      : { sets: { 'parallel.cp': wholeOf(value), 'parallel.cpKind': 'ring' } },
-  ),
-  expert_parallel_degree: decides('parallel.ep', ({ value }) =>
-    wholeOf(value) === 1
-      ? { effect: 'none', why: 'experts are not divided' }
-      : { sets: { 'parallel.ep': wholeOf(value) } },
-  ),
-  pipeline_parallel_schedule: decides('parallel.schedule', ifPipeline(pipelineSchedule)),
-  pipeline_parallel_microbatch_size: decides(
-    'parallel.microbatches',
-    ifPipeline(({ value, other }) => {
-      const batch = Number(other('training.local_batch_size') ?? other('training.batch_size') ?? 8);
-      return { sets: { 'parallel.microbatches': wholeOf(batch / wholeOf(value)) } };
-    }),
-  ),
-};
+const OPTIMIZERS: Readonly<Record<string, string>> = { AdamW: 'adamW', Adam: 'adam' };
 
 function optimizer({ value }: Asked): Meaning {
-  const kind = ({ adamw: 'adamW', adam: 'adam' } as const)[String(value).toLowerCase()];
-  return kind === undefined
+  const name = Object.keys(OPTIMIZERS).find((one) => one.toLowerCase() === String(value).toLowerCase());
+  return name === undefined
     ? { effect: 'refused', why: `there is no optimizer ${String(value)} here; choose AdamW or Adam` }
-    : { sets: { 'optimizer.kind': kind } };
+    : { sets: { 'optimizer.kind': OPTIMIZERS[name] } };
 }
 
 const beta = (index: 0 | 1): KeyRow =>
-  decides('optimizer.betas', ({ value, other }) => {
-    const betas = [Number(other('optimizer.beta1') ?? 0.9), Number(other('optimizer.beta2') ?? 0.95)];
-    betas[index] = numberOf(value);
-    return { sets: { 'optimizer.betas': betas } };
-  });
+  both(
+    decides('optimizer.betas', ({ value, other }) => {
+      const betas = [Number(other('optimizer.beta1') ?? 0.9), Number(other('optimizer.beta2') ?? 0.95)];
+      betas[index] = numberOf(value);
+      return { sets: { 'optimizer.betas': betas } };
+    }),
+    ({ config }) => config.optimizer.betas[index],
+  );
+
+const DECAYS = { linear: 'linear', cosine: 'cosine', sqrt: '1-sqrt' } as const;
 
 /** The rate rises, stays, and falls within decay_ratio of all steps; without decay_ratio, it falls from the end of the warm-up. */
 function decay({ other }: Asked): Meaning {
-  const type = word({ linear: 'linear', cosine: 'cosine', sqrt: '1-sqrt' } as const)(
-    other('lr_scheduler.decay_type') ?? 'linear',
-  );
+  const type = word(DECAYS)(other('lr_scheduler.decay_type') ?? 'linear');
   const ratio = other('lr_scheduler.decay_ratio');
+  if (ratio !== undefined && numberOf(ratio) === 0) return { sets: { 'schedule.kind': 'constant' } };
   if (ratio === undefined && type !== '1-sqrt') return { sets: { 'schedule.kind': type } };
-  const steps = Number(other('training.steps') ?? 10_000);
+  const steps = Number(other('lr_scheduler.total_steps') ?? other('training.steps') ?? 10_000);
   const warmup = Number(other('lr_scheduler.warmup_steps') ?? 200);
   const decaySteps = ratio === undefined ? steps - warmup : Math.round(steps * numberOf(ratio));
   return {
@@ -152,14 +72,34 @@ function decay({ other }: Asked): Meaning {
   };
 }
 
+/** Returns the share of the steps in which a rate falls: 0 if it stays; undefined if it falls from the end of the warm-up. */
+function decayRatio({ config: { schedule, steps } }: Exported): number | undefined {
+  if (schedule === null || schedule.kind === 'constant') return 0;
+  return schedule.kind === 'wsd' ? decayStepsOf(schedule, steps) / (schedule.maxSteps ?? steps) : undefined;
+}
+
 const SCHEDULE: KeyTable = {
-  warmup_steps: setting('schedule.warmupSteps', wholeFromZero),
-  total_steps: setting('schedule.maxSteps', whole),
-  decay_ratio: decides('schedule.kind', decay),
-  decay_type: decides('schedule.kind', decay),
-  min_lr_factor: decides('schedule.etaMin', ({ value, other }) => ({
-    sets: { 'schedule.etaMin': Number(other('optimizer.lr') ?? 8e-4) * numberOf(value) },
-  })),
+  warmup_steps: both(
+    setting('schedule.warmupSteps', wholeFromZero),
+    ({ config }) => config.schedule?.warmupSteps ?? 0,
+  ),
+  total_steps: settingBoth('schedule.maxSteps', whole),
+  decay_ratio: both(decides('schedule.kind', decay), decayRatio),
+  decay_type: both(decides('schedule.kind', decay), ({ config: { schedule } }) =>
+    schedule === null || schedule.kind === 'constant'
+      ? undefined
+      : wordOf<string>(
+          DECAYS,
+          schedule.kind === 'wsd' ? schedule.decayType : schedule.kind === 'linear' ? 'linear' : 'cosine',
+        ),
+  ),
+  min_lr_factor: both(
+    decides('schedule.etaMin', ({ value, other }) => ({
+      sets: { 'schedule.etaMin': Number(other('optimizer.lr') ?? 8e-4) * numberOf(value) },
+    })),
+    ({ config: { schedule, optimizer } }) =>
+      schedule === null || optimizer.lr === 0 ? undefined : schedule.etaMin / optimizer.lr,
+  ),
 };
 
 const COMPILE = place('the model is compiled', (value) => ({ compile: yesOf(value) }));
@@ -167,27 +107,47 @@ const MASTER = 'parameters are stored as float32 here; mixedPrecision rounds the
 
 const TRAINING: KeyTable = {
   ...OTHER.training,
-  local_batch_size: setting('batch', whole),
+  local_batch_size: settingBoth('batch', whole),
   // The name of older versions.
   batch_size: setting('batch', whole),
-  global_batch_size: place('rows of all ranks per step', (value) =>
-    Number(value) > 0 ? { globalBatch: wholeOf(value) } : {},
+  global_batch_size: both(
+    place('rows of all ranks per step', (value) =>
+      Number(value) > 0 ? { globalBatch: wholeOf(value) } : {},
+    ),
+    (exported) => exported.config.batch * exported.config.accumulation * dataRanks(exported),
   ),
   seq_len: decides('data.seq', ({ value }) => ({
     effect: 'none',
     why: `sequences have the model's seq; write model: { …, seq: ${String(value)} }`,
   })),
-  max_norm: setting('clipNorm', clip),
-  steps: setting('steps', whole),
-  enable_cpu_offload: setting('offload.parameters', yes),
+  // TorchTitan always clips: 0 would make every gradient 0, and inf changes none.
+  max_norm: settingBoth(
+    'clipNorm',
+    (value) => {
+      if (value === Number.POSITIVE_INFINITY || value === 'inf') return null;
+      if (numberOf(value) > 0) return numberOf(value);
+      throw wrongValue(value, 'a number above 0, by which TorchTitan multiplies gradients, or inf');
+    },
+    (norm) => norm ?? Number.POSITIVE_INFINITY,
+  ),
+  steps: settingBoth('steps', whole),
+  enable_cpu_offload: settingBoth('offload.parameters', yes),
   dtype: refused(MASTER, (value) => value === 'float32', 'is the type of stored parameters here, too'),
-  mixed_precision_param: setting('mixedPrecision.paramDtype', float),
-  mixed_precision_reduce: setting('mixedPrecision.reduceDtype', float),
+  mixed_precision_param: both(
+    setting('mixedPrecision.paramDtype', float),
+    ({ config }) => config.mixedPrecision?.paramDtype ?? 'float32',
+  ),
+  // Its only value.
+  mixed_precision_reduce: both(setting('mixedPrecision.reduceDtype', float), () => 'float32'),
   compile: COMPILE,
   dataset: DATA,
   dataset_path: DATA,
   seed: setting('seed', wholeFromZero),
 };
+
+/** One of how many layers runs again, or 'op'. */
+const optionOf = (other: Asked['other']): string =>
+  String(other('activation_checkpoint.selective_ac_option') ?? '2');
 
 function checkpointing({ value, other }: Asked): Meaning {
   const mode = String(value);
@@ -195,14 +155,19 @@ function checkpointing({ value, other }: Asked): Meaning {
   if (mode === 'full') return { sets: { activationCheckpointing: 'full' } };
   if (mode !== 'selective')
     return { effect: 'refused', why: `there is no mode ${mode} here; choose none, full or selective` };
-  const option = String(other('activation_checkpoint.selective_ac_option') ?? '2');
-  return option === 'op'
-    ? { sets: { activationCheckpointing: 'selective' } }
-    : {
-        sets: { activationCheckpointing: 'full' },
-        effect: 'warning',
-        why: `activationCheckpointing: "full", for every layer; in TorchTitan, one of ${option} layers runs again`,
-      };
+  const option = optionOf(other);
+  return { sets: { activationCheckpointing: option === 'op' ? 'selective' : { everyNth: wholeOf(option) } } };
+}
+
+/** Returns the mode and the option of a setting. */
+function modeOf({
+  config: { activationCheckpointing: chosen },
+}: Exported): readonly [mode: string, option?: string] {
+  if (chosen === null) return ['none'];
+  if (chosen === 'selective') return ['selective', 'op'];
+  return typeof chosen === 'object' && 'everyNth' in chosen
+    ? ['selective', String(chosen.everyNth)]
+    : ['full'];
 }
 
 const FLOAT8 =
@@ -232,12 +197,14 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
     })),
   },
   optimizer: {
-    name: decides('optimizer.kind', optimizer),
-    lr: setting('optimizer.lr', number),
+    name: both(decides('optimizer.kind', optimizer), ({ config }) =>
+      wordOf(OPTIMIZERS, config.optimizer.kind),
+    ),
+    lr: settingBoth('optimizer.lr', number),
     beta1: beta(0),
     beta2: beta(1),
-    eps: setting('optimizer.eps', number),
-    weight_decay: setting('optimizer.weightDecay', number),
+    eps: settingBoth('optimizer.eps', number),
+    weight_decay: settingBoth('optimizer.weightDecay', number),
     implementation: none('the update has one implementation here'),
     // The name of older versions.
     fused: none('the update has one implementation here'),
@@ -248,14 +215,17 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
   parallelism: PARALLELISM,
   activation_checkpoint: {
     ...OTHER.activation_checkpoint,
-    mode: decides('activationCheckpointing', checkpointing),
-    selective_ac_option: none('decides with mode which layers run again'),
+    mode: both(decides('activationCheckpointing', checkpointing), (exported) => modeOf(exported)[0]),
+    selective_ac_option: both(
+      none('decides with mode which layers run again'),
+      (exported) => modeOf(exported)[1],
+    ),
   },
   compile: {
     enable: COMPILE,
     ...allNone('a plan knows only whether the model is compiled', 'components backend'),
   },
-  debug: { ...OTHER.debug, seed: setting('seed', wholeFromZero) },
+  debug: { ...OTHER.debug, seed: settingBoth('seed', wholeFromZero) },
 };
 
 const PYTHON =
@@ -292,6 +262,7 @@ export const TORCHTITAN: Dialect = {
             'mixedPrecision.paramDtype': 'bfloat16',
             'mixedPrecision.reduceDtype': 'float32',
             'parallel.strategy': 'FULL_SHARD',
+            activationCheckpointing: { everyNth: 2 },
           },
           why: "TorchTitan's defaults",
         },

@@ -1,6 +1,7 @@
 import {
   type Asked,
   allNone,
+  both,
   decides,
   isNothing,
   type KeyRow,
@@ -9,21 +10,13 @@ import {
   none,
   place,
   refused,
+  settingBoth,
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { modelMeaning } from '../rows/models';
-import {
-  clip,
-  floatOf,
-  number,
-  numberOf,
-  strategyOf,
-  whole,
-  wholeFromZero,
-  wholeOf,
-  yesOf,
-} from '../rows/values';
+import { clip, floatOf, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
+import { OPTIMIZATION } from './trainer-optimization';
 
 // transformers' TrainingArguments, and the arguments of the scripts that use them. Source: transformers' training_args.py.
 
@@ -34,58 +27,25 @@ const HUB = 'nothing is downloaded from a hub or sent to one';
 const LOADER = 'batches are read by rank and step here';
 const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
 
-function optim({ value }: Asked): Meaning {
-  const name = String(value).toLowerCase();
-  const kinds: readonly (readonly [RegExp, string])[] = [
-    [/^adamw_(torch|hf|torch_fused|apex_fused|torch_xla|torch_npu_fused|anyprecision)$/, 'adamW'],
-    [/^(paged_)?adamw_(8bit|bnb_8bit)$|^adamw_torch_8bit$/, 'adamW8bit'],
-    [/^(paged_)?adamw(_32bit)?$/, 'adamW'],
-    [/^(paged_)?lion(_32bit)?$/, 'lion'],
-    [/^sgd$/, 'sgd'],
-  ];
-  const kind = kinds.find(([pattern]) => pattern.test(name))?.[1];
-  if (kind === undefined)
-    return {
-      effect: 'refused',
-      why: `there is no optimizer ${name} here; choose optimizer.kind adamW, adamW8bit, lion or sgd`,
-    };
-  return { sets: { 'optimizer.kind': kind } };
-}
-
-function schedule({ value }: Asked): Meaning {
-  const kinds: Readonly<Record<string, string>> = {
-    linear: 'linear',
-    cosine: 'cosine',
-    constant: 'constant',
-    constant_with_warmup: 'constant',
-    warmup_stable_decay: 'wsd',
-    cosine_with_min_lr: 'cosine',
-  };
-  const kind = kinds[String(value).toLowerCase()];
-  if (kind === undefined)
-    return {
-      effect: 'refused',
-      why: `there is no schedule ${String(value)} here; choose schedule.kind ${Object.keys(kinds).join(', ')}`,
-    };
-  return { sets: { 'schedule.kind': kind } };
-}
-
 /** Returns the types of bf16 or fp16: torch.autocast, unless the model is sharded by FSDP or DeepSpeed. */
 function half(paramDtype: 'bfloat16' | 'float16'): KeyRow {
-  return decides('mixedPrecision.paramDtype', ({ value, other }) => {
+  const row = decides('mixedPrecision.paramDtype', ({ value, other }) => {
     if (!yesOf(value)) return { effect: 'none', why: 'is off' };
     const isSharded = !isNothing(other('fsdp') ?? '') || !isNothing(other('deepspeed') ?? '');
     return isSharded
       ? { sets: { 'mixedPrecision.paramDtype': paramDtype } }
       : {
-          sets: { 'mixedPrecision.paramDtype': paramDtype, 'mixedPrecision.reduceDtype': 'float32' },
+          sets: { 'mixedPrecision.paramDtype': paramDtype },
+          // A config of Accelerate may shard the model.
+          usual: { 'mixedPrecision.reduceDtype': 'float32' },
           why: 'torch.autocast, whose gradients are float32',
         };
   });
+  return both(row, ({ config }) => config.mixedPrecision?.paramDtype === paramDtype);
 }
 
 /** Returns what the words of --fsdp mean: 'full_shard auto_wrap offload'. */
-function fsdp({ value }: Asked): Meaning {
+export function fsdp({ value }: Asked): Meaning {
   if (value === true) return { sets: { 'parallel.strategy': 'FULL_SHARD' } };
   const words = [value]
     .flat()
@@ -102,7 +62,7 @@ function fsdp({ value }: Asked): Meaning {
   };
 }
 
-function fileKey(says: string): KeyRow {
+export function fileKey(says: string): KeyRow {
   return {
     ...none(says),
     mean: ({ value }) => {
@@ -136,33 +96,20 @@ const epochs = ({ value }: Asked): Meaning => ({
 });
 
 const SETTINGS: KeyTable = {
+  ...OPTIMIZATION,
   ...settingKeys('transformers', {
-    batch: whole,
-    accumulation: whole,
-    'optimizer.lr': number,
-    'optimizer.weightDecay': number,
-    'optimizer.betas': {
-      adam_beta1: decides('optimizer.betas', ({ value, other }) => ({
-        sets: { 'optimizer.betas': [numberOf(value), numberOf(other('adam_beta2') ?? 0.999)] },
-      })),
-      adam_beta2: decides('optimizer.betas', ({ value, other }) => ({
-        sets: { 'optimizer.betas': [numberOf(other('adam_beta1') ?? 0.9), numberOf(value)] },
-      })),
-    },
-    'optimizer.eps': { adam_epsilon: number },
-    'optimizer.kind': { optim: decides('optimizer.kind', optim) },
-    schedule: { lr_scheduler_type: decides('schedule.kind', schedule) },
-    'schedule.warmupSteps': {
-      warmup_steps: decides('schedule.warmupSteps', warmup),
-      warmup_ratio: decides('schedule.warmupSteps', warmup),
-    },
-    clipNorm: clip,
-    seed: (value) => wholeOf(value, 0),
+    batch: { per_device_train_batch_size: settingBoth('batch', whole) },
+    accumulation: { gradient_accumulation_steps: settingBoth('accumulation', whole) },
+    clipNorm: { max_grad_norm: settingBoth('clipNorm', clip, (norm) => norm ?? 0) },
+    seed: { seed: settingBoth('seed', wholeFromZero) },
     steps: {
-      max_steps: decides('steps', ({ value }) =>
-        numberOf(value) > 0
-          ? { sets: { steps: wholeOf(value) } }
-          : { effect: 'none', why: 'is off: epochs decide' },
+      max_steps: both(
+        decides('steps', ({ value }) =>
+          numberOf(value) > 0
+            ? { sets: { steps: wholeOf(value) } }
+            : { effect: 'none', why: 'is off: epochs decide' },
+        ),
+        ({ config }) => config.steps,
       ),
       num_train_epochs: decides('steps', epochs),
     },
@@ -195,7 +142,6 @@ const SETTINGS: KeyTable = {
   auto_find_batch_size: refused('an out-of-memory error here lists settings that would fit'),
   optim_args: refused('write the settings of optimizer'),
   optim_target_modules: refused('GaLore and its like are not built here'),
-  lr_scheduler_kwargs: refused('write schedule.etaMin, schedule.decaySteps and schedule.decayType'),
   neftune_noise_alpha: refused('noise in embeddings is not built here'),
   label_smoothing_factor: refused(
     'labels are not smoothed here; write a loss of your own',
@@ -204,22 +150,6 @@ const SETTINGS: KeyTable = {
   average_tokens_across_devices: none('every rank has equally many tokens here'),
   ...allNone('kernels are fused here in any case', 'use_liger_kernel liger_kernel_config'),
 };
-
-/** Returns the steps of warm-up: a number below 1, or the ratio, is a share of all steps. */
-function warmup(asked: Asked): Meaning {
-  const { key, value, other } = asked;
-  const given = numberOf(value);
-  if (key !== 'warmup_ratio' && (given === 0 || given >= 1))
-    return { sets: { 'schedule.warmupSteps': wholeFromZero(given, asked) } };
-  const steps = other('max_steps') ?? other('train_iters');
-  if (given === 0) return { effect: 'none', why: 'the rate does not rise' };
-  if (typeof steps !== 'number' || steps <= 0)
-    return {
-      effect: 'warning',
-      why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
-    };
-  return { sets: { 'schedule.warmupSteps': Math.ceil(given * steps) } };
-}
 
 const WITHOUT_EFFECT: KeyTable = {
   ...allNone(

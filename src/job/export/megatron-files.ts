@@ -1,11 +1,10 @@
 import { llamaFfn } from '../../config/settings/model';
-import { dataRanksOf } from '../../config/settings/model-parallel';
-import { microbatchesOf, virtualStagesOf } from '../../config/settings/pipeline';
-import { gradScalerOf } from '../../config/settings/precision';
 import { STRATEGIES } from '../../config/strategies';
+import { MEGATRON_KEYS } from '../../dialects/megatron/megatron';
+import { writtenKeys } from '../../dialects/rows/key-row';
 import { PORT } from './launch-files';
 import { lines } from './python';
-import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
+import { type BundleFacts, type BundleFile, nameIn } from './target';
 
 type Flags = Readonly<Record<string, number | string | boolean | readonly number[]>>;
 
@@ -44,7 +43,7 @@ function flagText(name: string, value: Flags[string]): string {
 
 /** Returns Megatron-LM's arguments for a config, by their names in Python. */
 export function megatronFlags(facts: BundleFacts): Flags {
-  return { ...modelFlags(facts), ...parallelFlags(facts), ...trainingFlags(facts), ...dataFlags(facts) };
+  return { ...modelFlags(facts), ...settingFlags(facts), ...dataFlags(facts) };
 }
 
 function modelFlags({ shape }: BundleFacts): Flags {
@@ -84,91 +83,18 @@ function modelFlags({ shape }: BundleFacts): Flags {
   };
 }
 
-function parallelFlags(facts: BundleFacts): Flags {
-  const { config } = facts;
-  const { tp, pp, cp, cpKind, sequenceParallel, strategy } = config.parallel;
-  const virtual = virtualStagesOf(config.parallel);
+/** Returns the flags of the table of Megatron-LM's keys, and what FSDP2 needs. */
+function settingFlags(facts: BundleFacts): Flags {
+  const { config, machines, gpusPerMachine } = facts;
+  const flags = writtenKeys(MEGATRON_KEYS, { config, machines, ranksPerMachine: gpusPerMachine });
   return {
-    [nameIn('megatron', 'parallel.tp')]: tp,
-    [nameIn('megatron', 'parallel.sequenceParallel')]: sequenceParallel && tp > 1,
-    [nameIn('megatron', 'parallel.pp')]: pp,
-    ...(pp > 1 && virtual > 1 && { num_virtual_stages_per_pipeline_rank: virtual }),
-    [nameIn('megatron', 'parallel.cp')]: cp,
-    ...(cp > 1 && { [nameIn('megatron', 'parallel.cpKind')]: cpKind === 'ring' ? 'p2p' : 'a2a' }),
-    use_distributed_optimizer: strategy === 'ZERO_1',
-    ...(usesFsdp2(facts) && {
-      use_torch_fsdp2: true,
-      no_gradient_accumulation_fusion: true,
-      ckpt_format: 'torch_dist',
-    }),
+    ...(flags as Flags), // the rows return numbers, words and true
+    ...(usesFsdp2(facts) && { no_gradient_accumulation_fusion: true, ckpt_format: 'torch_dist' }),
   };
 }
 
 function usesFsdp2({ config }: BundleFacts): boolean {
   return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
-}
-
-function trainingFlags(facts: BundleFacts): Flags {
-  const { config } = facts;
-  const { optimizer, clipNorm, batch, accumulation, steps, seed, mixedPrecision, parallel } = config;
-  const microbatch = parallel.pp > 1 ? batch / microbatchesOf(config) : batch;
-  const scaler = gradScalerOf(config);
-  return {
-    [nameIn('megatron', 'batch')]: microbatch,
-    global_batch_size: batch * accumulation * dataRanksOf(config, worldOf(facts)),
-    train_iters: steps,
-    seed,
-    [nameIn('megatron', 'clipNorm')]: clipNorm ?? 0,
-    lr: optimizer.lr,
-    weight_decay: optimizer.weightDecay,
-    ...(optimizer.kind === 'sgd'
-      ? { optimizer: 'sgd', sgd_momentum: optimizer.momentum }
-      : {
-          optimizer: 'adam',
-          adam_beta1: optimizer.betas[0],
-          adam_beta2: optimizer.betas[1],
-          adam_eps: optimizer.eps,
-        }),
-    bf16: mixedPrecision?.paramDtype === 'bfloat16',
-    fp16: mixedPrecision?.paramDtype === 'float16',
-    ...(scaler !== null && {
-      initial_loss_scale: scaler.initScale,
-      loss_scale_window: scaler.growthInterval,
-    }),
-    ...scheduleFlags(facts),
-    ...recomputeFlags(config.activationCheckpointing),
-  };
-}
-
-function scheduleFlags({ config }: BundleFacts): Flags {
-  const { schedule, steps } = config;
-  if (schedule === null) return { lr_decay_style: 'constant' };
-  const { kind, warmupSteps, maxSteps = steps, etaMin } = schedule;
-  // Rules refuse the other kinds.
-  const style = {
-    constant: 'constant',
-    linear: 'linear',
-    cosine: 'cosine',
-    WarmupCosineLR: 'cosine',
-    wsd: 'WSD',
-  };
-  const decay = schedule.decaySteps ?? Math.max(1, Math.round((maxSteps - warmupSteps) / 5));
-  return {
-    lr_decay_style: style[kind as keyof typeof style],
-    lr_warmup_iters: warmupSteps,
-    ...(kind !== 'constant' && { lr_decay_iters: maxSteps, min_lr: etaMin }),
-    ...(kind === 'wsd' && {
-      lr_wsd_decay_iters: decay,
-      lr_wsd_decay_style: schedule.decayType === '1-sqrt' ? 'minus_sqrt' : schedule.decayType,
-    }),
-  };
-}
-
-function recomputeFlags(chosen: BundleFacts['config']['activationCheckpointing']): Flags {
-  if (chosen === null) return {};
-  if (chosen === 'full' || (typeof chosen === 'object' && 'everyNth' in chosen))
-    return { recompute_granularity: 'full', recompute_method: 'uniform', recompute_num_layers: 1 };
-  return { recompute_granularity: 'selective' };
 }
 
 function dataFlags({ shape }: BundleFacts): Flags {

@@ -1,0 +1,139 @@
+import { virtualStagesOf } from '../../config/settings/pipeline';
+import { STRATEGIES } from '../../config/strategies';
+import {
+  type Asked,
+  allNone,
+  both,
+  decides,
+  type Exported,
+  flag,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  settingBoth,
+  settingKeys,
+} from '../rows/key-row';
+import { whole, wholeOf, word, wordOf, yesOf } from '../rows/values';
+
+// How Megatron-LM's arguments divide a model over ranks, and what runs again in backward.
+
+/** Returns the row of a truth value that stands alone on a command line. */
+function on(path: string, value: unknown, why?: string): KeyRow {
+  return flag(
+    decides(path, ({ value: given }) =>
+      yesOf(given)
+        ? { sets: { [path]: value }, ...(why !== undefined && { why }) }
+        : { effect: 'none', why: 'is off' },
+    ),
+  );
+}
+
+function fsdp({ value }: Asked): Meaning {
+  return yesOf(value) ? { sets: { 'parallel.strategy': 'FULL_SHARD' } } : { effect: 'none', why: 'is off' };
+}
+
+const WHOLE_BLOCKS = 'whole blocks run again here';
+
+function recompute({ value }: Asked): Meaning {
+  // megatron sft takes none too.
+  return {
+    sets: { activationCheckpointing: word({ full: 'full', selective: 'selective', none: null })(value) },
+  };
+}
+
+/** Returns which layers run again: of Megatron-LM's ways, the nearest one. */
+export function writtenRecompute({
+  config: { activationCheckpointing: chosen },
+}: Exported): string | undefined {
+  if (chosen === null) return undefined;
+  return chosen === 'full' || (typeof chosen === 'object' && 'everyNth' in chosen) ? 'full' : 'selective';
+}
+
+/** Source: the kinds of NVIDIA's context parallelism; the first of each kind here is the one that exports write. */
+const CP_KINDS = { p2p: 'ring', a2a: 'ulysses', all_gather: 'ring', 'a2a+p2p': 'ring' } as const;
+
+/** What Megatron-FSDP shards. */
+export const SHARDINGS = {
+  no_shard: 'NO_SHARD',
+  optim: 'ZERO_1',
+  optim_grads: 'ZERO_2',
+  optim_grads_params: 'FULL_SHARD',
+} as const;
+
+/** Returns the stages of a rank, if there are several. */
+export function writtenVirtualStages({ config: { parallel } }: Exported): number | undefined {
+  const stages = virtualStagesOf(parallel);
+  return parallel.pp > 1 && stages > 1 ? stages : undefined;
+}
+
+export const PARALLEL: KeyTable = {
+  ...settingKeys('megatron', {
+    'parallel.tp': { tensor_model_parallel_size: settingBoth('parallel.tp', whole) },
+    'parallel.pp': { pipeline_model_parallel_size: settingBoth('parallel.pp', whole) },
+    'parallel.cp': {
+      context_parallel_size: both(
+        decides('parallel.cp', ({ value }) => ({
+          sets: { 'parallel.cp': wholeOf(value), ...(wholeOf(value) > 1 && { 'parallel.cpKind': 'ring' }) },
+        })),
+        ({ config }) => config.parallel.cp,
+      ),
+    },
+    'parallel.cpKind': {
+      cp_comm_type: both(
+        decides('parallel.cpKind', ({ value, other }) =>
+          wholeOf(other('context_parallel_size') ?? 1) === 1
+            ? { effect: 'none', why: 'sequences are not divided' }
+            : { sets: { 'parallel.cpKind': word(CP_KINDS)([value].flat()[0]) } },
+        ),
+        ({ config: { parallel } }) =>
+          parallel.cp > 1 ? wordOf<string>(CP_KINDS, parallel.cpKind) : undefined,
+      ),
+    },
+    'parallel.ep': { expert_model_parallel_size: whole },
+    'parallel.sequenceParallel': {
+      sequence_parallel: both(on('parallel.sequenceParallel', true), ({ config: { parallel } }) =>
+        parallel.sequenceParallel && parallel.tp > 1 ? true : undefined,
+      ),
+    },
+    'parallel.virtualStages': {
+      num_virtual_stages_per_pipeline_rank: both(
+        decides('parallel.virtualStages', ({ value }) => virtual(wholeOf(value))),
+        writtenVirtualStages,
+      ),
+    },
+  }),
+  num_layers_per_virtual_pipeline_stage: decides('parallel.virtualStages', ({ value, other }) => {
+    const [layers, pp] = [Number(other('num_layers')), Number(other('pipeline_model_parallel_size') ?? 1)];
+    return virtual(wholeOf(layers / pp / wholeOf(value)));
+  }),
+  use_distributed_optimizer: both(on('parallel.strategy', 'ZERO_1'), ({ config }) =>
+    config.parallel.strategy === 'ZERO_1' ? true : undefined,
+  ),
+  use_torch_fsdp2: both(flag(decides('parallel.strategy', fsdp)), ({ config }) =>
+    STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter') ? true : undefined,
+  ),
+  use_megatron_fsdp: flag(decides('parallel.strategy', fsdp)),
+  use_custom_fsdp: flag(decides('parallel.strategy', fsdp)),
+  data_parallel_sharding_strategy: decides('parallel.strategy', ({ value }) => ({
+    sets: {
+      'parallel.strategy': word(SHARDINGS)(value),
+    },
+  })),
+  recompute_granularity: both(decides('activationCheckpointing', recompute), writtenRecompute),
+  recompute_activations: on('activationCheckpointing', 'selective'),
+  optimizer_cpu_offload: on('offload.optimizer', true),
+  recompute_method: both(none(WHOLE_BLOCKS), (exported) =>
+    writtenRecompute(exported) === 'full' ? 'uniform' : undefined,
+  ),
+  recompute_num_layers: both(none(WHOLE_BLOCKS), (exported) =>
+    writtenRecompute(exported) === 'full' ? 1 : undefined,
+  ),
+  ...allNone(WHOLE_BLOCKS, 'recompute_modules distribute_saved_activations'),
+};
+
+export function virtual(stages: number): Meaning {
+  return stages === 1
+    ? { effect: 'none', why: 'a rank has one stage' }
+    : { sets: { 'parallel.virtualStages': stages, 'parallel.schedule': 'interleaved' } };
+}

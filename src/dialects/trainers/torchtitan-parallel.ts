@@ -1,0 +1,194 @@
+import { modelShape } from '../../config/settings/model';
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import { microbatchesOf, virtualStagesOf } from '../../config/settings/pipeline';
+import { STRATEGIES } from '../../config/strategies';
+import {
+  type Asked,
+  both,
+  decides,
+  type Exported,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+  settingBoth,
+} from '../rows/key-row';
+import { modelNamed } from '../rows/models';
+import { whole, wholeOf, word, wordOf } from '../rows/values';
+import { TORCHTITAN_WITHOUT_EFFECT as OTHER } from './torchtitan-keys';
+
+// TorchTitan's section parallelism.
+
+const degreeOf = (other: Asked['other'], key: string): number => {
+  const degree = Number(other(`parallelism.${key}`) ?? 1);
+  return degree > 0 ? degree : 1;
+};
+
+/** Returns FSDP's strategy; a degree of -1 stands for all ranks that no other degree has. FSDP shards over the ranks of cp too. */
+function strategy({ other }: Asked): Meaning {
+  const shard = Number(other('parallelism.data_parallel_shard_degree') ?? -1);
+  const dpReplicate = degreeOf(other, 'data_parallel_replicate_degree');
+  const cp = degreeOf(other, 'context_parallel_degree');
+  if (shard * cp === 1) return { sets: { 'parallel.strategy': 'NO_SHARD' }, ...ranks(shard, other) };
+  const reshard = String(other('parallelism.fsdp_reshard_after_forward') ?? 'default');
+  const isKept =
+    reshard === 'never' || (reshard === 'default' && degreeOf(other, 'pipeline_parallel_degree') > 1);
+  const plain = isKept ? 'SHARD_GRAD_OP' : 'FULL_SHARD';
+  const hybrid = isKept ? '_HYBRID_SHARD_ZERO2' : 'HYBRID_SHARD';
+  return {
+    sets: {
+      'parallel.strategy': dpReplicate > 1 ? hybrid : plain,
+      ...(dpReplicate > 1 && shard > 0 && { 'parallel.mesh': { dpReplicate, dpShard: shard * cp } }),
+    },
+    ...ranks(shard, other),
+  };
+}
+
+/** Returns the number of ranks, if no degree stands for the rest. */
+function ranks(shard: number, other: Asked['other']): Pick<Meaning, 'place'> {
+  if (shard < 1) return {};
+  const degrees = [
+    'data_parallel_replicate_degree',
+    'tensor_parallel_degree',
+    'pipeline_parallel_degree',
+    'context_parallel_degree',
+  ];
+  return { place: { world: degrees.reduce((product, key) => product * degreeOf(other, key), shard) } };
+}
+
+/** Returns the number of data-parallel ranks of an export. */
+export function dataRanks({ config, machines, ranksPerMachine }: Exported): number {
+  return dataRanksOf(config, machines * ranksPerMachine);
+}
+
+/** Returns the number of replicas; each of them has the other data-parallel ranks. */
+function replicas(exported: Exported): number {
+  const { strategy: name, mesh } = exported.config.parallel;
+  if (name === 'NO_SHARD') return dataRanks(exported);
+  return STRATEGIES[name].isHybrid ? (mesh?.dpReplicate ?? exported.machines) : 1;
+}
+
+const sharding = (check: (value: unknown) => unknown, write: (exported: Exported) => unknown): KeyRow =>
+  both(
+    decides('parallel.strategy', (asked) => {
+      check(asked.value);
+      return strategy(asked);
+    }),
+    write,
+  );
+
+const isPipeline = (other: Asked['other']): boolean => degreeOf(other, 'pipeline_parallel_degree') > 1;
+
+/** Returns the row of a key of pipelines; an export has it if the config has stages. */
+function ofPipeline(
+  path: string,
+  mean: (asked: Asked) => Meaning,
+  write: (exported: Exported) => unknown,
+): KeyRow {
+  return both(
+    decides(path, (asked) =>
+      isPipeline(asked.other) ? mean(asked) : { effect: 'none', why: 'the model is not cut into stages' },
+    ),
+    (exported) => (exported.config.parallel.pp > 1 ? write(exported) : undefined),
+  );
+}
+
+const SCHEDULES: Readonly<Record<string, string>> = {
+  GPipe: 'gpipe',
+  '1F1B': '1f1b',
+  Interleaved1F1B: 'interleaved',
+  ZBH1: 'zb',
+};
+
+function pipelineSchedule({ value }: Asked): Meaning {
+  const name = Object.keys(SCHEDULES).find((one) => one.toLowerCase() === String(value).toLowerCase());
+  return name === undefined
+    ? {
+        effect: 'refused',
+        why: `there is no schedule ${String(value)} here; choose gpipe, 1f1b, interleaved or zb`,
+      }
+    : { sets: { 'parallel.schedule': SCHEDULES[name] } };
+}
+
+/** TorchTitan's schedule with one stage per rank and no bubble is gone: torch has none. */
+const writtenSchedule = ({ config: { parallel } }: Exported): string | undefined =>
+  parallel.schedule === 'zb' ? '1F1B' : wordOf<string>(SCHEDULES, parallel.schedule);
+
+/** Returns the stages of a rank, of a published model, whose number of layers is known. */
+function virtualStages({ value, other }: Asked): Meaning {
+  const model = modelNamed(`${String(other('model.name') ?? 'llama3')}-${String(other('model.flavor'))}`);
+  const shape = model === null ? null : modelShape({ model });
+  if (shape === null || !('layers' in shape))
+    return { effect: 'none', why: 'the model of these lines, whose layers it divides, is not known here' };
+  const stages = Math.ceil(shape.layers / wholeOf(value)) / degreeOf(other, 'pipeline_parallel_degree');
+  return stages === 1
+    ? { effect: 'none', why: 'a rank has one stage' }
+    : { sets: { 'parallel.virtualStages': wholeOf(stages) } };
+}
+
+/** Returns the layers of a stage; undefined: they do not make the config's number of stages. */
+export function layersPerStage({ config }: Pick<Exported, 'config'>): number | undefined {
+  const shape = modelShape(config);
+  const stages = config.parallel.pp * virtualStagesOf(config.parallel);
+  if (!('layers' in shape)) return undefined;
+  const layers = Math.ceil(shape.layers / stages);
+  return Math.ceil(shape.layers / layers) === stages ? layers : undefined;
+}
+
+const LESS_LAYERS = both(
+  none('a pipeline here divides its layers as parallel.stageSplit says'),
+  ({ config }) => (config.parallel.pp > 1 ? 0 : undefined),
+);
+
+export const PARALLELISM: KeyTable = {
+  ...OTHER.parallelism,
+  data_parallel_replicate_degree: sharding((value) => wholeOf(value), replicas),
+  data_parallel_shard_degree: sharding(
+    (value) => (Number(value) === -1 ? -1 : wholeOf(value)),
+    (exported) => dataRanks(exported) / replicas(exported),
+  ),
+  fsdp_reshard_after_forward: sharding(
+    word({ default: 1, always: 1, never: 1 }),
+    ({ config: { parallel } }) => {
+      if (parallel.strategy === 'NO_SHARD') return undefined;
+      const isFreed = parallel.reshardAfterForward ?? STRATEGIES[parallel.strategy].reshardAfterForward;
+      return isFreed === false ? 'never' : 'always';
+    },
+  ),
+  tensor_parallel_degree: both(
+    decides('parallel.tp', ({ value }) => ({
+      sets: {
+        'parallel.tp': wholeOf(value),
+        // Norms and residuals are always divided by positions there.
+        ...(wholeOf(value) > 1 && { 'parallel.sequenceParallel': true }),
+      },
+    })),
+    ({ config }) => config.parallel.tp,
+  ),
+  pipeline_parallel_degree: settingBoth('parallel.pp', whole),
+  context_parallel_degree: both(
+    decides('parallel.cp', ({ value }) =>
+      wholeOf(value) === 1
+        ? { effect: 'none', why: 'sequences are not divided' }
+        : { sets: { 'parallel.cp': wholeOf(value), 'parallel.cpKind': 'ring' } },
+    ),
+    ({ config }) => config.parallel.cp,
+  ),
+  expert_parallel_degree: decides('parallel.ep', ({ value }) =>
+    wholeOf(value) === 1
+      ? { effect: 'none', why: 'experts are not divided' }
+      : { sets: { 'parallel.ep': wholeOf(value) } },
+  ),
+  pipeline_parallel_schedule: ofPipeline('parallel.schedule', pipelineSchedule, writtenSchedule),
+  pipeline_parallel_microbatch_size: ofPipeline(
+    'parallel.microbatches',
+    ({ value, other }) => {
+      const batch = Number(other('training.local_batch_size') ?? other('training.batch_size') ?? 8);
+      return { sets: { 'parallel.microbatches': wholeOf(batch / wholeOf(value)) } };
+    },
+    ({ config }) => config.batch / microbatchesOf(config),
+  ),
+  pipeline_parallel_layers_per_stage: ofPipeline('parallel.virtualStages', virtualStages, layersPerStage),
+  pipeline_parallel_first_stage_less_layers: LESS_LAYERS,
+  pipeline_parallel_last_stage_less_layers: LESS_LAYERS,
+};
