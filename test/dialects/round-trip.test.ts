@@ -12,7 +12,14 @@ import { folderOf } from './read-files';
 function bundleOf(input: TrainConfigInput, to: TargetName, machines = 1, gpusPerMachine = 4): string {
   const config = parseTrainConfig({ model: 'tiny', ...input });
   const shape = modelShape(config) as BundleModel; // tiny is a gpt
-  const files = TARGETS[to].files({ config, shape, machines, gpusPerMachine, firstStep: 0 });
+  const files = TARGETS[to].files({
+    config,
+    shape,
+    machines,
+    gpusPerMachine,
+    firstStep: 0,
+    hasWeights: false,
+  });
   return folderOf(Object.fromEntries(files.map(({ path, text }) => [path, text])));
 }
 

@@ -42,7 +42,7 @@ const MAX_SHARD_BYTES = 5e9;
 const BLOCK = 2 ** 20;
 
 /** Files of a published model besides its weights: its tokenizer and settings of generation. They are copied. */
-const COPIED = [
+export const TOKENIZER_FILES = [
   'tokenizer.json',
   'tokenizer_config.json',
   'special_tokens_map.json',
@@ -199,7 +199,7 @@ function copyRest(
   const others =
     before !== undefined && fs.existsSync(before) ? JSON.parse(fs.readFileSync(before, 'utf8')) : {};
   writeJson(building, 'config.json', { ...config, ...others, ...ofWeights(config, tensors) });
-  for (const name of from === undefined ? [] : COPIED) {
+  for (const name of from === undefined ? [] : TOKENIZER_FILES) {
     const file = join(from ?? '', name);
     if (fs.existsSync(file)) fs.copyFileSync(file, join(building, name));
   }

@@ -5,7 +5,8 @@ import { type Command, Option } from 'commander';
 import { configNamed, PRESETS } from '../../config/named-config';
 import { withSettings } from '../../config/set-settings';
 import { dataRanksOf } from '../../config/settings/model-parallel';
-import { parseTrainConfig } from '../../config/train-config';
+import { parseTrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
 import { planBundle, writeBundle } from '../../job/export/bundle';
 import { TARGET_NAMES, TARGETS, type TargetName } from '../../job/export/targets';
 import { JobData } from '../../job/run/data';
@@ -32,8 +33,8 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
       'writes a folder that trains a config elsewhere: script, launch files, weights, data, report',
     )
     .argument(
-      '<config>',
-      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, or a file of another program (shardlab read)`,
+      '<config...>',
+      `a YAML or JSON file, a preset (${Object.keys(PRESETS).join(', ')}), a model's name, a file of another program (shardlab read), or, after --, a command that launches a training`,
     )
     .addOption(new Option('--to <name>', targets).choices(TARGET_NAMES).makeOptionMandatory())
     .requiredOption('--out <folder>', 'a new or empty folder')
@@ -50,15 +51,16 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     )
     .option('--init <file>', 'the parameters (safetensors; default: initial values from the seed)')
     .addOption(setOption());
-  perform<ExportCommandOptions>(command, async ([name = ''], options, output) => {
-    const reading = foreignReading([name], { io, output });
-    const named = reading === null ? configNamed(name, io.cwd) : reading.config;
+  perform<ExportCommandOptions>(command, async (words, options, output) => {
+    const reading = foreignReading(words, { io, output });
+    const named = reading === null ? ownConfig(words, io.cwd) : reading.config;
     const config = parseTrainConfig(withSettings(named, options.set));
     const { to, steps } = options;
     const machines = options.machines ?? reading?.machines ?? 1;
     const gpusPerMachine = options.gpusPerMachine ?? (reading?.world ?? 8 * machines) / machines;
     const out = options.out && resolve(io.cwd, options.out);
-    const bundle = planBundle(config, { to, out, machines, gpusPerMachine, steps });
+    const hasWeights = options.init !== undefined;
+    const bundle = planBundle(config, { to, out, machines, gpusPerMachine, steps }, { hasWeights });
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });
@@ -71,4 +73,13 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
       rmSync(folder, { recursive: true, force: true });
     }
   });
+}
+
+/** Returns a config of ours. Throws: CONFIG if the words are neither one name nor a command. */
+function ownConfig(words: readonly string[], cwd: string): TrainConfigInput {
+  const [name = '', ...rest] = words;
+  if (rest.length === 0) return configNamed(name, cwd);
+  throw new ConfigError(
+    `export takes one config, not ${words.join(' ')}; a command that launches a training follows --, as -- torchrun train.py`,
+  );
 }

@@ -24,7 +24,10 @@ export const MODEL: KeyTable = {
       ? { sets: { 'model.ffn': wholeOf(value) } }
       : { effect: 'refused', why: 'experts are four times as wide as the model here' },
   ),
-  vocab_size: size('model.vocab'),
+  // NullTokenizer adds a token of its own for the end of a document.
+  vocab_size: decides('model.vocab', ({ value, other }) => ({
+    sets: { 'model.vocab': wholeOf(value) + (String(other('tokenizer_type')) === 'NullTokenizer' ? 1 : 0) },
+  })),
   num_query_groups: decides('model.kvHeads', ({ value, other }) =>
     isLlama(other)
       ? { sets: { 'model.kvHeads': wholeOf(value) } }

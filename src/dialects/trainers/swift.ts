@@ -111,6 +111,10 @@ function deepspeed({ value }: Asked): Meaning {
   return sets === undefined ? { file: String(value), effect: 'used', why: 'is read too' } : { sets };
 }
 
+function isOn(value: unknown): boolean {
+  return value !== undefined && yesOf(value);
+}
+
 function fsdpFile({ value }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   if (String(value) === 'fsdp2')
@@ -201,8 +205,9 @@ export const SWIFT_KEYS: KeyTable = {
   gradient_checkpointing: both(
     decides('activationCheckpointing', ({ value, other }) => {
       if (yesOf(value)) return { sets: { activationCheckpointing: 'full' } };
-      return String(other('fsdp')) === 'fsdp2'
-        ? { effect: 'none', why: 'fsdp2 has recomputation of its own, which is on' }
+      const isOfFsdp = String(other('fsdp')) === 'fsdp2' || isOn(other('fsdp_activation_checkpointing'));
+      return isOfFsdp
+        ? { effect: 'none', why: 'FSDP has recomputation of its own, which is on' }
         : { sets: { activationCheckpointing: null } };
     }),
     // FSDP has a key of its own, in its file.

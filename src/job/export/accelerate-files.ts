@@ -11,11 +11,22 @@ export function isByDeepSpeed({ config }: BundleFacts): boolean {
   return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
 }
 
+/** What Accelerate starts. */
+interface Started {
+  /** The script and its arguments. */
+  readonly script: string;
+  /** The class of the model's blocks; undefined: the model says it itself. */
+  readonly blockClass: string | undefined;
+}
+
 /** Returns one YAML and one launch script per machine; the YAML files differ in machine_rank only. */
-export function accelerateFiles(facts: BundleFacts): BundleFile[] {
+export function accelerateFiles(
+  facts: BundleFacts,
+  started: Started = { script: 'train.py', blockClass: modelScript(facts).blockClass },
+): BundleFile[] {
   const perMachine = Array.from({ length: facts.machines }, (_, machine) => [
-    { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine) },
-    { path: `launch_${machine}.sh`, text: launchScript(facts, machine), isExecutable: true },
+    { path: `accelerate_${machine}.yaml`, text: yamlOf(facts, machine, started) },
+    { path: `launch_${machine}.sh`, text: launchScript(facts, machine, started), isExecutable: true },
   ]);
   const config = isByDeepSpeed(facts)
     ? [{ path: 'ds_config.json', text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
@@ -23,14 +34,14 @@ export function accelerateFiles(facts: BundleFacts): BundleFile[] {
   return [...perMachine.flat(), ...config];
 }
 
-function yamlOf(facts: BundleFacts, machine: number): string {
+function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): string {
   const { config, machines } = facts;
   const { paramDtype = null } = config.mixedPrecision ?? {};
   const precision = { bfloat16: 'bf16', float16: 'fp16', float32: 'no' } as const;
   const document = {
     compute_environment: 'LOCAL_MACHINE',
     debug: false,
-    ...strategyOf(facts),
+    ...strategyOf(facts, blockClass),
     machine_rank: machine,
     main_process_ip: machines === 1 ? '127.0.0.1' : 'machine-0',
     main_process_port: PORT,
@@ -50,9 +61,9 @@ function yamlOf(facts: BundleFacts, machine: number): string {
 }
 
 /** Returns the part of the YAML that says how ranks share the model. */
-function strategyOf(facts: BundleFacts) {
+function strategyOf(facts: BundleFacts, blockClass: string | undefined) {
   const { config, machines, gpusPerMachine } = facts;
-  const { strategy, wrap, mesh } = config.parallel;
+  const { strategy, mesh } = config.parallel;
   if (isByDeepSpeed(facts)) {
     const deepspeed = { deepspeed_config_file: 'ds_config.json', zero3_init_flag: false };
     // Accelerate's own launcher per machine, as the scripts start it; the default is pdsh.
@@ -60,28 +71,10 @@ function strategyOf(facts: BundleFacts) {
     return { distributed_type: 'DEEPSPEED', deepspeed_config: { ...deepspeed, ...launcher } };
   }
   if (strategy === 'NO_SHARD') return { distributed_type: worldOf(facts) === 1 ? 'NO' : 'MULTI_GPU' };
-  const { reshardAfterForward, isHybrid } = STRATEGIES[strategy];
-  const policy =
-    wrap === 'root'
-      ? { fsdp_auto_wrap_policy: 'NO_WRAP' }
-      : {
-          fsdp_auto_wrap_policy: 'TRANSFORMER_BASED_WRAP',
-          fsdp_transformer_layer_cls_to_wrap: wrap === 'linear' ? 'Linear' : modelScript(facts).blockClass,
-        };
   return {
     distributed_type: 'FSDP',
-    fsdp_config: {
-      fsdp_version: 2,
-      ...policy,
-      fsdp_reshard_after_forward:
-        typeof config.parallel.reshardAfterForward === 'boolean'
-          ? config.parallel.reshardAfterForward
-          : reshardAfterForward,
-      fsdp_offload_params: config.offload.parameters,
-      fsdp_cpu_ram_efficient_loading: false,
-      fsdp_state_dict_type: 'SHARDED_STATE_DICT',
-    },
-    ...(isHybrid && {
+    fsdp_config: fsdpSection(facts, blockClass),
+    ...(STRATEGIES[strategy].isHybrid && {
       parallelism_config: {
         parallelism_config_dp_replicate_size: mesh?.dpReplicate ?? machines,
         parallelism_config_dp_shard_size: mesh?.dpShard ?? gpusPerMachine,
@@ -90,9 +83,31 @@ function strategyOf(facts: BundleFacts) {
   };
 }
 
-function launchScript({ machines }: BundleFacts, machine: number): string {
+/** Returns Accelerate's settings of FSDP 2, which transformers' Trainer takes too. */
+export function fsdpSection({ config }: BundleFacts, blockClass: string | undefined) {
+  const { strategy, wrap, reshardAfterForward } = config.parallel;
+  const layers = wrap === 'linear' ? 'Linear' : blockClass;
+  return {
+    fsdp_version: 2,
+    ...(wrap === 'root'
+      ? { fsdp_auto_wrap_policy: 'NO_WRAP' }
+      : {
+          fsdp_auto_wrap_policy: 'TRANSFORMER_BASED_WRAP',
+          ...(layers !== undefined && { fsdp_transformer_layer_cls_to_wrap: layers }),
+        }),
+    fsdp_reshard_after_forward:
+      typeof reshardAfterForward === 'boolean'
+        ? reshardAfterForward
+        : STRATEGIES[strategy].reshardAfterForward,
+    fsdp_offload_params: config.offload.parameters,
+    fsdp_cpu_ram_efficient_loading: false,
+    fsdp_state_dict_type: 'SHARDED_STATE_DICT',
+  };
+}
+
+function launchScript({ machines }: BundleFacts, machine: number, { script }: Started): string {
   const start = (address: string): string =>
-    `exec accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" train.py`;
+    `exec accelerate launch --config_file accelerate_${machine}.yaml ${address}--main_process_port "$PORT" ${script}`;
   if (machines === 1)
     return `${lines(
       '#!/usr/bin/env bash',

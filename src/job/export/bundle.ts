@@ -1,5 +1,5 @@
 import fs from 'node:fs';
-import { join, resolve } from 'node:path';
+import { dirname, join, resolve } from 'node:path';
 import { nearest } from '../../config/nearest';
 import { modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
@@ -10,8 +10,9 @@ import { formatBytes } from '../../core/units';
 import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
 import { writeInitialValues } from '../torch/initial-values';
+import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
-import { requirementsText } from './requirements';
+import { packageLines, requirementsText } from './requirements';
 import { type BundleFacts, type Target, worldOf } from './target';
 import { TARGET_NAMES, TARGETS, type TargetName } from './targets';
 import { stepBytes, writeBatches, writeIndexed } from './tokens';
@@ -53,7 +54,11 @@ const MOST_BYTES = 256 * 2 ** 20;
  * Checks that a config can be said in a target. Throws: CONFIG for an unknown target, a model or a setting that it cannot say (each by
  * name), degrees that do not divide the ranks, and a folder that is not empty.
  */
-export function planBundle(config: TrainConfig, options: BundleOptions, firstStep = 0): PlannedBundle {
+export function planBundle(
+  config: TrainConfig,
+  options: BundleOptions,
+  { firstStep = 0, hasWeights = false }: Partial<Pick<BundleFacts, 'firstStep' | 'hasWeights'>> = {},
+): PlannedBundle {
   const { to, machines = 1, gpusPerMachine, steps } = options;
   const target = targetNamed(to);
   for (const [name, value] of Object.entries({ machines, gpusPerMachine, steps: steps ?? 1 })) {
@@ -70,9 +75,9 @@ export function planBundle(config: TrainConfig, options: BundleOptions, firstSte
     throw new ConfigError(
       'export: batches of a function exist in ranks only; give data as files, as { path }',
     );
-  const facts = { config, shape, machines, gpusPerMachine, firstStep };
-  const settings = exportedSettings(facts, target, to);
+  const facts = { config, shape, machines, gpusPerMachine, firstStep, hasWeights };
   checkDegrees(facts);
+  const settings = exportedSettings(facts, target, to);
   return { facts, out: emptyFolder(options.out), to, settings, steps };
 }
 
@@ -118,21 +123,25 @@ export function writeBundle(
   const target: Target = TARGETS[to];
   try {
     makeFolder(out);
-    writeInitialValues(facts.config, init, out);
-    const data = writeData(facts, target, { prepared, steps }, out);
+    const isOwn = target.data === 'own';
+    const weights = writeWeights(facts, target, init, out);
+    const data = isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, out);
+    const packages = target.packages(facts);
     const texts = [
       ...target.files(facts),
-      { path: 'requirements.txt', text: requirementsText(target.packages(facts)) },
+      { path: 'requirements.txt', text: isOwn ? packageLines(packages) : requirementsText(packages) },
       { path: 'README.md', text: readmeText(facts, target, data.text) },
     ];
-    const files = [...texts.map(({ path }) => path), 'REPORT.md', 'model.safetensors', ...data.files].sort();
+    const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
     const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
     const fields = { to, out, world: worldOf(facts), files, settings, notes };
     for (const { path, text, isExecutable = false } of [
       ...texts,
       { path: 'REPORT.md', text: reportText(fields, target) },
-    ])
+    ]) {
+      makeFolder(dirname(join(out, path)));
       fs.writeFileSync(join(out, path), text, { mode: isExecutable ? 0o755 : 0o644 });
+    }
     return exportReport(fields, target);
   } catch (error) {
     fs.rmSync(out, { recursive: true, force: true });
@@ -143,6 +152,27 @@ export function writeBundle(
     });
   }
 }
+
+/** Writes the parameters, unless the program loads a published model by its name. Returns their files. */
+function writeWeights(
+  facts: BundleFacts,
+  { data }: Target,
+  init: BundleSources['init'],
+  out: string,
+): readonly string[] {
+  if (data === 'own') return modelSource(facts) === MODEL_FOLDER ? writeModelFolder(facts, init, out) : [];
+  writeInitialValues(facts.config, init, out);
+  return ['model.safetensors'];
+}
+
+/** The data of programs that read texts. */
+const OWN_DATA = {
+  files: [],
+  notes: [
+    'The batches are not those of a run here: the program reads texts from data/train.jsonl, in its own order, so losses differ.',
+  ],
+  text: 'write your texts into data/train.jsonl, a line per text, as {"text": "…"}.',
+} as const;
 
 /** Writes the batches of the first steps. Returns their files, a sentence about them, and notes. */
 function writeData(
@@ -194,7 +224,9 @@ function readmeText(facts: BundleFacts, target: Target, data: string): string {
     '',
     '- Install: `pip install -r requirements.txt`',
     `- Start: \`${target.start(facts)}\``,
-    '- Weights: model.safetensors. The losses of each step are printed, and the end of the run is saved in checkpoint.',
+    target.data === 'own'
+      ? `- Model: ${modelSource(facts)}`
+      : '- Weights: model.safetensors. The losses of each step are printed, and the end of the run is saved in checkpoint.',
     `- Data: ${data}`,
     '- Differences from the run from which it was made: REPORT.md.',
   ].join('\n')}\n`;

@@ -1,5 +1,7 @@
 import type { SettingPath } from '../../config/setting-table';
-import type { Rule, Said } from './target';
+import { type FloatDType, reduceDtypeOf } from '../../config/settings/precision';
+import { STRATEGIES } from '../../config/strategies';
+import type { BundleFacts, Rule, Said } from './target';
 
 /**
  * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked about values that
@@ -12,6 +14,31 @@ export type Rules = Readonly<Record<SettingPath, Rule>>;
 export const other = (text: string): Said => ({ other: text });
 export const left = (text: string): Said => ({ left: text });
 export const refused = (text: string): Said => ({ refused: text });
+
+/** Rules of programs that read texts of the user's, in their own order. */
+export const OWN_DATA_RULE = other('the program reads texts from data/train.jsonl, in its own order');
+export const OWN_SEED_RULE = other("is the seed of the program's own random numbers");
+
+/** Returns what becomes of a strategy; of a hybrid one without a mesh, which has one replica here, a replica per machine. */
+export function replicasRule({ config: { parallel }, machines }: BundleFacts): Said {
+  const { isHybrid, reshardAfterForward } = STRATEGIES[parallel.strategy];
+  if (!isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return 'said';
+  return parallel.mesh === null && machines > 1
+    ? other('has a replica per machine; parallel.mesh says how many')
+    : other(`has one replica, so it is ${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}`);
+}
+
+/** Returns what becomes of a type, where gradients are reduced in a type of the program's own. */
+export function reducedIn(there: FloatDType, { config }: Pick<BundleFacts, 'config'>): Said {
+  return reduceDtypeOf(config) === there ? 'said' : other(`gradients are reduced in ${there}`);
+}
+
+/** The type in which Accelerate and transformers' Trainer reduce gradients: that of sharded parameters, else torch.autocast's float32. */
+export function trainerReduction({ config }: Pick<BundleFacts, 'config'>): FloatDType {
+  return config.parallel.strategy === 'NO_SHARD'
+    ? 'float32'
+    : (config.mixedPrecision?.paramDtype ?? 'float32');
+}
 
 export const IN_SCRIPT = 'write it into train.py, or leave it out of the config';
 

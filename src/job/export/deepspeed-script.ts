@@ -94,7 +94,12 @@ export function deepSpeedConfig(facts: BundleFacts, { hasOptimizer = true } = {}
       // torch_adam: PyTorch's own Adam, which needs no compiler.
       optimizer: {
         type: name,
-        params: { ...args, ...(config.optimizer.kind !== 'sgd' && { torch_adam: true }) },
+        params: {
+          ...args,
+          ...(config.optimizer.kind !== 'sgd' && { torch_adam: true }),
+          // DeepSpeed's Adam is AdamW unless this is false.
+          ...(config.optimizer.kind === 'adam' && { adam_w_mode: false }),
+        },
       },
     }),
     zero_optimization: zeroSection(facts),

@@ -29,6 +29,23 @@ export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleF
   return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
 }
 
+/** Returns the lines with the place of a training, for swift and LLaMA-Factory, which call torchrun themselves. */
+export function environmentLines({ machines, gpusPerMachine }: BundleFacts): readonly string[] {
+  const isOne = machines === 1;
+  return [
+    isOne
+      ? '# Starts all ranks of this machine: ./launch.sh'
+      : `# Run on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
+    'set -euo pipefail',
+    'cd "$(dirname "$0")"',
+    ...(isOne ? [] : [`: "\${1:?the number of this machine}" "\${MAIN:?the address of machine 0}"`]),
+    `export NPROC_PER_NODE=${gpusPerMachine}`,
+    ...(isOne
+      ? []
+      : [`export NNODES=${machines}`, `export NODE_RANK="$1" MASTER_ADDR="$MAIN" MASTER_PORT=${PORT}`]),
+  ];
+}
+
 /** Returns job.sbatch: one torchrun per node, all of which meet at the first node. */
 export function slurmFile({ machines, gpusPerMachine }: BundleFacts, script = 'train.py'): BundleFile {
   const text = lines(

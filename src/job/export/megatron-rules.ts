@@ -1,6 +1,6 @@
 import { usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES } from '../../config/strategies';
-import { ANYWHERE, left, other, type Rules, refused } from './common-rules';
+import { ANYWHERE, left, other, type Rules, reducedIn, refused } from './common-rules';
 import type { BundleFacts, Said } from './target';
 
 /** Source: the checks of --use-torch-fsdp2 in Megatron-LM's megatron/training/arguments.py. */
@@ -48,8 +48,10 @@ export const MEGATRON_RULES: Rules = {
   'parallel.microbatches': 'said',
   'parallel.stageSplit': ({ config: { parallel } }) =>
     parallel.stageSplit === 'layers' ? 'said' : other('stages have equally many layers'),
-  'mixedPrecision.paramDtype': 'said',
-  'mixedPrecision.reduceDtype': left("Megatron-LM's type of gradients is used: float32 with bf16"),
+  'mixedPrecision.paramDtype': (facts) => reducedIn('float32', facts),
+  'mixedPrecision.reduceDtype': (facts) => reducedIn('float32', facts),
+  accumulation: ({ config: { parallel } }) =>
+    parallel.pp === 1 ? 'said' : other('passes are further microbatches of the pipeline'),
   'mixedPrecision.outputDtype': left('outputs are not rounded'),
   'mixedPrecision.castForwardInputs': left('the model is converted as a whole'),
   gradScaler: ({ config }) =>

@@ -2,8 +2,14 @@ import { SETTING_ROWS, type SettingPath, settingAt } from '../../config/setting-
 import { parseTrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
-import type { Rules } from './common-rules';
-import { type BundleFacts, type BundleFile, otherNames, type Said, type Target } from './target';
+import {
+  type BundleFacts,
+  type BundleFile,
+  keysOfSetting,
+  otherNames,
+  type Said,
+  type Target,
+} from './target';
 
 /** What became of a setting in a bundle. */
 export interface ExportedSetting {
@@ -36,7 +42,7 @@ const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind
 
 /** Returns what becomes of every setting that is not the default. Throws: CONFIG naming each setting that the target cannot say. */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
-  const rows = changedPaths(facts, target.rules).map((path) => {
+  const rows = changedPaths(facts, target).map((path) => {
     const rule = target.rules[path];
     return { path, said: typeof rule === 'function' ? rule(facts) : rule };
   });
@@ -55,9 +61,14 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
   return rows.map(({ path, said }) => ({
     setting: path,
     value: settingAt(facts.config, path),
-    names: otherNames(path, target.originals).filter((name) => said !== 'said' || words.has(name)),
+    names: namesOf(path, target, facts).filter((name) => said !== 'said' || words.has(name)),
     ...effectOf(said),
   }));
+}
+
+function namesOf(path: string, { originals, keys }: Target, facts: BundleFacts): readonly string[] {
+  const own = keys?.(facts).flatMap((table) => keysOfSetting(path, table)) ?? [];
+  return [...new Set([...own, ...otherNames(path, originals)])];
 }
 
 /** Returns all words of a bundle's files; '-' in a flag is as '_' in a name. */
@@ -72,7 +83,7 @@ function effectOf(said: Said): Pick<ExportedSetting, 'effect' | 'meaning'> {
 }
 
 /** Returns the paths of settings whose values are not their defaults. */
-function changedPaths({ config }: BundleFacts, rules: Rules): SettingPath[] {
+function changedPaths({ config }: BundleFacts, { rules, data }: Target): SettingPath[] {
   const { model, optimizer, mixedPrecision } = config;
   const usual = parseTrainConfig({
     model,
@@ -81,6 +92,7 @@ function changedPaths({ config }: BundleFacts, rules: Rules): SettingPath[] {
   });
   const isChanged = (path: string): boolean =>
     ALWAYS.includes(path) ||
+    (path === 'data' && data !== 'batches') ||
     JSON.stringify(settingAt(config, path)) !== JSON.stringify(settingAt(usual, path));
   // In the order of the table; the rules' keys are the paths of settings.
   const paths = SETTING_ROWS.map(({ path }) => path as SettingPath);
@@ -97,7 +109,7 @@ export function reportText(
   { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
   target: Target,
 ): string {
-  // Megatron-LM begins with other values, so its losses are other ones in any case.
+  // Other programs begin with other values or read other batches, so their losses are other ones in any case.
   const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
   const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
     settings.filter((one) => one.effect === effect);

@@ -1,6 +1,17 @@
 import { gradScalerOf, usesFloat16 } from '../../config/settings/precision';
 import { STRATEGIES } from '../../config/strategies';
-import { ANYWHERE, IN_SCRIPT, left, other, type Rules, refused } from './common-rules';
+import { isByDeepSpeed } from './accelerate-files';
+import {
+  ANYWHERE,
+  IN_SCRIPT,
+  left,
+  other,
+  type Rules,
+  reducedIn,
+  refused,
+  replicasRule,
+  trainerReduction,
+} from './common-rules';
 import { isInTorch } from './script-parts';
 import type { BundleFacts, Said } from './target';
 
@@ -43,13 +54,13 @@ const WITHOUT_TP = refused(
 /** torchrun, slurm and kubernetes, which have the same train.py. */
 export const TORCH_RULES: Rules = {
   ...SCRIPT,
-  'parallel.strategy': ({ config: { parallel } }) => {
-    const { strategy, tp } = parallel;
+  'parallel.strategy': (facts) => {
+    const { strategy, tp } = facts.config.parallel;
     if (tp > 1 && !STRATEGIES[strategy].shardedAtRest.includes('gradient'))
       return refused(
         `${strategy} with parallel.tp ${tp} is not in train.py; use FULL_SHARD or SHARD_GRAD_OP`,
       );
-    if (strategy !== 'ZERO_2') return 'said';
+    if (strategy !== 'ZERO_2') return replicasRule(facts);
     return other(
       'PyTorch has no ZeRO-2: fully_shard with reshard_after_forward=False also shards parameters between steps',
     );
@@ -83,7 +94,7 @@ export const TORCH_RULES: Rules = {
   'offload.parameters': 'said',
 };
 
-function wrapRule({ config }: BundleFacts): Said {
+export function wrapRule({ config }: BundleFacts): Said {
   const { wrap } = config.parallel;
   return wrap === 'root' || wrap === 'linear' || wrap === 'blocks'
     ? 'said'
@@ -100,13 +111,18 @@ function inDDP(sharded: Said, ddp?: string) {
   };
 }
 
+/** DeepSpeed's file says the type of messages; without it, the type is Accelerate's. */
+function reductionRule(facts: BundleFacts): Said {
+  return isByDeepSpeed(facts) ? 'said' : reducedIn(trainerReduction(facts), facts);
+}
+
 /** Accelerate. */
 export const ACCELERATE_RULES: Rules = {
   ...SCRIPT,
-  'parallel.strategy': ({ config }) =>
-    config.parallel.strategy === 'ZERO_1' || config.parallel.strategy === 'ZERO_2'
+  'parallel.strategy': (facts) =>
+    isByDeepSpeed(facts)
       ? other('Accelerate shards it by DeepSpeed, with ds_config.json')
-      : 'said',
+      : replicasRule(facts),
   'parallel.mesh': 'said',
   'parallel.reshardAfterForward': ({ config }) =>
     typeof config.parallel.reshardAfterForward === 'number'
@@ -117,7 +133,8 @@ export const ACCELERATE_RULES: Rules = {
   'parallel.noSync': left('Accelerate reduces gradients after the last microbatch: the same values'),
   'parallel.communicationDataType': left('gradients are reduced in the type of mixed_precision'),
   'parallel.tp': WITHOUT_TP,
-  'mixedPrecision.reduceDtype': left('gradients are reduced in the type of mixed_precision'),
+  'mixedPrecision.paramDtype': reductionRule,
+  'mixedPrecision.reduceDtype': reductionRule,
   'mixedPrecision.outputDtype': left("outputs have Accelerate's type"),
   'mixedPrecision.castForwardInputs': left("inputs are converted as in Accelerate's default"),
   gradScaler: ({ config }) => {

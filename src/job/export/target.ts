@@ -3,6 +3,7 @@ import { SETTING_ROWS, type SettingPath } from '../../config/setting-table';
 import type { BuiltInModel } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
+import type { Exported, KeyTable } from '../../dialects/rows/key-row';
 import type { Package } from './requirements';
 
 /** The sizes of a model that bundles can build. */
@@ -16,6 +17,8 @@ export interface BundleFacts {
   readonly gpusPerMachine: number;
   /** Number of steps that the parameters have been trained for; the bundle continues with the next one. */
   readonly firstStep: number;
+  /** Whether the parameters are given: else they are those of the seed, or a published model's. */
+  readonly hasWeights: boolean;
 }
 
 /** A text file of a bundle. */
@@ -46,16 +49,34 @@ export interface Target {
   readonly says: string;
   /** Whose names of settings the report shows. */
   readonly originals: readonly Original[];
-  /** What pip installs besides PyTorch, numpy and safetensors. */
+  /** The tables of keys by which the bundle is written: the report shows their names. */
+  readonly keys?: (facts: BundleFacts) => readonly KeyTable[];
+  /** What pip installs; of a target with a script, besides PyTorch, numpy and safetensors. */
   readonly packages: (facts: BundleFacts) => readonly Package[];
-  /** Whether batches are stored in the order in which a run here reads them, or as Megatron-LM's data set. */
-  readonly data: 'batches' | 'megatron';
+  /**
+   * Whether batches are stored in the order in which a run here reads them, or as Megatron-LM's data set; 'own': the program reads texts of the
+   * user's, and a model in Hugging Face's format.
+   */
+  readonly data: 'batches' | 'megatron' | 'own';
   readonly rules: Readonly<Record<SettingPath, Rule>>;
   /** How the bundle is started, for the README. */
   readonly start: (facts: BundleFacts) => string;
   /** What else differs from a run here. */
   readonly notes: (facts: BundleFacts) => readonly string[];
   readonly files: (facts: BundleFacts) => readonly BundleFile[];
+}
+
+/** Returns what the rows of tables write: see [Note: dialects]. */
+export function exportedOf({ config, machines, gpusPerMachine }: BundleFacts): Exported {
+  return { config, machines, ranksPerMachine: gpusPerMachine };
+}
+
+/** Returns the keys of a table that say a setting in an export. */
+export function keysOfSetting(path: string, table: KeyTable): readonly string[] {
+  return Object.entries(table).flatMap(([key, { says, parts, write }]) => [
+    ...(write !== undefined && (says === path || says.startsWith(`${path}.`)) ? [key] : []),
+    ...(parts === undefined ? [] : keysOfSetting(path, parts)),
+  ]);
 }
 
 /** Returns the number of a bundle's ranks. */

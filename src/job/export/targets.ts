@@ -1,12 +1,20 @@
+import { LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
+import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
 import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
 import { accelerateScript } from './accelerate-script';
 import { deepSpeedConfig, deepSpeedScript } from './deepspeed-script';
 import { deepSpeedFiles, kubernetesFile, slurmFile, torchrunFile } from './launch-files';
+import { isByAccelerate, llamaFactoryFiles } from './llama-factory-files';
 import { megatronFiles } from './megatron-files';
 import { MEGATRON_RULES } from './megatron-rules';
+import { modelNotes } from './model-folder';
 import { ACCELERATE_RULES, DEEPSPEED_RULES, TORCH_RULES } from './script-rules';
+import { isByMegatron, swiftFiles, swiftKeys } from './swift-files';
 import type { BundleFacts, BundleFile, Target } from './target';
 import { torchScript } from './torch-script';
+import { torchTitanFiles, torchTitanNotes } from './torchtitan-files';
+import { TORCHTITAN_RULES } from './torchtitan-rules';
+import { LLAMA_FACTORY_RULES, SWIFT_RULES } from './trainer-rules';
 
 const TORCH = {
   originals: ['torch', 'fullyShard', 'fsdp'],
@@ -21,6 +29,23 @@ const TORCH = {
       : [],
 } as const satisfies Partial<Target>;
 
+function startByHand({ machines }: BundleFacts): string {
+  return machines === 1
+    ? './launch.sh'
+    : `on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`;
+}
+
+function startByAccelerate({ machines }: BundleFacts): string {
+  return machines === 1
+    ? './launch_0.sh'
+    : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all mount`;
+}
+
+const TRAINER_NOTES = [
+  "transformers' rates are one step behind during the warm-up: its first step has rate 0.",
+  'Nothing was trained: the parsers of transformers, Accelerate and DeepSpeed read files such as these.',
+] as const;
+
 function script(text: string): BundleFile {
   return { path: 'train.py', text };
 }
@@ -30,10 +55,7 @@ export const TARGETS = {
   torchrun: {
     ...TORCH,
     says: 'PyTorch (DDP or fully_shard), started by torchrun',
-    start: ({ machines }) =>
-      machines === 1
-        ? './launch.sh'
-        : `on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
+    start: startByHand,
     files: (facts) => [script(torchScript(facts)), torchrunFile(facts)],
   },
   accelerate: {
@@ -46,10 +68,7 @@ export const TARGETS = {
     ],
     data: 'batches',
     rules: ACCELERATE_RULES,
-    start: ({ machines }) =>
-      machines === 1
-        ? './launch_0.sh'
-        : `MAIN=address-of-machine-0 ./launch_N.sh on machine N, 0 to ${machines - 1}, from a volume that all mount`,
+    start: startByAccelerate,
     notes: () => [
       'Accelerate uses FSDP and DeepSpeed on GPUs only: on CPUs (ACCELERATE_USE_CPU=true ./launch_0.sh) it trains the same model under DDP.',
     ],
@@ -86,6 +105,45 @@ export const TARGETS = {
       'This bundle was not run here: Megatron-LM needs GPUs.',
     ],
     files: megatronFiles,
+  },
+  torchtitan: {
+    says: "TorchTitan's TOML",
+    originals: [],
+    keys: () => [TORCHTITAN.keys],
+    packages: () => ['torchtitan'],
+    data: 'own',
+    rules: TORCHTITAN_RULES,
+    start: startByHand,
+    notes: torchTitanNotes,
+    files: torchTitanFiles,
+  },
+  swift: {
+    says: 'ms-swift: swift sft, or megatron sft with parallel.tp or pp',
+    originals: ['peft'],
+    keys: (facts) => [swiftKeys(facts)],
+    packages: () => ['ms-swift'],
+    data: 'own',
+    rules: SWIFT_RULES,
+    start: startByHand,
+    notes: (facts) => [
+      ...modelNotes(facts),
+      ...TRAINER_NOTES,
+      ...(isByMegatron(facts)
+        ? ["megatron sft also needs Megatron-LM and mcore-bridge; ms-swift's documentation says which."]
+        : []),
+    ],
+    files: swiftFiles,
+  },
+  llamafactory: {
+    says: "LLaMA-Factory's YAML, with DeepSpeed's JSON or a config of Accelerate where they shard",
+    originals: ['peft', 'accelerate', 'deepSpeed'],
+    keys: () => [LLAMA_FACTORY.keys],
+    packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
+    data: 'own',
+    rules: LLAMA_FACTORY_RULES,
+    start: (facts) => (isByAccelerate(facts) ? startByAccelerate(facts) : startByHand(facts)),
+    notes: (facts) => [...modelNotes(facts), ...TRAINER_NOTES],
+    files: llamaFactoryFiles,
   },
   slurm: {
     ...TORCH,

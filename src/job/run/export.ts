@@ -25,7 +25,11 @@ export async function exportRun(parts: RunParts, options: ExportOptions): Promis
       `run.export: ${world} ranks are not divisible by machines ${machines}; give gpusPerMachine too`,
     );
   }
-  const bundle = planBundle(config, { ...options, machines, gpusPerMachine }, history.lastStep);
+  const bundle = planBundle(
+    config,
+    { ...options, machines, gpusPerMachine },
+    { firstStep: history.lastStep, hasWeights: true },
+  );
   const weights = `${bundle.out}.weights-${process.pid}`;
   try {
     await saveRun(parts, weights, { type: 'FULL_STATE_DICT' }, { beside: 'nothing', shownAs: options.out });

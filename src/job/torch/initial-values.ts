@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { writeAll } from '../../checkpoint/format/file-system';
 import { encodeHeader } from '../../checkpoint/format/safetensors-header';
 import type { FirstState } from '../../checkpoint/pretrained/open-pretrained';
+import { publishedName } from '../../checkpoint/pretrained/published-names';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
@@ -30,28 +31,76 @@ export function writeInitialValues(
   const fills = modelShape(config).kind === 'python' ? first && filesOf(first) : fillsOf(config, first);
   if (fills === undefined) return undefined;
   try {
-    makeFolder(folder);
-    const tensors = new Map([...fills].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]));
-    const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
-    const file = fs.openSync(join(folder, 'model.safetensors'), 'w');
-    try {
-      writeAll(fs, file, bytes, 0);
-      for (const [name, { shape, fill }] of fills) {
-        const size = shape.reduce((product, extent) => product * extent, 1);
-        const start = header.dataStart + (header.tensors.get(name)?.from ?? 0);
-        for (let done = 0; done < size; done += BLOCK) {
-          const values = new Float32Array(Math.min(BLOCK, size - done));
-          fill(done, values);
-          writeAll(fs, file, new Uint8Array(values.buffer), start + done * Float32Array.BYTES_PER_ELEMENT);
-          progress(start + done * Float32Array.BYTES_PER_ELEMENT, fileBytes);
-        }
-      }
-    } finally {
-      fs.closeSync(file);
-    }
+    writeFills(fills, folder, progress);
     return folder;
   } finally {
     first?.close();
+  }
+}
+
+/** Writes the same values under the names, and in the layout, of Hugging Face's models. Throws: SHAPE for values that do not fit, IO. */
+export function writePublishedValues(
+  config: TrainConfig,
+  init: string | readonly string[] | undefined,
+  folder: string,
+): void {
+  const first = firstStateOf(config, init);
+  const model = modelShape(config);
+  try {
+    const fills = [...fillsOf(config, first)].map(([own, filled]) => {
+      const { name, isTransposed } = publishedName(model, own);
+      return [name, isTransposed ? transposedOf(filled) : filled] as const;
+    });
+    writeFills(new Map(fills), folder);
+  } finally {
+    first?.close();
+  }
+}
+
+/** Returns a matrix's transpose. The matrix is in memory until its last element has been read. */
+function transposedOf({ shape, fill }: Filled): Filled {
+  const [rows = 0, columns = 0] = shape;
+  let whole: Float32Array | null = null;
+  return {
+    shape: [columns, rows],
+    fill: (start, values) => {
+      if (whole === null) {
+        whole = new Float32Array(rows * columns);
+        fill(0, whole);
+      }
+      for (let i = 0; i < values.length; i++) {
+        const [column, row] = [Math.floor((start + i) / rows), (start + i) % rows];
+        values[i] = whole[row * columns + column] ?? 0;
+      }
+      if (start + values.length === rows * columns) whole = null;
+    },
+  };
+}
+
+/** Writes model.safetensors. */
+function writeFills(
+  fills: ReadonlyMap<string, Filled>,
+  folder: string,
+  progress: (done: number, total: number) => void = () => undefined,
+): void {
+  makeFolder(folder);
+  const tensors = new Map([...fills].map(([name, { shape }]) => [name, { dtype: 'F32', shape } as const]));
+  const { bytes, header, fileBytes } = encodeHeader(tensors, { format: 'pt' });
+  const file = fs.openSync(join(folder, 'model.safetensors'), 'w');
+  try {
+    writeAll(fs, file, bytes, 0);
+    for (const [name, { shape, fill }] of fills) {
+      const size = shape.reduce((product, extent) => product * extent, 1);
+      const start = header.dataStart + (header.tensors.get(name)?.from ?? 0);
+      for (let done = 0; done < size; done += BLOCK) {
+        const values = new Float32Array(Math.min(BLOCK, size - done));
+        fill(done, values);
+        writeAll(fs, file, new Uint8Array(values.buffer), start + done * Float32Array.BYTES_PER_ELEMENT);
+        progress(start + done * Float32Array.BYTES_PER_ELEMENT, fileBytes);
+      }
+    }
+  } finally {
+    fs.closeSync(file);
   }
 }
 

@@ -1,0 +1,66 @@
+import { STRATEGIES } from '../../config/strategies';
+import { writtenKeys } from '../../dialects/rows/key-row';
+import { DEEPSPEED_FILE, LLAMA_FACTORY } from '../../dialects/trainers/llama-factory';
+import { accelerateFiles, isByDeepSpeed } from './accelerate-files';
+import { deepSpeedConfig } from './deepspeed-script';
+import { environmentLines } from './launch-files';
+import { modelSource } from './model-folder';
+import { lines } from './python';
+import { type BundleFacts, type BundleFile, exportedOf } from './target';
+
+const SETTINGS_FILE = 'train.yaml';
+
+/** Returns train.yaml, its data set's description, and what starts it: FSDP is Accelerate's, in a config of its own. */
+export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
+  return [
+    { path: SETTINGS_FILE, text: settingsText(facts) },
+    {
+      path: 'data/dataset_info.json',
+      text: `${JSON.stringify({ train: { file_name: 'train.jsonl', columns: { prompt: 'text' } } }, null, 2)}\n`,
+    },
+    ...(isByAccelerate(facts)
+      ? accelerateFiles(facts, { script: `-m llamafactory.launcher ${SETTINGS_FILE}`, blockClass: undefined })
+      : [launchFile(facts)]),
+    ...(isByDeepSpeed(facts)
+      ? [{ path: DEEPSPEED_FILE, text: deepSpeedConfig(facts, { hasOptimizer: false }) }]
+      : []),
+  ];
+}
+
+/** Whether Accelerate's FSDP shards. */
+export function isByAccelerate({ config }: Pick<BundleFacts, 'config'>): boolean {
+  return STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
+}
+
+function settingsText(facts: BundleFacts): string {
+  const values = {
+    stage: 'pt',
+    do_train: true,
+    model_name_or_path: modelSource(facts),
+    dataset: 'train',
+    dataset_dir: 'data',
+    ...writtenKeys(LLAMA_FACTORY.keys, exportedOf(facts)),
+    output_dir: 'checkpoint',
+    overwrite_output_dir: true,
+    logging_steps: 1,
+  };
+  return `${Object.entries(values)
+    .map(([key, value]) => `${key}: ${yamlValue(value)}`)
+    .join('\n')}\n`;
+}
+
+/** Writes a value for PyYAML, which takes 1e-8 as a text, and 1.0e-8 as a number. */
+function yamlValue(value: unknown): string {
+  const text = typeof value === 'string' && /^[\w./-]+$/.test(value) ? value : JSON.stringify(value);
+  return text.replaceAll(/(?<![\w.])(\d+)(?=e[+-]\d)/g, '$1.0');
+}
+
+function launchFile(facts: BundleFacts): BundleFile {
+  const text = lines(
+    '#!/usr/bin/env bash',
+    ...environmentLines(facts),
+    'export FORCE_TORCHRUN=1',
+    `exec llamafactory-cli train ${SETTINGS_FILE}`,
+  );
+  return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
+}

@@ -1,0 +1,73 @@
+import { writtenKeys } from '../../dialects/rows/key-row';
+import { MEGATRON_SWIFT } from '../../dialects/trainers/megatron-swift';
+import { isBySwiftFsdp, SWIFT, SWIFT_FSDP_FILE } from '../../dialects/trainers/swift';
+import { fsdpSection } from './accelerate-files';
+import { environmentLines } from './launch-files';
+import { modelSource } from './model-folder';
+import { lines } from './python';
+import { type BundleFacts, type BundleFile, exportedOf } from './target';
+
+/** Whether swift trains by Megatron-LM: `swift sft` divides no matrices and no layers. */
+export function isByMegatron({ config: { parallel } }: Pick<BundleFacts, 'config'>): boolean {
+  return parallel.tp * parallel.pp > 1;
+}
+
+/** Returns the table of the command's arguments. */
+export function swiftKeys(facts: BundleFacts) {
+  return (isByMegatron(facts) ? MEGATRON_SWIFT : SWIFT).keys;
+}
+
+/** Returns launch.sh, and the settings of FSDP if it shards. */
+export function swiftFiles(facts: BundleFacts): BundleFile[] {
+  const isMegatron = isByMegatron(facts);
+  const values: Readonly<Record<string, unknown>> = {
+    model: modelSource(facts),
+    dataset: './data/train.jsonl',
+    // Texts are trained as they are, all of their tokens.
+    use_chat_template: false,
+    loss_scale: 'all',
+    ...writtenKeys(swiftKeys(facts), exportedOf(facts)),
+    output_dir: 'checkpoint',
+  };
+  const text = lines(
+    '#!/usr/bin/env bash',
+    ...environmentLines(facts),
+    // Megatron-LM demands 1 with tensor parallelism, and Megatron-FSDP more than 1.
+    isMegatron && `export CUDA_DEVICE_MAX_CONNECTIONS=${'use_megatron_fsdp' in values ? 32 : 1}`,
+    `exec ${isMegatron ? 'megatron' : 'swift'} sft \\`,
+    `${Object.entries(values)
+      .map(([key, value]) => `  --${key} ${argumentText(value)}`)
+      .join(' \\\n')}`,
+  );
+  const launch = { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
+  return isMegatron || !isBySwiftFsdp(facts)
+    ? [launch]
+    : [launch, { path: SWIFT_FSDP_FILE, text: fsdpText(facts) }];
+}
+
+function argumentText(value: unknown): string {
+  if (Array.isArray(value)) return value.map(argumentText).join(' ');
+  return typeof value === 'object' ? `'${JSON.stringify(value)}'` : String(value);
+}
+
+/** Returns the file of --fsdp. swift asks for its keys without their prefix, except that of the version. */
+function fsdpText(facts: BundleFacts): string {
+  const { wrap } = facts.config.parallel;
+  const { offload, activationCheckpointing } = facts.config;
+  const { fsdp_version, fsdp_offload_params: _, ...section } = fsdpSection(facts, undefined);
+  const plain = Object.entries(section).map(([key, value]) => [key.replace(/^fsdp_/, ''), value]);
+  const words = [
+    'full_shard',
+    ...(wrap === 'root' ? [] : ['auto_wrap']),
+    ...(offload.parameters ? ['offload'] : []),
+  ];
+  const document = {
+    fsdp: words.join(' '),
+    fsdp_config: {
+      fsdp_version,
+      ...Object.fromEntries(plain),
+      activation_checkpointing: activationCheckpointing !== null,
+    },
+  };
+  return `${JSON.stringify(document, null, 2)}\n`;
+}

@@ -1,0 +1,140 @@
+import { llamaFfn } from '../../config/settings/model';
+import { writtenKeys } from '../../dialects/rows/key-row';
+import { TORCHTITAN } from '../../dialects/trainers/torchtitan';
+import { PORT } from './launch-files';
+import { MODEL_FOLDER, modelSource } from './model-folder';
+import { lines, pythonValue } from './python';
+import { versionOf } from './requirements';
+import { type BundleFacts, type BundleFile, exportedOf } from './target';
+
+type Scalar = string | number | boolean;
+type Sections = Readonly<Record<string, Readonly<Record<string, Scalar>>>>;
+
+/** TorchTitan's names of published models. */
+const FLAVORS: Readonly<Record<string, string>> = {
+  'llama3-8b': '8B',
+  'llama3-70b': '70B',
+  'llama3-405b': '405B',
+};
+
+/** The module, and the name, of a model whose sizes TorchTitan does not have. */
+const OWN_MODEL = 'exported_model';
+
+/** Returns TorchTitan's name of a model's sizes; undefined: it has none. */
+export function flavorOf({ config }: Pick<BundleFacts, 'config'>): string | undefined {
+  return typeof config.model === 'string' ? FLAVORS[config.model] : undefined;
+}
+
+/** Returns train.toml, launch.sh, and the model's sizes if TorchTitan does not have them. */
+export function torchTitanFiles(facts: BundleFacts): BundleFile[] {
+  const own = flavorOf(facts) === undefined ? [{ path: `${OWN_MODEL}.py`, text: modelText(facts) }] : [];
+  return [{ path: 'train.toml', text: tomlText(sectionsOf(facts)) }, launchFile(facts), ...own];
+}
+
+/** Returns the sections of train.toml: those of the table of TorchTitan's keys, the model, the data, and where it writes. */
+function sectionsOf(facts: BundleFacts): Sections {
+  const written = writtenKeys(TORCHTITAN.keys, exportedOf(facts)) as Sections; // the rows return scalars
+  const flavor = flavorOf(facts);
+  const isOwn = modelSource(facts) === MODEL_FOLDER;
+  return {
+    job: { dump_folder: 'outputs', description: 'exported by shardlab' },
+    metrics: { log_freq: 1 },
+    model: {
+      name: flavor === undefined ? OWN_MODEL : 'llama3',
+      flavor: flavor ?? OWN_MODEL,
+      hf_assets_path: MODEL_FOLDER,
+    },
+    ...written,
+    training: { ...written.training, seq_len: facts.shape.seq, dataset: 'c4_test', dataset_path: 'data' },
+    checkpoint: {
+      enable: true,
+      interval: Math.max(1, facts.config.steps),
+      ...(isOwn && { initial_load_path: MODEL_FOLDER, initial_load_in_hf: true }),
+    },
+    ...(flavor === undefined && { experimental: { custom_import: OWN_MODEL } }),
+  };
+}
+
+/** Returns what else differs from a run here. */
+export function torchTitanNotes(facts: BundleFacts): readonly string[] {
+  return [
+    ...(modelSource(facts) === MODEL_FOLDER
+      ? []
+      : [
+          'TorchTitan begins with its own initial values, so losses differ from those of a run here; --init FILE writes values that it loads.',
+        ]),
+    `model needs the tokenizer.json and tokenizer_config.json of your texts${facts.shape.from === undefined ? '' : ', if they are not there'}.`,
+    `TorchTitan ${versionOf('torchtitan')} reads the settings; later releases have them in modules of Python. Its parser read files such as this one; nothing was trained, because that needs GPUs.`,
+    ...(typeof facts.config.activationCheckpointing === 'object' &&
+    facts.config.activationCheckpointing !== null &&
+    'everyNth' in facts.config.activationCheckpointing
+      ? ['TorchTitan runs the last of n layers again, and a run here the first.']
+      : []),
+  ];
+}
+
+function tomlText(sections: Sections): string {
+  const parts = Object.entries(sections).map(([name, keys]) =>
+    lines(`[${name}]`, ...Object.entries(keys).map(([key, value]) => `${key} = ${tomlValue(value)}`)),
+  );
+  return `${[`# Settings of TorchTitan ${versionOf('torchtitan')}, the last release that reads TOML.`, ...parts].join('\n\n')}\n`;
+}
+
+function tomlValue(value: Scalar): string {
+  return value === Number.POSITIVE_INFINITY ? 'inf' : JSON.stringify(value);
+}
+
+function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
+  const place =
+    machines === 1
+      ? '--standalone --nnodes=1'
+      : `--nnodes=${machines} --node-rank="$1" --rdzv-backend=c10d --rdzv-id=train --rdzv-endpoint="$MAIN:${PORT}"`;
+  const text = lines(
+    '#!/usr/bin/env bash',
+    machines === 1
+      ? '# Starts all ranks of this machine: ./launch.sh'
+      : `# Run on every machine: MAIN=address-of-machine-0 ./launch.sh NUMBER (0 to ${machines - 1})`,
+    'set -euo pipefail',
+    'cd "$(dirname "$0")"',
+    machines > 1 && [`: "\${1:?the number of this machine}" "\${MAIN:?the address of machine 0}"`],
+    `export PYTHONPATH="$PWD:\${PYTHONPATH:-}"`,
+    `exec torchrun ${place} --nproc-per-node=${gpusPerMachine} -m torchtitan.train --job.config_file train.toml`,
+  );
+  return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
+}
+
+/**
+ * Returns the module that registers the model's sizes. TorchTitan computes the width of a feed-forward layer: the next multiple of multiple_of
+ * above ffn_dim_multiplier · 8/3 · dim; half the width as the second number gives the width itself.
+ */
+function modelText({ shape }: BundleFacts): string {
+  if (shape.kind !== 'llama') return ''; // the rules refuse it
+  const { dim, layers, heads, kvHeads = heads, ffn = llamaFfn(dim), vocab, seq, normEps, ropeTheta } = shape;
+  const sizes = {
+    dim,
+    n_layers: layers,
+    n_heads: heads,
+    n_kv_heads: kvHeads,
+    vocab_size: vocab,
+    multiple_of: ffn,
+    ffn_dim_multiplier: ffn / 2 / ((8 * dim) / 3),
+    norm_eps: normEps,
+    rope_theta: ropeTheta,
+    max_seq_len: seq,
+  };
+  return `${lines(
+    `"""The sizes of train.toml's model, for TorchTitan ${versionOf('torchtitan')}."""`,
+    '',
+    'from dataclasses import replace',
+    '',
+    'from torchtitan.models.llama3 import TransformerModelArgs, get_train_spec',
+    'from torchtitan.models.llama3.model.args import RoPEScalingArgs',
+    'from torchtitan.protocols.train_spec import register_train_spec',
+    '',
+    'SIZES = TransformerModelArgs(',
+    ...Object.entries(sizes).map(([name, value]) => `    ${name}=${pythonValue(value)},`),
+    '    rope_scaling_args=RoPEScalingArgs(scaling_factor=1.0),  # positions are not scaled',
+    ')',
+    `register_train_spec("${OWN_MODEL}", replace(get_train_spec(), model_args={"${OWN_MODEL}": SIZES}))`,
+  )}\n`;
+}
