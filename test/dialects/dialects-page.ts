@@ -26,9 +26,18 @@ export function dialectsPage(page: string, installed: Installed): string {
       '| key | effect | what it is here, or why |',
       '|---|---|---|',
       ...rowsOf(keys),
+      ...exportedLines(keys),
     ]),
   ];
   return `${before}${START}${lines.join('\n')}\n${END}${after}`;
+}
+
+/** Names the keys that exports write. */
+function exportedLines(table: KeyTable): readonly string[] {
+  const written = flat(table).filter(([, { write }]) => write !== undefined);
+  return written.length === 0
+    ? []
+    : ['', `Exports write ${written.map(([key]) => `\`${key}\``).join(', ')}.`];
 }
 
 /** Rows with the same effect and reason are one row of the page. */

@@ -226,8 +226,8 @@ for (const to of TARGET_NAMES) {
         fc.pre(config !== null);
         if (config !== null && compare(config, to, drawn.machines)) count++;
       }),
-      { seed: 15, numRuns: 400, verbose: 0 },
+      { seed: 15, numRuns: 500 },
     );
-    assert.ok(count >= 20, `${count} configs could be said`);
+    assert.ok(count >= 15, `${count} configs could be said`);
   });
 }

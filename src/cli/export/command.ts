@@ -64,7 +64,9 @@ export function addExport(program: Command, perform: Perform, io: Io): void {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-export-'));
     try {
       const data = new JobData({ baseDir: io.cwd, folder });
-      const prepared = await data.prepare(config, dataRanksOf(config, machines * gpusPerMachine));
+      const isOwn = TARGETS[to].data === 'own';
+      const ranks = dataRanksOf(config, machines * gpusPerMachine);
+      const prepared = isOwn ? undefined : await data.prepare(config, ranks);
       const init = options.init && resolve(io.cwd, options.init);
       const report = writeBundle(bundle, { init, prepared });
       output.answer(report, () => report.toString());

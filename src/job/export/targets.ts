@@ -136,7 +136,7 @@ export const TARGETS = {
   },
   llamafactory: {
     says: "LLaMA-Factory's YAML, with DeepSpeed's JSON or a config of Accelerate where they shard",
-    originals: ['peft', 'accelerate', 'deepSpeed'],
+    originals: ['peft', 'accelerate'],
     keys: () => [LLAMA_FACTORY.keys],
     packages: (facts) => ['llamafactory', ...(isByDeepSpeed(facts) ? (['deepspeed'] as const) : [])],
     data: 'own',

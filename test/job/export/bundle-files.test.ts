@@ -6,7 +6,7 @@ import { test } from 'node:test';
 import { parse } from 'yaml';
 import { parseTrainConfig, type TrainConfigInput } from '../../../src/config/train-config';
 import { createBatches } from '../../../src/data/batches';
-import { TARGET_NAMES } from '../../../src/job/export/targets';
+import { TARGET_NAMES, TARGETS } from '../../../src/job/export/targets';
 import { bundleOf, GPT, LLAMA } from './export-fixture';
 
 test('a bundle has a script without an import of ours, under 150 lines, and a README of ten lines', (context) => {
@@ -17,7 +17,7 @@ test('a bundle has a script without an import of ours, under 150 lines, and a RE
     activationCheckpointing: { everyNth: 2 },
     schedule: { kind: 'wsd', warmupSteps: 1, maxSteps: 9, decayType: '1-sqrt' },
   };
-  for (const to of TARGET_NAMES.filter((name) => name !== 'megatron')) {
+  for (const to of TARGET_NAMES.filter((name) => TARGETS[name].data === 'batches')) {
     const { text, report } = bundleOf(context, everything, { to });
     const script = text('train.py');
     assert.ok(script.split('\n').length < 150, `${to}: ${script.split('\n').length} lines`);
@@ -33,6 +33,26 @@ test('a bundle has a script without an import of ours, under 150 lines, and a RE
     { to: 'torchrun' },
   );
   assert.ok(withTp.text('train.py').split('\n').length < 170);
+});
+
+test('a bundle for texts of the user has settings without holes, the model, one package, and a README of ten lines', (context) => {
+  const input: TrainConfigInput = {
+    model: LLAMA,
+    schedule: { kind: 'wsd', warmupSteps: 1, decayType: '1-sqrt' },
+    optimizer: { lr: 1e-7 },
+  };
+  for (const to of TARGET_NAMES.filter((name) => TARGETS[name].data === 'own')) {
+    const { text, report } = bundleOf(context, input, { to, machines: 2 });
+    for (const file of report.files.filter((name) => !name.startsWith('model') && name !== 'REPORT.md'))
+      assert.doesNotMatch(text(file), /undefined|NaN|\[object/, `${to}: ${file}`);
+    assert.ok(report.files.includes('model/model.safetensors'), to);
+    assert.match(text('requirements.txt'), /^[\w-]+==[\d.]+\n$/);
+    assert.ok(text('README.md').trimEnd().split('\n').length <= 10, to);
+    assert.equal(text('REPORT.md'), report.toString());
+  }
+  // PyYAML takes 1e-7 as a text.
+  const { text } = bundleOf(context, input, { to: 'llamafactory' });
+  assert.match(text('train.yaml'), /^learning_rate: 1\.0e-7$/m);
 });
 
 test('the stored tokens are those of the ranks of a run here, as a NumPy array', (context) => {

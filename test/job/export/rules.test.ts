@@ -48,6 +48,37 @@ test('settings that a target cannot say are refused by name, all at once', () =>
   assert.match(refusal({ lora: { r: 2 } }, 'accelerate'), /lora: .*savePretrained/);
 });
 
+test('TorchTitan, swift and LLaMA-Factory refuse what would train something else', () => {
+  assert.match(refusal({}, 'torchtitan'), /model: TorchTitan has no model of kind 'gpt'/);
+  assert.match(refusal({ model: { ...LLAMA, tied: true } }, 'torchtitan'), /output layer of its own/);
+  const ddp = { tp: 2, strategy: 'NO_SHARD' } as const;
+  assert.match(
+    refusal({ model: LLAMA, parallel: ddp }, 'torchtitan'),
+    /TorchTitan's DDP excludes parallel\.tp/,
+  );
+  assert.match(refusal({ model: LLAMA, mixedPrecision: 'fp16' }, 'torchtitan'), /TorchTitan has no float16/);
+  assert.match(refusal({}, 'swift'), /swift has no GPT-2/);
+  assert.match(refusal({ parallel: { tp: 2 } }, 'llamafactory'), /parallel\.tp: .*'swift'/);
+  assert.match(
+    refusal({ optimizer: { kind: 'sgd', momentum: 0.9 } }, 'llamafactory'),
+    /optimizer\.momentum: transformers' sgd has no momentum/,
+  );
+  const longer = { kind: 'cosine', maxSteps: 100 } as const;
+  assert.match(refusal({ steps: 10, schedule: longer }, 'llamafactory'), /maxSteps 100 is not steps 10/);
+  assert.equal(refusal({ model: LLAMA, lora: { r: 2 } }, 'swift'), '');
+});
+
+test('the report has the names of keys that the bundle writes, and says what is reduced in another type', (context) => {
+  const input = { model: LLAMA, optimizer: { weightDecay: 0.5 }, mixedPrecision: 'bf16' } as const;
+  const { report, text } = bundleOf(context, input, { to: 'torchtitan' });
+  const of = (setting: string) => report.settings.find((one) => one.setting === setting);
+  assert.deepEqual(of('optimizer.weightDecay')?.names, ['weight_decay']);
+  assert.equal(of('mixedPrecision.paramDtype')?.meaning, 'gradients are reduced in float32');
+  assert.equal(of('data')?.effect, 'other');
+  assert.match(text('requirements.txt'), /^torchtitan==0\.2\.2\n$/);
+  assert.match(text('train.toml'), /^initial_load_path = "\.\/model"$/m);
+});
+
 test('models, targets, places and folders that cannot be exported are refused with a next step', (context) => {
   assert.match(
     refusal({ model: 'wan-tiny', data: 'synthetic' }, 'torchrun'),
