@@ -148,8 +148,8 @@ export function flashAttentionGrad(
 }
 
 /**
- * Returns the mean of -log softmax(logits)[label] over all rows. Shapes: logits […, classes], labels int32 with one entry
- * per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves
+ * Returns the mean of -log softmax(logits)[label] over all rows; a row with IGNORED_LABEL has the loss 0. Shapes: logits
+ * […, classes], labels int32 with one entry per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves
  * a kernel and a buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
  * Throws: SHAPE when the shapes do not match or a label is not a class.
  */

@@ -1,3 +1,4 @@
+import { IGNORED_LABEL } from '../core/ignored-label';
 import * as tf from '../core/tf';
 
 // The operations of ops.ts, composed of tfjs's operations. Engines without fused kernels run them, and tests compare fused
@@ -75,14 +76,16 @@ export function plainFlashAttention(
   return { out, lse: tf.logSumExp(scores, -1) };
 }
 
-/** Returns the mean of -log softmax(logits)[label]. */
+/** Returns the mean of -log softmax(logits)[label], where rows with IGNORED_LABEL have 0. */
 export function plainCrossEntropy(logits: tf.Tensor, labels: tf.Tensor): tf.Tensor {
   const classes = logits.shape.at(-1) ?? 1;
+  const all = tf.reshape(labels, [-1]);
+  const counts = tf.notEqual(all, tf.scalar(IGNORED_LABEL, 'int32'));
   const chosen = tf.mul(
-    tf.oneHot(tf.reshape(labels, [-1]), classes),
+    tf.oneHot(tf.mul(all, tf.cast(counts, 'int32')), classes),
     tf.logSoftmax(tf.reshape(logits, [-1, classes])),
   );
-  return tf.neg(tf.mean(tf.sum(chosen, -1)));
+  return tf.neg(tf.mean(tf.mul(tf.sum(chosen, -1), tf.cast(counts, 'float32'))));
 }
 
 /** Returns rows of an embedding's table. */

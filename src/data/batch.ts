@@ -5,13 +5,28 @@ export interface TokenBatch {
   readonly batch: number;
   readonly seq: number;
   readonly tokens: Int32Array;
+  /** What counts in the loss; undefined: each token does. */
+  readonly answers?: AnswerLabels | undefined;
+}
+
+/** Labels of instructions: only tokens of answers count in the loss. */
+export interface AnswerLabels {
+  /** For each input the next token, or IGNORED: [batch · seq]. */
+  readonly labels: Int32Array;
+  /** Of packed rows: the lengths of each row's documents, padding included; null: a row is one document. */
+  readonly documents: readonly (readonly number[])[] | null;
+  /** The loss is the mean over all positions, times this. */
+  readonly factor: number;
 }
 
 /** Deterministic batches: the same rank and index give the same values in every run. */
 export interface BatchesOf<Batch> {
   readonly name: string;
-  /** Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. */
-  batch(rank: number, index: number): Batch;
+  /**
+   * Returns a batch of a rank; `index` counts microbatches from 0 over the whole run. `first` is the first microbatch of its step, for data whose
+   * loss is a mean over a step.
+   */
+  batch(rank: number, index: number, first?: number): Batch;
   /** The rows that are never trained on; null or undefined: there are none. */
   readonly validation?: ValidationBatches<Batch> | null;
 }
@@ -79,9 +94,9 @@ export function inputsOf(tokens: TokenBatch): Int32Array {
   return columns(tokens, 0);
 }
 
-/** Returns the targets [batch · seq] of a token batch: for each input, the next token. */
+/** Returns the targets [batch · seq] of a token batch: for each input the next token, or IGNORED. */
 export function targetsOf(tokens: TokenBatch): Int32Array {
-  return columns(tokens, 1);
+  return tokens.answers?.labels ?? columns(tokens, 1);
 }
 
 function columns({ batch, seq, tokens }: TokenBatch, from: number): Int32Array {

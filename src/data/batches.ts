@@ -8,6 +8,7 @@ import { ConfigError, ShardlabError } from '../core/errors';
 import { seeded } from '../core/random';
 import type { BatchesOf, BatchShape, BatchSource, RowBatch, TokenBatch } from './batch';
 import { openRows, openTokens } from './open-data';
+import { openInstructions } from './open-instructions';
 import type { PreparedData } from './prepared';
 
 /** What a config's batches depend on besides the config. */
@@ -20,10 +21,10 @@ export interface DataPlace {
 
 /** Makes the batches of a language model's config. Throws: CONFIG for data that do not fit to the model. */
 export function createBatches(
-  config: Pick<TrainConfig, 'data' | 'batch' | 'seed' | 'model'>,
+  config: Pick<TrainConfig, 'data' | 'batch' | 'accumulation' | 'seed' | 'model'>,
   { world, prepared }: DataPlace,
 ): BatchSource {
-  const { data, batch, seed } = config;
+  const { data, batch, accumulation, seed } = config;
   const model = modelShape(config);
   if (model.kind === 'dit') {
     throw new ConfigError(`data: a dit trains on videos, not on tokens; use syntheticLatents`);
@@ -33,6 +34,8 @@ export function createBatches(
   if (data === 'synthetic') return syntheticBatches({ batch, seq, vocab });
   if (data === 'typescript') return textBatches(typescriptText(), seed, { batch, seq, vocab });
   if (prepared?.kind === 'tokens') return openTokens(prepared, { batch, seq, vocab, world, seed });
+  if (prepared?.kind === 'instructions')
+    return openInstructions(prepared, { batch, seq, vocab, world, seed, accumulation });
   if (prepared !== undefined) {
     throw new ConfigError(`data: ${prepared.name} has rows of numbers, but a ${model.kind} trains on text`);
   }
@@ -51,6 +54,8 @@ export function createOwnBatches(
     );
   }
   if (prepared.kind === 'rows') return openRows(prepared, { batch, world, seed });
+  if (prepared.kind === 'instructions')
+    throw new ShardlabError('INTERNAL', 'instructions are for models of this library');
   const seq = ownData(data)?.seq;
   if (seq === undefined) {
     throw new ConfigError(

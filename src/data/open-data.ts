@@ -1,4 +1,3 @@
-import { closeSync, openSync, readSync } from 'node:fs';
 import { ConfigError, ShardlabError } from '../core/errors';
 import {
   type BatchColumn,
@@ -17,12 +16,12 @@ import {
   type PreparedTokens,
   type RowPart,
   TOKEN_ARRAYS,
-  type TokenArray,
   type TokenSpan,
   tokenBytes,
 } from './prepared';
 import { type BatchingOptions, createRowBatches } from './row-batches';
 import { permutation } from './sampler';
+import { withFile } from './stored-numbers';
 
 /** How texts become batches. */
 export interface TokenBatchingOptions extends BatchingOptions {
@@ -38,12 +37,7 @@ export interface TokenBatchingOptions extends BatchingOptions {
 export function openTokens(data: PreparedTokens, options: TokenBatchingOptions): EpochBatches<TokenBatch> {
   const { seq, vocab } = options;
   const { name, train, validation, shuffle, dropLast } = data;
-  if (data.vocab > vocab) {
-    throw new ConfigError(
-      `data: ${data.tokenizer} has ${data.vocab.toLocaleString('en-US')} tokens, but the model's vocab is ` +
-        `${vocab.toLocaleString('en-US')}; give model.vocab ${data.vocab} or more, or use a tokenizer with fewer tokens`,
-    );
-  }
+  requireVocab(data, vocab);
   const partOf = (part: TokenSpan, what: string) => {
     const numRows = Math.floor((part.count - 1) / seq);
     if (numRows < 1) {
@@ -56,6 +50,15 @@ export function openTokens(data: PreparedTokens, options: TokenBatchingOptions):
   const own = partOf(train, '');
   const rest = validation && partOf(validation, ' for validation');
   return createRowBatches({ name, shuffle, dropLast, ...own, validation: rest }, options);
+}
+
+/** Throws: CONFIG for tokens that the model does not have. */
+export function requireVocab(data: Pick<PreparedTokens, 'vocab' | 'tokenizer'>, vocab: number): void {
+  if (data.vocab <= vocab) return;
+  throw new ConfigError(
+    `data: ${data.tokenizer} has ${data.vocab.toLocaleString('en-US')} tokens, but the model's vocab is ` +
+      `${vocab.toLocaleString('en-US')}; give model.vocab ${data.vocab} or more, or use a tokenizer with fewer tokens`,
+  );
 }
 
 function readTokens(data: PreparedTokens, part: TokenSpan, rows: readonly number[], seq: number): TokenBatch {
@@ -79,6 +82,8 @@ export function openData(
   options: BatchingOptions & { readonly seq?: number | undefined },
 ): EpochBatches<RowBatch> {
   if (data.kind === 'rows') return openRows(data, options);
+  if (data.kind === 'instructions')
+    throw new ShardlabError('INTERNAL', 'instructions are for models of this library');
   const { seq } = options;
   if (seq === undefined) {
     throw new ConfigError(
@@ -162,26 +167,4 @@ function readImages({ size, files, labels }: ImageFiles, rows: readonly number[]
     x: { shape, dtype: 'float32', values },
     y: { shape: [rows.length], dtype: 'int32', values: classes },
   };
-}
-
-type Stored = TokenArray | Float64Array;
-
-/** Opens a file of numbers while `work` reads parts of it into arrays. Throws: IO if the file is shorter. */
-function withFile(file: string, work: (read: (target: Stored, from: number) => void) => void): void {
-  const descriptor = openSync(file, 'r');
-  try {
-    work((target, from) => {
-      const bytes = readSync(descriptor, target, 0, target.byteLength, from * target.BYTES_PER_ELEMENT);
-      if (bytes === target.byteLength) return;
-      throw new ShardlabError(
-        'IO',
-        `${file} ends early: ${bytes} of ${target.byteLength} bytes were read; launch the job again`,
-        {
-          details: { file },
-        },
-      );
-    });
-  } finally {
-    closeSync(descriptor);
-  }
 }

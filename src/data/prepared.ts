@@ -9,7 +9,7 @@ import type { ImageSize } from './files/image';
  */
 
 /** A user's data in a form that ranks read. [Note: prepared data] */
-export type PreparedData = PreparedTokens | PreparedRows;
+export type PreparedData = PreparedTokens | PreparedRows | PreparedInstructions;
 
 /** Token ids in a file. */
 export interface TokenSpan {
@@ -65,6 +65,42 @@ export interface PreparedRows {
   readonly classes: readonly string[] | null;
   readonly shuffle: boolean;
   readonly dropLast: boolean;
+}
+
+/** Conversations as token ids, of which only those of answers count in the loss. */
+export interface PreparedInstructions {
+  readonly kind: 'instructions';
+  readonly name: string;
+  /** Number of different tokens. */
+  readonly vocab: number;
+  readonly tokenizer: string;
+  /** Of the values to train on. */
+  readonly fingerprint: string;
+  /** Tokens per row. */
+  readonly seq: number;
+  /** Whether rows have several examples: [Note: packed sequences]. */
+  readonly isPacked: boolean;
+  readonly train: ExamplePart;
+  readonly validation: ExamplePart | null;
+  /** What was left out or cut, for the user. */
+  readonly notes: readonly string[];
+  readonly shuffle: boolean;
+  readonly dropLast: boolean;
+}
+
+/** Numbers per example in an index: its row, its first token, its number of tokens, and how many of them are predicted for the loss. */
+export const INDEX_COLUMNS = 4;
+
+/** Examples in files. */
+export interface ExamplePart {
+  /** Token ids. */
+  readonly tokens: string;
+  /** A byte per token: 1 if it belongs to an answer. */
+  readonly answers: string;
+  /** INDEX_COLUMNS float64 numbers per example, in order of rows. */
+  readonly index: string;
+  readonly numRows: number;
+  readonly numExamples: number;
 }
 
 /** Some rows of files: rows from, …, from + count - 1 of an order. */

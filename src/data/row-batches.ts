@@ -22,12 +22,19 @@ export interface Rows<Batch> {
   readonly validation: { readonly numRows: number; read(rows: readonly number[]): Batch } | null;
 }
 
+/** Batches of rows that have numbers. */
+export interface RowBatches<Batch> extends EpochBatches<Batch> {
+  readonly validation: ValidationBatches<Batch> | null;
+  /** Returns the numbers of a batch's rows. */
+  rows(rank: number, index: number): number[];
+}
+
 /**
  * Makes batches of rows by the rule of DistributedSampler. A batch at the end of an epoch continues with rows of the next
  * epoch, so all batches have the same number of rows and no row is left out. The number of microbatches so far is the position in
  * the data. Throws: CONFIG if dropLast leaves no rows.
  */
-export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOptions): EpochBatches<Batch> {
+export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOptions): RowBatches<Batch> {
   const { name, numRows, shuffle, dropLast, validation } = rows;
   const { batch, world, seed } = options;
   const sampler = createSampler({ length: numRows, world, shuffle, seed, dropLast });
@@ -36,13 +43,13 @@ export function createRowBatches<Batch>(rows: Rows<Batch>, options: BatchingOpti
       `data: dropLast leaves out all rows of ${name}, which has ${numRows} for ${world} ranks; give more data, or leave dropLast out`,
     );
   }
+  const numbers = (rank: number, index: number): number[] =>
+    Array.from({ length: batch }, (_, i) => sampler.rowAt(rank, index * batch + i));
   return {
     name,
     numBatches: Math.ceil(sampler.rowsPerRank / batch),
-    batch(rank, index) {
-      const first = index * batch;
-      return rows.read(Array.from({ length: batch }, (_, i) => sampler.rowAt(rank, first + i)));
-    },
+    rows: numbers,
+    batch: (rank, index) => rows.read(numbers(rank, index)),
     validation: validation && validationBatches(validation, options),
   };
 }

@@ -1,5 +1,6 @@
 import type { Engine } from '../backend/engine';
 import { functionsMissing, pythonRefused } from '../config/functions-missing';
+import { ownData } from '../config/settings/data';
 import { modelShape } from '../config/settings/model';
 import type { TrainConfig } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -7,6 +8,7 @@ import * as tf from '../core/tf';
 import { type BatchSource, inputsOf, type TokenBatch, targetsOf } from '../data/batch';
 import { createBatches, type DataPlace } from '../data/batches';
 import type { Module } from '../nn/module';
+import { canPack, packSequences } from '../nn/packing';
 import type { RankContext } from '../parallel/run-as-unit';
 import { flowMatchingTask } from './flow-matching';
 import type { Task, TensorBatch } from './task';
@@ -25,7 +27,10 @@ export function taskOf(context: RankContext, model: Module, config: TrainConfig,
     case 'gpt':
     case 'moe':
     case 'llama':
-      return languageModelTask(context.engine, model, 'batch' in data ? data : createBatches(config, data));
+      return languageModelTask(context.engine, model, {
+        batches: 'batch' in data ? data : createBatches(config, data),
+        isPacked: ownData(config.data)?.packing ?? false,
+      });
     case 'dit':
       return flowMatchingTask(context, model, { config, shape, world: 'world' in data ? data.world : 1 });
     case 't5-encoder':
@@ -42,22 +47,39 @@ export function taskOf(context: RankContext, model: Module, config: TrainConfig,
   }
 }
 
-/** The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], targets [B·T]. */
-function languageModelTask(engine: Engine, model: Module, batches: BatchSource): Task {
-  const tensorsOf = (tokens: TokenBatch): TensorBatch => {
-    const { batch, seq } = tokens;
+interface TokenTensors extends TensorBatch {
+  /** The lengths of the documents of a packed batch, which is one row. [Note: packed sequences] */
+  readonly documents: readonly number[] | undefined;
+}
+
+/**
+ * The task of a model that returns the mean cross-entropy of token ids and next tokens. Shapes: ids [B, T], of packed batches [1, B·T];
+ * targets [B·T].
+ */
+function languageModelTask(
+  engine: Engine,
+  model: Module,
+  { batches, isPacked }: { readonly batches: BatchSource; readonly isPacked: boolean },
+): Task<TokenTensors> {
+  const packed = isPacked && canPack(model) ? packSequences(model) : null;
+  const tensorsOf = (tokens: TokenBatch): TokenTensors => {
+    const { batch, seq, answers } = tokens;
+    const documents = answers?.documents?.flat();
+    const shape: [number, number] = documents === undefined ? [batch, seq] : [1, batch * seq];
     return engine.tagged({ cause: 'batch', module: '' }, () => ({
       tensors: [
-        tf.tensor(inputsOf(tokens), [batch, seq], 'int32'),
+        tf.tensor(inputsOf(tokens), shape, 'int32'),
         tf.tensor(targetsOf(tokens), [batch * seq], 'int32'),
       ],
       count: batch * seq,
+      factor: answers?.factor,
+      documents,
     }));
   };
   const { validation } = batches;
   return {
     model,
-    batch: (rank, index) => tensorsOf(batches.batch(rank, index)),
+    batch: (rank, index, first) => tensorsOf(batches.batch(rank, index, first)),
     validation: validation && {
       ...validation,
       batch(rank, index) {
@@ -65,11 +87,13 @@ function languageModelTask(engine: Engine, model: Module, batches: BatchSource):
         return { batch: tensorsOf(batch), counted };
       },
     },
-    lossOf({ tensors }, seen) {
+    lossOf({ tensors, documents }, seen) {
+      if (documents !== undefined) packed?.begin(documents);
       const [x, targets] = tensors as [tf.Tensor, tf.Tensor]; // as tensorsOf makes them
       seen?.(model.apply(x), { x, y: tf.reshape(targets, x.shape) });
       return model.apply(x, targets);
     },
+    end: () => packed?.end(),
     stages: { inputsOf: ({ tensors: [x, target] }) => ({ x: x as tf.Tensor, target }) }, // as tensorsOf makes them
   };
 }

@@ -59,11 +59,13 @@ export async function evaluateTask(
         isLast = numRanks < group.size;
       }
       rows += counted;
-      const values = valuesOf(passes, batch, metrics);
+      const [loss = Number.NaN, ...means] = valuesOf(passes, batch, metrics);
+      const values = [loss * (batch.factor ?? 1), ...means];
       // A rank without a row left still runs a batch, because other ranks need its collectives.
       if (counted > 0) sums = sums.map((sum, i) => sum + (values[i] ?? Number.NaN) * counted);
     } finally {
       tf.dispose([...batch.tensors]);
+      task.end?.();
     }
     // The number of a function's batches is not known.
     await progress(index + 1, numBatches ?? 0);

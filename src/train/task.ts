@@ -13,13 +13,15 @@ export interface TensorBatch {
   readonly count: number;
   /** Whether `count` is of rows, because the batch has no tokens. Default false. */
   readonly countedRows?: boolean;
+  /** The batch's loss is that of `lossOf`, times this. Default 1. */
+  readonly factor?: number | undefined;
 }
 
 /** A training task: a model, its data and its loss. */
 export interface Task<B extends TensorBatch = TensorBatch> {
   readonly model: Module;
-  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run. */
-  batch(rank: number, index: number): B;
+  /** Makes a microbatch of a rank; `index` counts from 0 over the whole run, and `first` is the first microbatch of its step. */
+  batch(rank: number, index: number, first?: number): B;
   /** The rows that are never trained on; null or undefined: there are none. */
   readonly validation?: ValidationBatches<B> | UncountedBatches<B> | null | undefined;
   /**
@@ -27,6 +29,8 @@ export interface Task<B extends TensorBatch = TensorBatch> {
    * model's output and the batch. Throws: CONFIG if `seen` is given and the model returns no output besides its loss.
    */
   lossOf(batch: B, seen?: OutputSeen): tf.Tensor;
+  /** Called when the passes of a batch have ended. */
+  end?(): void;
   /** How the stages of a pipeline use a batch. Omitted if the model cannot be cut into stages. */
   readonly stages?: StagedTask<B> | undefined;
   /** What samples of videos need; undefined: the task has no videos that it can draw. */

@@ -267,12 +267,14 @@ export class Trainer {
   #pass(watch: Stopwatch, index: number, use: PassUse): Done {
     const { group } = this.#options;
     Object.assign(currentDraws(), { rank: group.rank, pass: index });
-    const batch = watch.span('data', () => this.#task.batch(group.rank, index));
+    const batch = watch.span('data', () => this.#task.batch(group.rank, index, this.#microBatches));
     try {
-      const loss = this.#passes.run(batch, use, watch);
+      const { factor = 1 } = batch;
+      const loss = factor * this.#passes.run(batch, { ...use, scale: use.scale * factor }, watch);
       return { loss, count: batch.count, countedRows: batch.countedRows ?? false };
     } finally {
       tf.dispose([...batch.tensors]);
+      this.#task.end?.();
     }
   }
 

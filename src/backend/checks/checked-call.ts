@@ -127,11 +127,13 @@ export class CheckedCall {
     return this.#context.hasValues ? this.#context.backend.typedArrayFromHeap(this.input(name)) : [];
   }
 
-  /** Checks that every element of an int32 input is in [0, bound); with several bounds, each column has its own bound. */
-  indices(name: string, bounds: number | readonly number[], of: string): void {
+  /**
+   * Checks that every element of an int32 input is in [0, bound), or `besides`; with several bounds, each column has its own bound.
+   */
+  indices(name: string, bounds: number | readonly number[], of: string, besides?: number): void {
     this.typed('int32', name);
     const columns = typeof bounds === 'number' ? [bounds] : bounds;
-    const bad = firstOutside(this.values(name), columns);
+    const bad = firstOutside(this.values(name), columns, besides);
     if (bad < 0) return;
     const value = this.values(name)[bad];
     const bound = columns[bad % columns.length] ?? 0;
@@ -166,17 +168,17 @@ function show(value: unknown): string {
 }
 
 /** Returns the index of the first element that is not in [0, bound of its column), or -1. */
-function firstOutside(values: ArrayLike<number>, bounds: readonly number[]): number {
+function firstOutside(values: ArrayLike<number>, bounds: readonly number[], besides?: number): number {
   const { length } = values;
   if (bounds.length === 1) {
     const bound = bounds[0] as number; // there is one
     for (let i = 0; i < length; i++)
-      if (!((values[i] as number) >= 0 && (values[i] as number) < bound)) return i;
+      if (!((values[i] as number) >= 0 && (values[i] as number) < bound) && values[i] !== besides) return i;
     return -1;
   }
   for (let i = 0; i < length; i++) {
     const value = values[i] as number; // i is below length
-    if (!(value >= 0 && value < (bounds[i % bounds.length] ?? 0))) return i;
+    if (!(value >= 0 && value < (bounds[i % bounds.length] ?? 0)) && value !== besides) return i;
   }
   return -1;
 }

@@ -1,3 +1,4 @@
+import { IGNORED_LABEL } from '../../core/ignored-label';
 import * as tf from '../../core/tf';
 import { sizeOf } from '../wasm-context';
 import { type CheckedCall, computed, type KernelCheck, told } from './checked-call';
@@ -181,5 +182,5 @@ function crossEntropy(call: CheckedCall): void {
   const classes = logits.shape.at(-1) ?? 1;
   call.typed('float32', 'logits');
   call.sizes(sizeOf(logits.shape) / classes, 'labels');
-  call.indices('labels', classes, `${classes} classes`);
+  call.indices('labels', classes, `${classes} classes`, IGNORED_LABEL);
 }

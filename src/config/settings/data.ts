@@ -5,6 +5,9 @@ import { type ModelSetting, modelShape, size } from './model';
 /** Formats of files of data. */
 export const DATA_FORMATS = ['text', 'jsonl', 'csv', 'parquet', 'images'] as const;
 
+/** What happens with conversations that do not fit into a row. Source: ms-swift's truncation_strategy. */
+const TRUNCATIONS = ['delete', 'right', 'left'] as const;
+
 export type DataFormat = (typeof DATA_FORMATS)[number];
 
 /** Arrays of numbers that can be data. */
@@ -47,6 +50,34 @@ export const DATA = {
     schema: z.union([path, z.array(path).min(1)]).optional(),
     says: "a file, a folder, or a list of them; relative paths begin in the notebook's folder",
     form: "'./texts', or ['a.txt', 'b.txt']",
+  },
+  instructions: {
+    schema: z.union([path, z.array(path).min(1)]).optional(),
+    says:
+      'conversations, in place of path: a file, a folder, or a list of them. Records have messages, or instruction, input and output, or ' +
+      'query and response. Only the tokens of answers count in the loss (sft.md)',
+    form: "'./chats.jsonl', or ['a.jsonl', 'b.json']",
+  },
+  chatTemplate: {
+    schema: path.optional(),
+    says:
+      "with instructions: a file of Jinja that turns messages into text, or 'chatml'. Default: the template of the tokenizer " +
+      "(chat_template.jinja, or tokenizer_config.json); without a tokenizer 'chatml'",
+    form: "'./chat_template.jinja', or 'chatml'",
+  },
+  system: {
+    schema: z.string().optional(),
+    says: 'with instructions: the system message of conversations that have none',
+  },
+  packing: {
+    schema: z.boolean().default(false),
+    says:
+      'with instructions: whether a row has several examples, each of which attends only to itself. false: one example per row, ' +
+      'filled up with padding that does not count',
+  },
+  truncation: {
+    schema: z.enum(TRUNCATIONS).default('delete'),
+    says: "with instructions: what happens with an example of more than model.seq tokens: it is left out ('delete'), or cut on that side. The run says how many",
   },
   format: {
     schema: z.enum(DATA_FORMATS).optional(),
@@ -150,6 +181,7 @@ export function ownData(data: DataSetting): OwnData | null {
 interface Read {
   readonly model: ModelSetting;
   readonly data: DataSetting;
+  readonly parallel: { readonly cp: number; readonly pp: number };
 }
 
 /** Returns why the data has no effect with the model; null: it has its effect. */
@@ -168,13 +200,18 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
   const { path: files, tokens, x, y, tokenizer, eosToken } = data;
   const issue = (message: string, ...keys: string[]): ConfigIssue[] => [{ path: ['data', ...keys], message }];
   const isArray = (value: typeof x): boolean => typeof value === 'object' && !isNames(value);
-  const given = [files !== undefined, tokens !== undefined, isArray(x)].filter(Boolean).length;
+  const { instructions } = data;
+  const given = [files, instructions, tokens, isArray(x) ? x : undefined].filter(
+    (one) => one !== undefined,
+  ).length;
   if (given !== 1) {
     const found = given === 0 ? 'names no data' : 'names data twice';
     return issue(
-      `${found}; give one of path: './texts', tokens: an array of token ids, or x and y as arrays`,
+      `${found}; give one of path: './texts', instructions: './chats.jsonl', tokens: an array of token ids, or x and y as arrays`,
     );
   }
+  const wrong = instructions === undefined ? withoutInstructions(data) : withInstructions(data, config);
+  if (wrong !== null) return issue(wrong.message, wrong.key);
   if (y !== undefined && x === undefined) return issue('needs x, the inputs of the same rows', 'y');
   if (y !== undefined && isArray(x) !== isArray(y)) {
     return issue('must be of the same kind as x: both name columns, or both are arrays', 'y');
@@ -192,6 +229,55 @@ export function dataConflicts(config: Read): readonly ConfigIssue[] {
     `is for other models: a ${kind} trains on text; leave it out, or train a model of your own`,
     x === undefined ? 'format' : 'x',
   );
+}
+
+interface WrongKey {
+  readonly key: keyof OwnData;
+  readonly message: string;
+}
+
+/** Finds a setting that only instructions have. */
+function withoutInstructions({ chatTemplate, system, packing, truncation }: OwnData): WrongKey | null {
+  const given = {
+    chatTemplate,
+    system,
+    packing: packing || undefined,
+    truncation: truncation === 'delete' ? undefined : truncation,
+  };
+  const key = (Object.keys(given) as (keyof typeof given)[]).find((one) => given[one] !== undefined);
+  return key === undefined
+    ? null
+    : {
+        key,
+        message: "has no effect without instructions; write instructions: './chats.jsonl' in place of path",
+      };
+}
+
+/** Finds a setting that instructions do not have, or a model that does not train on them. */
+function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKey | null {
+  const { kind } = modelShape(config);
+  if (kind !== 'gpt' && kind !== 'llama') {
+    const model = kind === 'own' ? 'models of your own, nor for dataLoader' : `a ${kind}`;
+    return {
+      key: 'instructions',
+      message: `are for models of kind gpt and llama in job.train, not for ${model}`,
+    };
+  }
+  const { x, y, size: pixels, eosToken } = data;
+  const others = { x, y, size: pixels, eosToken, text: data.text === 'text' ? undefined : data.text };
+  const key = (Object.keys(others) as (keyof typeof others)[]).find((one) => others[one] !== undefined);
+  if (key !== undefined)
+    return {
+      key,
+      message: 'has no effect with instructions, whose tokens the chat template decides; leave it out',
+    };
+  const { cp, pp } = parallel;
+  if (!data.packing || Math.max(cp, pp) === 1) return null;
+  const degree = cp > 1 ? `parallel.cp ${cp}` : `parallel.pp ${pp}`;
+  return {
+    key: 'packing',
+    message: `does not go with ${degree}: rows then have documents of other lengths; use packing: false, or FULL_SHARD or tp`,
+  };
 }
 
 function withoutData(data: DataSetting): readonly ConfigIssue[] {

@@ -17,7 +17,7 @@ export interface Read {
   readonly data: DataSetting;
   readonly clipNorm: number | null;
   readonly accumulation: number;
-  readonly parallel: { readonly pp: number };
+  readonly parallel: { readonly pp: number; readonly cp: number };
 }
 
 /**

@@ -5,6 +5,7 @@ import type { Bytes } from '../../core/units';
 import { findFiles } from '../files/find-files';
 import type { PreparedData } from '../prepared';
 import { prepareImages } from './image-folder';
+import { prepareInstructions } from './instructions';
 import type { PrepareParts } from './prepare-parts';
 import { prepareArrays, prepareColumns } from './rows';
 import { prepareGivenTokens, prepareTokens } from './token-file';
@@ -32,13 +33,14 @@ export async function prepareData(data: OwnData, options: PrepareOptions): Promi
 async function prepare(data: OwnData, options: PrepareOptions): Promise<PreparedData> {
   const { baseDir, seed, fileFor, progress } = options;
   if (data.tokens !== undefined) return prepareGivenTokens(data, options);
-  if (data.path === undefined) return prepareArrays(data, options);
-  const files = findFiles({ paths: data.path, format: data.format, baseDir });
+  const paths = data.instructions ?? data.path;
+  if (paths === undefined) return prepareArrays(data, options);
+  const files = findFiles({ paths, format: data.format, baseDir });
   const { validation } = data;
   const validationFiles = isNames(validation)
     ? findFiles({ paths: validation, format: data.format ?? files.format, baseDir })
     : null;
-  const name = [data.path].flat().join(', ');
+  const name = [paths].flat().join(', ');
   const all = [...files.files, ...(validationFiles?.files ?? [])];
   const total = all.reduce((sum, file) => sum + statSync(file).size, 0);
   let done = 0;
@@ -47,6 +49,7 @@ async function prepare(data: OwnData, options: PrepareOptions): Promise<Prepared
     progress(name, done, total);
   };
   const parts: PrepareParts = { name, files, validationFiles, baseDir, seed, fileFor, read };
+  if (data.instructions !== undefined) return prepareInstructions(data, parts);
   if (files.format === 'images') return prepareImages(data, parts);
   return data.x === undefined ? prepareTokens(data, parts) : prepareColumns(data, parts);
 }

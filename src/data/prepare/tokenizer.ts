@@ -104,7 +104,8 @@ function eosOf(
   return token === undefined ? null : (ids.get(token) ?? null);
 }
 
-function readJson(file: string): Readonly<Record<string, unknown>> {
+/** Reads a file with a JSON object. Throws: CONFIG. */
+export function readJson(file: string): Readonly<Record<string, unknown>> {
   try {
     const json: unknown = JSON.parse(readFileSync(file, 'utf8'));
     if (typeof json === 'object' && json !== null) return Object.fromEntries(Object.entries(json));

@@ -189,6 +189,10 @@ function writeData(
   const wanted = Math.max(1, config.steps);
   const numSteps = steps ?? Math.min(wanted, most);
   const stored = { ...sizes, first: firstStep * accumulation, numMicrobatches: numSteps * accumulation };
+  if (prepared?.kind === 'instructions')
+    throw new ConfigError(
+      'run.export: a bundle has no labels, so it cannot train on instructions; run.savePretrained writes the model, and ms-swift or TRL train it on the same file',
+    );
   const source = createBatches(config, { world: ranks, prepared });
   const files = (data === 'batches' ? writeBatches : writeIndexed)(source, stored, out);
   const isAll = numSteps >= wanted;

@@ -43,7 +43,11 @@ export class JobData {
   /** Returns a config's own data, with the tokenizer in the model's folder if they name none. */
   #dataOf(config: TrainConfig): OwnData | null {
     const data = ownData(config.data);
-    return data && { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
+    if (data === null) return null;
+    const own = { ...data, tokenizer: data.tokenizer ?? this.#tokenizerOfModel(config) };
+    const shape = modelShape(config);
+    // Rows of instructions are made for the model's length.
+    return data.instructions === undefined || !('seq' in shape) ? own : { ...own, seq: shape.seq };
   }
 
   /** Returns the model's folder, if it has a tokenizer. */
@@ -69,7 +73,8 @@ export class JobData {
 
   /** Returns what identifies settings and the state of their files; arrays may change unseen, so they are never the same. */
   #keyOf(data: OwnData, seed: number): string {
-    const { path, format, validation, tokenizer } = data;
+    const { format, validation, tokenizer } = data;
+    const path = data.instructions ?? data.path;
     if (path === undefined) return randomUUID();
     const { baseDir } = this.#options;
     const paths = [path, isNames(validation) ? validation : []].flat();

@@ -94,7 +94,8 @@ export class Run extends RunLoop {
     const history = new RunHistory({ config, world }, file, warnOnStderr);
     const parts = { ...options, data, calls, history };
     const training = new RunTraining(parts);
-    warn([...configWarnings(options.config, config, world), ...warnings]);
+    const notes = data?.kind === 'instructions' ? data.notes : [];
+    warn([...configWarnings(options.config, config, world), ...warnings, ...notes]);
     requireModelRoom(config, world);
     const group = await groups.of(world);
     const line = new Progress('building the model', 'parameters');

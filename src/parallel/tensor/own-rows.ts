@@ -30,10 +30,10 @@ export function readRows(ids: tf.Tensor, { begin, count }: OwnRows) {
   return { local: tf.mul(index, tf.cast(isOwn, 'int32')), isOwn: tf.cast(isOwn, 'float32') };
 }
 
-/** Throws: SHAPE if an id has no row on any rank, which no rank alone would see. `layer` is for the message. */
-export function requireRows(ids: tf.Tensor, rows: number, layer: string): void {
+/** Throws: SHAPE if an id is not `besides` and has no row on any rank, which no rank alone would see. `layer` is for the message. */
+export function requireRows(ids: tf.Tensor, rows: number, layer: string, besides?: number): void {
   if (currentEngine()?.hasValues !== true) return;
-  const wrong = (ids.dataSync() as Int32Array).find((id) => id < 0 || id >= rows); // ids are int32
+  const wrong = (ids.dataSync() as Int32Array).find((id) => (id < 0 || id >= rows) && id !== besides); // ids are int32
   if (wrong === undefined) return;
   throw new ShardlabError('SHAPE', `${layer} has ${rows} rows; id ${wrong} is none of 0 to ${rows - 1}`);
 }

@@ -1,5 +1,7 @@
+import { readValues } from '../../backend/meta-backend';
 import { withGradients } from '../../core/custom-gradient';
 import { ShardlabError } from '../../core/errors';
+import { IGNORED_LABEL } from '../../core/ignored-label';
 import * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 import { type OwnRows, ownRowsOf, readRows, requireRows } from './own-rows';
@@ -21,7 +23,7 @@ const NEVER = -1e30;
  * logits are not gathered: two all-reduces combine the rows' maxima, then their sums of exponentials and target logits, which are
  * 3 numbers per row; backward communicates nothing. Shapes: logits […, classes / ranks], targets int32 with one entry per row.
  * Source: megatron.core.tensor_parallel.vocab_parallel_cross_entropy. Throws: SHAPE when the shapes do not match or a target
- * is not a class.
+ * is not a class. A row with IGNORED_LABEL has the loss 0 and no gradient.
  */
 export function vocabParallelCrossEntropy(
   logits: tf.Tensor,
@@ -34,13 +36,14 @@ export function vocabParallelCrossEntropy(
   const own = ownRowsOf(classes, group);
   const numRows = logits.size / width;
   requireFit(logits, targets, { own, numRows, classes });
-  requireRows(targets, classes, 'vocabParallelCrossEntropy');
+  requireRows(targets, classes, 'vocabParallelCrossEntropy', IGNORED_LABEL);
   const rows = tf.reshape(logits, [numRows, width]);
   const labels = tf.reshape(targets, [numRows]);
   const sent = { cause: 'activation', module } as const;
   return withGradients([rows], (save) => {
     const { local, isOwn } = readRows(labels, own);
-    const { powers, sums, loss } = forward(rows, { group, own, local, isOwn, sent });
+    const counts = countsOf(labels);
+    const { powers, sums, loss } = forward(rows, { group, own, local, isOwn, counts, sent });
     save([powers, sums, local, isOwn]);
     return { value: loss, gradients: (dy, saved) => [gradient(dy, saved)] };
   });
@@ -52,10 +55,12 @@ interface RowParts {
   readonly own: OwnRows;
   readonly local: tf.Tensor;
   readonly isOwn: tf.Tensor;
+  /** 1 for rows that count, else 0; null: all count. */
+  readonly counts: tf.Tensor | null;
   readonly sent: CollectiveOptions;
 }
 
-function forward(rows: tf.Tensor, { group, own, local, isOwn, sent }: RowParts) {
+function forward(rows: tf.Tensor, { group, own, local, isOwn, counts, sent }: RowParts) {
   const [numRows = 0, width = 0] = rows.shape;
   const seen = own.count === width ? rows : tf.add(rows, paddingOf(own));
   const maxima = tf.max(seen, 1, true);
@@ -67,7 +72,17 @@ function forward(rows: tf.Tensor, { group, own, local, isOwn, sent }: RowParts) 
   const both = tf.stack([tf.sum(powers, 1), chosen]);
   if (group.size > 1) group.allReduce(both, 'sum', sent).wait();
   const [sums, logits] = tf.unstack(both) as [tf.Tensor, tf.Tensor]; // two were stacked
-  return { powers, sums, loss: tf.mean(tf.sub(tf.log(sums), logits)) };
+  const losses = tf.sub(tf.log(sums), logits);
+  if (counts === null) return { powers, sums, loss: tf.mean(losses) };
+  // With an infinite sum, a row has no gradient.
+  return { powers, sums: tf.div(sums, counts), loss: tf.mean(tf.mul(losses, counts)) };
+}
+
+/** Returns 1 for each label that counts, else 0; null: all count. A dry run assumes so; see [Note: values in a dry run]. */
+function countsOf(labels: tf.Tensor): tf.Tensor | null {
+  const values = readValues(labels, () => new Int32Array(labels.size));
+  if (!values.includes(IGNORED_LABEL)) return null;
+  return tf.cast(tf.notEqual(labels, tf.scalar(IGNORED_LABEL, 'int32')), 'float32');
 }
 
 /** Returns (softmax - one-hot) dy / rows. */

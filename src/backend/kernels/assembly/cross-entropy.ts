@@ -1,9 +1,12 @@
 import { expLanes, expOf, laneSum, logOf, read, write } from './lanes';
 import { rowMax, scaleRow, weightRow } from './row';
 
+/** Rows with this label have no loss and no gradient. */
+const IGNORED: i32 = -100;
+
 /**
  * losses[i] = log(sum(e^logits[i])) - logits[i, labels[i]] (labels int32). norms[i] = log(sum(e^logits[i])).
- * Returns the first row whose label is outside [0, classes), or -1.
+ * Returns the first row whose label is outside [0, classes) and not IGNORED, or -1.
  */
 export function crossEntropy(
   logits: usize, labels: usize, losses: usize, norms: usize, rows: i32, classes: i32,
@@ -12,6 +15,11 @@ export function crossEntropy(
   for (let i = 0; i < rows; i++) {
     const row = logits + ((<usize>i * <usize>classes) << 2);
     const label = load<i32>(labels + (<usize>i << 2));
+    if (label == IGNORED) {
+      store<f32>(norms + (<usize>i << 2), 0);
+      store<f32>(losses + (<usize>i << 2), 0);
+      continue;
+    }
     if (label < 0 || label >= classes) return i;
     const top = rowMax(row, classes);
     const shift = f32x4.splat(top);
@@ -38,6 +46,10 @@ export function crossEntropyGrad(
     const at = (<usize>i * <usize>classes) << 2;
     const row = logits + at;
     const out = dLogits + at;
+    if (load<i32>(labels + (<usize>i << 2)) == IGNORED) {
+      memory.fill(out, 0, <usize>classes << 2);
+      continue;
+    }
     const shift = f32x4.splat(load<f32>(norms + (<usize>i << 2)));
     for (let j = 0; j < whole; j += 4) scaledExp(row + (<usize>j << 2), out + (<usize>j << 2), shift, factor, 4);
     const rest = <usize>whole << 2;
@@ -55,7 +67,7 @@ function scaledExp(x: usize, out: usize, shift: v128, factor: v128, some: i32): 
 
 /**
  * Computes losses and gradient in one pass: logits become scale * (softmax - onehot(label)).
- * Returns the first row whose label is outside [0, classes), or -1; earlier rows are already overwritten.
+ * Returns the first row whose label is outside [0, classes) and not IGNORED, or -1; earlier rows are already overwritten.
  */
 export function crossEntropyInPlace(
   logits: usize, labels: usize, losses: usize, rows: i32, classes: i32, scale: f32,
@@ -63,6 +75,11 @@ export function crossEntropyInPlace(
   for (let i = 0; i < rows; i++) {
     const row = logits + ((<usize>i * <usize>classes) << 2);
     const label = load<i32>(labels + (<usize>i << 2));
+    if (label == IGNORED) {
+      store<f32>(losses + (<usize>i << 2), 0);
+      memory.fill(row, 0, <usize>classes << 2);
+      continue;
+    }
     if (label < 0 || label >= classes) return i;
     const top = rowMax(row, classes);
     const target = load<f32>(row + (<usize>label << 2));

@@ -1,0 +1,110 @@
+import { existsSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import type { OwnData } from '../../config/settings/data';
+import { ConfigError } from '../../core/errors';
+import type { Message } from './conversation';
+import { readJson, tokenizerFiles } from './tokenizer';
+
+/** Turns messages into the text that a model reads. */
+export interface ChatTemplate {
+  /** The template's source, for messages. */
+  readonly name: string;
+  /** Returns the text; `asks` adds the begin of an answer. Throws: CONFIG with the template's own message. */
+  render(messages: readonly Message[], asks: boolean): string;
+}
+
+/** The name of the built-in template. */
+export const CHATML = 'chatml';
+
+/** Source: OpenAI's ChatML, which Qwen's models use. */
+const CHATML_TEXT =
+  "{% for message in messages %}{{ '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}" +
+  "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
+
+/**
+ * Returns the template of a user's data: the named one, that of the tokenizer (chat_template.jinja, or chat_template of
+ * tokenizer_config.json), or for bytes ChatML. Throws: CONFIG for a missing file, and for a tokenizer without a template.
+ */
+export async function chatTemplateOf(
+  { chatTemplate, tokenizer }: Pick<OwnData, 'chatTemplate' | 'tokenizer'>,
+  baseDir: string,
+): Promise<ChatTemplate> {
+  const { name, text, tokens } = templateText(chatTemplate, tokenizer, baseDir);
+  // The package is loaded on first use.
+  const { Template } = await import('@huggingface/jinja');
+  const failed = (error: unknown): ConfigError => {
+    const reason = error instanceof Error ? error.message : String(error);
+    return new ConfigError(`data.chatTemplate: ${name} fails: ${reason}; mend it, or name another template`);
+  };
+  let template: InstanceType<typeof Template>;
+  try {
+    template = new Template(text);
+  } catch (error) {
+    throw failed(error);
+  }
+  return {
+    name,
+    render(messages, asks) {
+      try {
+        return template.render({ ...tokens, messages, add_generation_prompt: asks });
+      } catch (error) {
+        throw failed(error);
+      }
+    },
+  };
+}
+
+interface TemplateText {
+  readonly name: string;
+  readonly text: string;
+  /** Special tokens by the names that templates use: bos_token, eos_token. */
+  readonly tokens: Readonly<Record<string, string>>;
+}
+
+function templateText(
+  asked: string | undefined,
+  tokenizer: string | undefined,
+  baseDir: string,
+): TemplateText {
+  const [file, configFile] = tokenizer === undefined ? ['', ''] : tokenizerFiles(tokenizer, baseDir);
+  const config = configFile !== '' && existsSync(configFile) ? readJson(configFile) : {};
+  const tokens = specialTokens(config);
+  if (asked === CHATML || (asked === undefined && tokenizer === undefined))
+    return { name: CHATML, text: CHATML_TEXT, tokens };
+  if (asked !== undefined) {
+    const named = resolve(baseDir, asked);
+    if (!existsSync(named))
+      throw new ConfigError(
+        `data.chatTemplate: there is no file ${named}; name a file of Jinja, or '${CHATML}'`,
+      );
+    return { name: asked, text: readFileSync(named, 'utf8'), tokens };
+  }
+  const beside = join(dirname(file), 'chat_template.jinja');
+  if (existsSync(beside)) return { name: beside, text: readFileSync(beside, 'utf8'), tokens };
+  const text = templateIn(config.chat_template);
+  if (text !== undefined) return { name: configFile, text, tokens };
+  throw new ConfigError(
+    `data.chatTemplate: the tokenizer ${tokenizer} has no chat_template; name a file of Jinja, or '${CHATML}', as data: { instructions, chatTemplate: '${CHATML}' }`,
+  );
+}
+
+/** Returns a template of tokenizer_config.json, which is a text, or a list of which one is named 'default'. */
+function templateIn(value: unknown): string | undefined {
+  if (typeof value === 'string') return value;
+  const list: readonly unknown[] = Array.isArray(value) ? value : [];
+  for (const one of list) {
+    const { name, template } = { ...(one as object) } as Readonly<Record<string, unknown>>;
+    if (name === 'default' && typeof template === 'string') return template;
+  }
+  return undefined;
+}
+
+function specialTokens(config: Readonly<Record<string, unknown>>): Record<string, string> {
+  const found = Object.entries(config).flatMap(([key, value]) => {
+    if (!key.endsWith('_token')) return [];
+    // A token is a text, or an object that has it.
+    const text = typeof value === 'object' && value !== null && 'content' in value ? value.content : value;
+    return typeof text === 'string' ? [[key, text] as const] : [];
+  });
+  return Object.fromEntries(found);
+}

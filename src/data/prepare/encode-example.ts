@@ -1,0 +1,56 @@
+import { ConfigError } from '../../core/errors';
+import type { ChatTemplate } from './chat-template';
+import { ASSISTANT, type Message } from './conversation';
+import type { TextCodec } from './tokenizer';
+
+/** A conversation as token ids. */
+export interface Example {
+  readonly ids: readonly number[];
+  /** 1 for each token of an answer, else 0. */
+  readonly answers: readonly number[];
+}
+
+/**
+ * Turns a conversation into token ids: those of the whole text that the template writes. Tokens of answers, with the token that
+ * ends them, are marked; what the template writes around them is not. An answer is what the template adds to the conversation
+ * before it. Throws: CONFIG naming the record if a template writes no answer after its question.
+ */
+export function encodeExample(
+  messages: readonly Message[],
+  {
+    template,
+    codec,
+    place,
+  }: { readonly template: ChatTemplate; readonly codec: TextCodec; readonly place: string },
+): Example {
+  const text = template.render(messages, false);
+  const ids = Array.from(codec.encode(text));
+  const answers = new Array<number>(ids.length).fill(0);
+  for (const [i, { role }] of messages.entries()) {
+    if (role !== ASSISTANT) continue;
+    const before = template.render(messages.slice(0, i), true);
+    const through = template.render(messages.slice(0, i + 1), false);
+    if (!text.startsWith(before) || !text.startsWith(through) || through.length <= before.length) {
+      throw new ConfigError(
+        `data: ${place}: the template ${template.name} does not write answer ${i} after the text that asks for it, so its tokens cannot be ` +
+          "found; name another data.chatTemplate, such as 'chatml', or write one answer per record",
+      );
+    }
+    // The blanks after an answer's last token belong to the template.
+    const end = Math.max(before.length + 1, through.trimEnd().length);
+    answers.fill(
+      1,
+      numTokens(codec, ids, text.slice(0, before.length)),
+      numTokens(codec, ids, text.slice(0, end)),
+    );
+  }
+  return { ids, answers };
+}
+
+/** Returns how many first tokens of `ids` are tokens of a begin of the same text. */
+function numTokens(codec: TextCodec, ids: readonly number[], begin: string): number {
+  const own = codec.encode(begin);
+  let count = 0;
+  while (count < own.length && own[count] === ids[count]) count++;
+  return count;
+}

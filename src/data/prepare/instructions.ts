@@ -1,0 +1,178 @@
+import type { OwnData } from '../../config/settings/data';
+import { ConfigError } from '../../core/errors';
+import type { FoundFiles } from '../files/find-files';
+import { instructionRecords } from '../files/instruction-records';
+import { type ExamplePart, type PreparedInstructions, TOKEN_ARRAYS, tokenBytes } from '../prepared';
+import { permutation } from '../sampler';
+import { chatTemplateOf } from './chat-template';
+import { conversationOf } from './conversation';
+import { type Example, encodeExample } from './encode-example';
+import { NumberFile } from './number-file';
+import { packRows } from './pack-rows';
+import type { PrepareParts } from './prepare-parts';
+import { type TextCodec, textCodecOf } from './tokenizer';
+
+/** Where an example's tokens are, and how many of them are predicted for the loss. */
+interface StoredExample {
+  readonly start: number;
+  readonly length: number;
+  readonly targets: number;
+}
+
+/** Examples whose tokens are in files. */
+interface StoredExamples extends Pick<ExamplePart, 'tokens' | 'answers'> {
+  readonly examples: readonly StoredExample[];
+  readonly digest: string;
+}
+
+/**
+ * Turns conversations into token ids, of which those of answers are marked, and puts them into rows. Throws: CONFIG naming file and record, and for
+ * data without an example that fits.
+ */
+export async function prepareInstructions(data: OwnData, parts: PrepareParts): Promise<PreparedInstructions> {
+  const { name, validationFiles, seed } = parts;
+  const { seq } = data;
+  if (seq === undefined)
+    throw new ConfigError('data.instructions: the number of tokens per row is missing; give data.seq');
+  const codec = await textCodecOf({ ...data, eosToken: null }, parts.baseDir);
+  const notes: string[] = [];
+  const store = (files: FoundFiles) => storeExamples(data, { ...parts, files, seq, codec, notes });
+  const all = await store(parts.files);
+  const given = validationFiles === null ? null : await store(validationFiles);
+  const numAll = all.examples.length;
+  const share = typeof data.validation === 'number' ? Math.floor(numAll * data.validation) : 0;
+  // The rows of torch's random_split, as for other rows.
+  const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
+  const chosen = (from: number, to: number): StoredExamples => ({
+    ...all,
+    examples: order
+      .slice(from, to)
+      .sort((a, b) => a - b)
+      .flatMap((i) => all.examples[i] ?? []),
+  });
+  const write = (part: StoredExamples) => writeRows(part, { ...data, seq }, parts);
+  const train = write(chosen(0, numAll - share));
+  const rest = given ?? (share === 0 ? null : chosen(numAll - share, numAll));
+  return {
+    ...{ kind: 'instructions', name, vocab: codec.vocab, tokenizer: codec.name, seq, notes },
+    isPacked: data.packing,
+    fingerprint: `${all.digest}:${train.digest}`,
+    train: train.part,
+    validation: rest && write(rest).part,
+    shuffle: data.shuffle,
+    dropLast: data.dropLast,
+  };
+}
+
+interface StoreParts extends PrepareParts {
+  readonly seq: number;
+  readonly codec: TextCodec;
+  readonly notes: string[];
+}
+
+/** Writes the tokens of all examples that fit; notes what is left out or cut. */
+async function storeExamples(data: OwnData, parts: StoreParts): Promise<StoredExamples> {
+  const { files, seq, codec, notes, read, fileFor, baseDir } = parts;
+  const template = await chatTemplateOf(data, baseDir);
+  const tokens = new NumberFile(fileFor('tokens'), TOKEN_ARRAYS[tokenBytes(codec.vocab)]);
+  const answers = new NumberFile(fileFor('answers'), Uint8Array);
+  const examples: StoredExample[] = [];
+  const counts = { read: 0, long: 0, without: 0 };
+  try {
+    for await (const record of instructionRecords(files, read)) {
+      const { place } = record;
+      const whole = encodeExample(conversationOf(record, data.system), { template, codec, place });
+      counts.read++;
+      if (whole.ids.length > seq) counts.long++;
+      const example = fitted(whole, seq, data.truncation);
+      if (example === null) continue;
+      const targets = example.answers.slice(1).filter((isAnswer) => isAnswer === 1).length;
+      if (targets === 0) {
+        counts.without++;
+        continue;
+      }
+      examples.push({ start: tokens.count, length: example.ids.length, targets });
+      tokens.write(example.ids);
+      answers.write(example.answers);
+    }
+  } finally {
+    tokens.close();
+    answers.close();
+  }
+  const from = [...new Set([files.folder ?? files.files].flat())].join(', ');
+  notes.push(...notesOf(from, counts, { seq, truncation: data.truncation }));
+  if (examples.length === 0) throw noExamples(from, counts.read, seq);
+  return {
+    tokens: tokens.path,
+    answers: answers.path,
+    examples,
+    digest: `${tokens.digest}:${answers.digest}`,
+  };
+}
+
+/** Returns the part of an example that has at most `seq` tokens; null: it is left out. */
+function fitted(example: Example, seq: number, truncation: OwnData['truncation']): Example | null {
+  const { ids, answers } = example;
+  if (ids.length <= seq) return example;
+  switch (truncation) {
+    case 'delete':
+      return null;
+    case 'right':
+      return { ids: ids.slice(0, seq), answers: answers.slice(0, seq) };
+    case 'left':
+      return { ids: ids.slice(-seq), answers: answers.slice(-seq) };
+    default:
+      return truncation satisfies never;
+  }
+}
+
+function notesOf(
+  name: string,
+  { read, long, without }: { readonly read: number; readonly long: number; readonly without: number },
+  { seq, truncation }: { readonly seq: number; readonly truncation: OwnData['truncation'] },
+): string[] {
+  const done = truncation === 'delete' ? 'are left out' : `are cut on the ${truncation}`;
+  const advice =
+    truncation === 'delete'
+      ? "a larger model.seq, or data.truncation 'right', keeps them"
+      : 'a larger model.seq keeps all';
+  const ofLong = `data: ${long} of ${read} examples of ${name} have more than ${seq} tokens and ${done}; ${advice}`;
+  const ofOthers = `data: ${without} of ${read} examples of ${name} have no token of an answer within ${seq} tokens and are left out`;
+  return [...(long === 0 ? [] : [ofLong]), ...(without === 0 ? [] : [ofOthers])];
+}
+
+function noExamples(name: string, numRead: number, seq: number): ConfigError {
+  return new ConfigError(
+    numRead === 0
+      ? `data.instructions: ${name} has no record; write one JSON object per line`
+      : `data.instructions: none of ${numRead} examples of ${name} fits into ${seq} tokens; give a larger model.seq, or truncation: 'right'`,
+  );
+}
+
+/** Puts examples into rows, and writes the index. Throws: CONFIG if no example is left to train on. */
+function writeRows(
+  { tokens, answers, examples }: StoredExamples,
+  { packing, seq }: { readonly packing: boolean; readonly seq: number },
+  { fileFor, name }: Pick<PrepareParts, 'fileFor' | 'name'>,
+): { readonly part: ExamplePart; readonly digest: string } {
+  if (examples.length === 0) {
+    throw new ConfigError(
+      `data: ${name} has no example to train on; give more examples or a smaller validation share`,
+    );
+  }
+  const lengths = examples.map(({ length }) => length);
+  const rows = packing ? packRows(lengths, seq) : examples.map((_, i) => [i]);
+  const index = new NumberFile(fileFor('index'), Float64Array);
+  try {
+    for (const [row, numbers] of rows.entries()) {
+      for (const number of numbers) {
+        const { start = 0, length = 0, targets = 0 } = examples[number] ?? {};
+        index.write([row, start, length, targets]);
+      }
+    }
+  } finally {
+    index.close();
+  }
+  const part = { tokens, answers, index: index.path, numRows: rows.length, numExamples: examples.length };
+  return { part, digest: index.digest };
+}

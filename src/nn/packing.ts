@@ -1,0 +1,61 @@
+import * as tf from '../core/tf';
+import { type Attend, attention, CausalSelfAttention } from './attention';
+import { LlamaAttention } from './llama-block';
+import { GPT } from './models/gpt';
+import { Llama } from './models/llama';
+import type { Module } from './module';
+import { fromBegin } from './positions';
+
+/**
+ * [Note: packed sequences] A packed batch is one row that has documents one after the other. Each position attends to those of its own document
+ * only, and positions begin again with each document: so a document has the values that it has alone. Attention is computed per
+ * document, which needs neither a mask nor the scores between documents. Source: flash_attn_varlen_func;
+ * transformers' DataCollatorWithFlattening.
+ */
+export class PackedSequences {
+  #lengths: readonly number[] | null = null;
+
+  /** Makes the model's next inputs [1, T] documents of these lengths, until `end`. Their sum is T. */
+  begin(lengths: readonly number[]): void {
+    this.#lengths = lengths;
+  }
+
+  /** Makes each row of later inputs one sequence. */
+  end(): void {
+    this.#lengths = null;
+  }
+
+  readonly positionsOf: typeof fromBegin = (length) =>
+    this.#lengths?.map((one) => ({ start: 0, length: one })) ?? fromBegin(length);
+
+  readonly attend: Attend = (q, k, v, options) => {
+    const lengths = this.#lengths;
+    if (lengths === null) return attention(q, k, v, options);
+    const [qs, ks, vs] = [q, k, v].map((x) => tf.split(x, [...lengths], 1)) as [
+      tf.Tensor[],
+      tf.Tensor[],
+      tf.Tensor[],
+    ]; // three were given
+    const mixed = qs.flatMap((part, i) => {
+      const [keys, values] = [ks[i], vs[i]];
+      return keys === undefined || values === undefined ? [] : [attention(part, keys, values, options)];
+    });
+    return mixed.length === 1 ? (mixed[0] as tf.Tensor) : tf.concat(mixed, 1);
+  };
+}
+
+/** Lets a GPT or Llama take packed sequences. [Note: packed sequences] Call it before a strategy is applied. */
+export function packSequences(model: GPT | Llama): PackedSequences {
+  const packed = new PackedSequences();
+  const body = model instanceof Llama ? model.model : model;
+  body.positionsOf = packed.positionsOf;
+  for (const module of model.modules())
+    if (module instanceof CausalSelfAttention || module instanceof LlamaAttention)
+      module.attend = packed.attend;
+  return packed;
+}
+
+/** Whether a model can take packed sequences. */
+export function canPack(model: Module): model is GPT | Llama {
+  return model instanceof GPT || model instanceof Llama;
+}
