@@ -19,6 +19,7 @@ import { addPlan } from './plan/command';
 import { addRead } from './read/command';
 import { addRecommend } from './recommend/command';
 import { addRun } from './run/command';
+import { addSft } from './sft/command';
 import { addTrace } from './trace/command';
 
 /** Runs the `shardlab` command with these arguments; returns its exit status and never throws. */
@@ -48,6 +49,7 @@ export async function runCommand(argv: readonly string[], io: Io): Promise<ExitS
     addEngine,
     addInstall,
     addRun,
+    addSft,
     addPlan,
     addRecommend,
     addClaims,

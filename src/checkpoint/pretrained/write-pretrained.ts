@@ -199,9 +199,14 @@ function copyRest(
   const others =
     before !== undefined && fs.existsSync(before) ? JSON.parse(fs.readFileSync(before, 'utf8')) : {};
   writeJson(building, 'config.json', { ...config, ...others, ...ofWeights(config, tensors) });
-  for (const name of from === undefined ? [] : TOKENIZER_FILES) {
-    const file = join(from ?? '', name);
-    if (fs.existsSync(file)) fs.copyFileSync(file, join(building, name));
+  if (from !== undefined) copyTokenizer(from, building);
+}
+
+/** Copies the files of a folder of a model that are neither its weights nor its sizes: those of its tokenizer. */
+export function copyTokenizer(from: string, to: string): void {
+  for (const name of TOKENIZER_FILES) {
+    const file = join(from, name);
+    if (fs.existsSync(file)) fs.copyFileSync(file, join(to, name));
   }
 }
 

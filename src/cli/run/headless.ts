@@ -121,7 +121,7 @@ function write(records: Iterable<StepRecord>, file: EventFileWriter): ShardlabEr
 }
 
 /** Shows the displays of `work` as one line of stderr. */
-async function onTerminal<T>(io: Io, work: () => Promise<T>): Promise<T> {
+export async function onTerminal<T>(io: Io, work: () => Promise<T>): Promise<T> {
   const line = terminalSink(terminalOf(io));
   const unregister = registerDisplay(line);
   try {

@@ -54,7 +54,14 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const train = write(chosen(0, numAll - share));
   const rest = given ?? (share === 0 ? null : chosen(numAll - share, numAll));
   return {
-    ...{ kind: 'instructions', name, vocab: codec.vocab, tokenizer: codec.name, seq, notes },
+    ...{
+      kind: 'instructions',
+      name,
+      vocab: codec.vocab,
+      tokenizer: codec.name,
+      seq,
+      notes: [...new Set(notes)],
+    },
     isPacked: data.packing,
     fingerprint: `${all.digest}:${train.digest}`,
     train: train.part,

@@ -9,7 +9,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
     'model_type tokenizer_type tokenizer_config tokenizer_use_fast tokenizer_legacy tokenizer_use_mistral_common tokenizer_save_jinja_files processor_type processor_kwargs base_model_config cls_model_config trust_remote_code type_of_model revision_of_model overrides_of_model_config overrides_of_model_kwargs special_tokens tokens added_tokens_overrides resize_token_embeddings_to_32x mean_resizing_embeddings shrink_embeddings embeddings_skip_upcast reinit_weights is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model model_quantization_config model_quantization_config_kwargs use_kernels use_onebitllms num_labels low_cpu_mem_usage experimental_skip_move_to_device fix_untrained_tokens',
   ),
   ...allNone(
-    'chat templates are not built here: texts of a file are trained as they are',
+    'shardlab sft applies chat templates; texts of a file are trained as they are',
     'chat_template chat_template_jinja chat_template_kwargs eot_tokens default_system_message train_on_inputs roles_to_train train_on_eos',
   ),
   ...allNone(

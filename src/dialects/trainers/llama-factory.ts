@@ -141,7 +141,7 @@ export const LLAMA_FACTORY: Dialect = {
     packing: none('texts fill sequences without gaps here in any case'),
     neat_packing: none('texts fill sequences without gaps here in any case'),
     ...allNone(
-      'chat templates are not built here: texts of a file are trained as they are',
+      'shardlab sft applies chat templates; texts of a file are trained as they are',
       'template default_system train_on_prompt mask_history enable_thinking',
     ),
     ...allNone(

@@ -174,7 +174,7 @@ function targets(value: unknown): unknown {
   return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
 }
 
-const CHAT = 'chat templates are not built here: texts of a file are trained as they are';
+const CHAT = 'shardlab sft applies chat templates; shardlab run trains the texts of a file as they are';
 
 export const SWIFT_KEYS: KeyTable = {
   ...SWIFT_OTHER,
@@ -222,7 +222,7 @@ export const SWIFT_KEYS: KeyTable = {
   torch_dtype: both(decides('mixedPrecision.paramDtype', weights), () => 'float32'),
   max_length: both(SEQUENCE, writtenSequence),
   attn_impl: attentionNamed(/flash/),
-  packing: none('texts fill sequences without gaps here in any case'),
+  packing: none('shardlab sft packs examples; with shardlab run, texts fill sequences without gaps'),
   ...allNone(
     CHAT,
     'template system agent_template loss_scale max_model_len truncation_strategy padding_free padding_side response_prefix norm_bbox use_chat_template enable_thinking add_non_thinking_prefix',

@@ -147,7 +147,7 @@ const SETTINGS: KeyTable = {
     'labels are not smoothed here; write a loss of your own',
     (value) => numberOf(value) === 0,
   ),
-  average_tokens_across_devices: none('every rank has equally many tokens here'),
+  average_tokens_across_devices: none('the loss is a mean over the tokens of all ranks here in any case'),
   ...allNone('kernels are fused here in any case', 'use_liger_kernel liger_kernel_config'),
 };
 

@@ -2,12 +2,19 @@ import { randomUUID } from 'node:crypto';
 import { existsSync, statSync } from 'node:fs';
 import { isNames, type OwnData, ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
-import type { TrainConfig } from '../../config/train-config';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { createBatches, createOwnBatches } from '../../data/batches';
 import { findFiles } from '../../data/files/find-files';
 import { type TextCodec, textCodecOf, tokenizerFiles } from '../../data/prepare/tokenizer';
 import type { PreparedData } from '../../data/prepared';
 import { type DataFolders, prepareInFolder } from '../rank/prepare-in-folder';
+
+/** Numbers of rows, and of examples to train on. */
+export interface RowCounts {
+  readonly train: number;
+  readonly validation: number;
+  readonly examples: number;
+}
 
 /** Prepares the data of a job's runs; runs on the same files share the prepared data. [Note: prepared data] */
 export class JobData {
@@ -32,6 +39,14 @@ export class JobData {
     const create = kind === 'own' ? createOwnBatches : createBatches;
     create(config, { world, prepared });
     return prepared;
+  }
+
+  /** Prepares a config's data and returns the rows of an epoch; undefined for built-in data, and for texts. Throws: CONFIG, IO. */
+  async countRows(input: TrainConfigInput, world: number): Promise<RowCounts | undefined> {
+    const prepared = await this.prepare(parseTrainConfig(input), world);
+    if (prepared?.kind !== 'instructions') return undefined;
+    const { train, validation } = prepared;
+    return { train: train.numRows, validation: validation?.numRows ?? 0, examples: train.numExamples };
   }
 
   /** Returns the tokens of a config's texts: of its tokenizer, of the tokenizer in the model's folder, or bytes. Throws: CONFIG. */

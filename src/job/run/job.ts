@@ -1,6 +1,7 @@
 import { inspect } from 'node:util';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
+import type { TrainConfigInput } from '../../config/train-config';
 import { now } from '../../core/units';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import type { Module } from '../../nn/module';
@@ -16,7 +17,7 @@ import { Supervisor } from '../launch/supervisor';
 import { createWhy, describeCollective, type Why } from '../launch/why';
 import { requireLanguage } from '../torch/language';
 import { torchRunOf } from '../torch/torch-run';
-import { JobData } from './data';
+import { JobData, type RowCounts } from './data';
 import { type RecordedSteps, StepFigures } from './figures';
 import { type RankInfo, ranksTable, STATUS_COLUMNS } from './job-tables';
 import { ownOnTorch, splitInput, type TrainInput } from './own';
@@ -180,6 +181,11 @@ export class Job extends StepFigures {
       }
     };
     return Object.assign(building, { load });
+  }
+
+  /** Prepares instructions, as train does, and returns how many rows an epoch has. Throws: CONFIG, IO. */
+  countRows(config: TrainConfigInput): Promise<RowCounts | undefined> {
+    return this.#data.countRows(config, this.numRanks);
   }
 
   /** Returns a table of what each rank does now; ranks answer even while they compute or wait. */

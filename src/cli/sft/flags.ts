@@ -1,0 +1,192 @@
+import { resolve } from 'node:path';
+import { nearest } from '../../config/nearest';
+import { ConfigError } from '../../core/errors';
+import { readArguments } from '../../dialects/arguments';
+import { isNothing } from '../../dialects/key-row';
+import type { LocatedKey } from '../../dialects/meant';
+import { readConfig } from '../../dialects/read';
+import type { Reading } from '../../dialects/reading';
+import { SWIFT } from '../../dialects/swift';
+import { numberOf, wholeOf, word, yesOf } from '../../dialects/values';
+
+/** An argument of `shardlab sft` that the command itself reads; all others are read as `shardlab read` does. */
+interface SftFlag<Value> {
+  /** How its value is written in --help. */
+  readonly value: string;
+  readonly says: string;
+  /** Throws: CONFIG for a value that it cannot have. */
+  readonly read: (value: unknown, cwd: string) => Value;
+}
+
+const flag = <Value>(
+  value: string,
+  says: string,
+  read: (value: unknown, cwd: string) => Value,
+): SftFlag<Value> => ({ value, says, read });
+
+const paths = (value: unknown, cwd: string): string[] =>
+  [value].flat().map((path) => localPath(String(path), cwd));
+const path = (value: unknown, cwd: string): string => resolve(cwd, String(value));
+const whole = (value: unknown): number => wholeOf(value);
+
+/** The arguments that the command reads, with the names and defaults of ms-swift 4.6. */
+export const FLAGS = {
+  model: flag('<folder>', "a model's folder, a name of ours such as tiny, or its sizes as JSON", String),
+  tokenizer: flag('<folder>', "a folder with tokenizer.json (default: the model's, else bytes)", path),
+  dataset: flag('<files…>', 'conversations: JSON lines, a JSON list or CSV', paths),
+  val_dataset: flag('<files…>', 'conversations that are never trained on', paths),
+  split_dataset_ratio: flag('<share>', 'share of --dataset for validation (default 0)', numberOf),
+  template: flag(
+    '<file>',
+    "a chat template of Jinja, or chatml (default: the tokenizer's)",
+    (value, cwd: string) => (value === 'chatml' ? 'chatml' : path(value, cwd)),
+  ),
+  system: flag('<text>', 'the system message of conversations without one', String),
+  max_length: flag('<n>', "tokens per row (default: the model's, at most 2048)", whole),
+  truncation_strategy: flag(
+    '<side>',
+    'delete, left or right: what happens with longer examples (default delete)',
+    word({ delete: 'delete', left: 'left', right: 'right' } as const),
+  ),
+  packing: flag('<true|false>', 'puts several examples into one row (default false)', yesOf),
+  attn_impl: flag('<name>', 'flash_attn or eager (default eager)', (value): 'flash' | 'eager' =>
+    /flash/.test(String(value)) ? 'flash' : 'eager',
+  ),
+  num_train_epochs: flag('<n>', 'passes over the examples (default 3)', numberOf),
+  max_steps: flag('<n>', 'steps in place of epochs', whole),
+  gradient_accumulation_steps: flag(
+    '<n>',
+    'microbatches per step (default: 16 rows per step of all ranks)',
+    whole,
+  ),
+  output_dir: flag('<folder>', 'for checkpoints and models (default output)', path),
+  save_steps: flag('<n>', 'saves after each n-th step, and after the last (default 500)', whole),
+  eval_steps: flag('<n>', 'evaluates after each n-th step, and after the last (default: save_steps)', whole),
+  save_total_limit: flag('<n>', 'checkpoints that remain; the best one always does', whole),
+  resume_from_checkpoint: flag(
+    '<folder>',
+    "continues from a checkpoint; true: output_dir's newest",
+    (value, cwd: string): string | boolean => (typeof value === 'boolean' ? value : path(value, cwd)),
+  ),
+  merge_lora: flag('<true|false>', 'also writes models with merged adapters (default false)', yesOf),
+} as const;
+
+/** The values of the arguments that were given. */
+export type SftValues = {
+  readonly [Name in keyof typeof FLAGS]?: ReturnType<(typeof FLAGS)[Name]['read']>;
+};
+
+/** Arguments that --help names besides; the dialect of swift reads them. */
+const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
+  ['tuner_type <name>', 'lora or full; also --train_type (default lora)'],
+  ['lora_rank <n>', 'default 8'],
+  ['lora_alpha <n>', 'default 32'],
+  ['lora_dropout <share>', 'default 0.05'],
+  ['target_modules <names…>', 'default all-linear'],
+  ['learning_rate <rate>', 'default 1e-4 for LoRA, 1e-5 for full'],
+  ['lr_scheduler_type <name>', 'default cosine'],
+  ['warmup_ratio <share>', 'default 0'],
+  ['weight_decay <n>', 'default 0.1'],
+  ['per_device_train_batch_size <n>', 'rows per rank and microbatch (default 1)'],
+  ['max_grad_norm <n>', 'default 1'],
+  ['seed <n>', 'default 42'],
+  ['deepspeed <name>', 'zero1, zero2 or zero3; --fsdp fsdp2 is FULL_SHARD'],
+];
+
+const FURTHER = 'of the folder last (or last-merged), which they load';
+
+/** What other commands do with the result. */
+const ELSEWHERE: Readonly<Record<string, string>> = {
+  rlhf_type: `DPO, KTO and other preferences are not trained here; swift rlhf or TRL's DPOTrainer continue ${FURTHER}`,
+  reward_model: `reward models are not trained here; swift rlhf --rlhf_type rm or TRL's RewardTrainer continue ${FURTHER}`,
+  use_vllm: 'vLLM is not built in; vllm serve output/last-merged loads the exported folder',
+  infer_backend:
+    'no server is built in: vllm serve output/last-merged, lmdeploy serve api_server output/last-merged and swift infer load the exported folder',
+  eval_use_evalscope:
+    'EvalScope is not built in; evalscope eval --model output/last-merged loads the exported folder',
+  eval_backend:
+    'EvalScope is not built in; evalscope eval --model output/last-merged loads the exported folder',
+  push_to_hub:
+    'nothing is sent to a hub; huggingface-cli upload or modelscope upload send the exported folder',
+  use_hf: 'nothing is downloaded; huggingface-cli download or modelscope download fetch a folder for --model',
+};
+
+const FILE = 'command line';
+
+/** Reads the words after `shardlab sft`. Throws: CONFIG naming the argument and the nearest known one. */
+export function readFlags(
+  words: readonly string[],
+  cwd: string,
+): { readonly values: SftValues; readonly others: readonly LocatedKey[] } {
+  const { entries } = readArguments(
+    words.map((text) => ({ text, line: 1 })),
+    { file: FILE, keys: SWIFT.keys },
+  );
+  const values: Record<string, unknown> = {};
+  const others: LocatedKey[] = [];
+  for (const entry of entries) {
+    const name = entry.path[0] ?? '';
+    const why = ELSEWHERE[name];
+    if (why !== undefined && !isNothing(entry.value)) throw new ConfigError(`sft: ${entry.key}: ${why}`);
+    const row = Object.entries(FLAGS).find(([own]) => own === name)?.[1];
+    if (row === undefined) {
+      requireKnown(entry);
+      if (why === undefined) others.push(entry);
+      continue;
+    }
+    try {
+      values[name] = row.read(entry.value, cwd);
+    } catch (error) {
+      if (error instanceof ConfigError)
+        throw new ConfigError(`sft: ${entry.key}: ${error.message}`, { cause: error });
+      throw error;
+    }
+  }
+  return { values: values as SftValues, others }; // each value was read by its row
+}
+
+function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
+  if (name === '(argument)')
+    throw new ConfigError(`sft: ${String(value)} is no argument; write --dataset ${String(value)}`);
+  if (Object.hasOwn(SWIFT.keys, name) || Object.hasOwn(ELSEWHERE, name)) return;
+  const near = nearest(name, [...Object.keys(FLAGS), ...Object.keys(SWIFT.keys)]);
+  const question = near === undefined ? 'shardlab sft --help lists them' : `did you mean --${near}?`;
+  throw new ConfigError(`sft: there is no argument ${key}; ${question}`);
+}
+
+/**
+ * Returns what the other arguments mean, by the dialect of swift, for a training of some steps. `note` gets a line per argument without
+ * effect. Throws: CONFIG naming arguments that are wrong, or that nothing here does.
+ */
+export function readOthers(
+  others: readonly LocatedKey[],
+  {
+    steps,
+    cwd,
+    note,
+  }: { readonly steps: number; readonly cwd: string; readonly note: (line: string) => void },
+): Reading['config'] {
+  const words = others.flatMap(({ key, value }) =>
+    value === true ? [key] : [key, ...[value].flat().map(String)],
+  );
+  const reading = readConfig(['swift', 'sft', '--max_steps', String(steps), ...words], { cwd });
+  const wrong = reading.lines.filter(({ effect }) => effect === 'error' || effect === 'refused');
+  if (wrong.length > 0) throw new ConfigError(wrong.map(({ key, why }) => `sft: ${key}: ${why}`).join('\n'));
+  for (const { key, effect, why } of reading.lines)
+    if (effect === 'none' || effect === 'warning') note(`${key}: ${why}`);
+  return reading.config;
+}
+
+/** Returns the text after the options of --help. */
+export function flagsHelp(): string {
+  const own = Object.entries(FLAGS).map(([name, { value, says }]) => [`${name} ${value}`, says] as const);
+  const lines = [...own, ...READ_ELSEWHERE].map(([name, says]) => `  --${name.padEnd(33)} ${says}`);
+  return ["\nArguments, with the names and defaults of ms-swift's swift sft:", ...lines].join('\n');
+}
+
+/** Returns a path of local data. Throws: CONFIG for a name of a hub. */
+function localPath(given: string, cwd: string): string {
+  if (/[#:]/.test(given) && !/^[A-Za-z]:/.test(given))
+    throw new ConfigError(`${given} names a part of a data set of a hub; download it and give its files`);
+  return resolve(cwd, given);
+}

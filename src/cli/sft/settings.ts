@@ -1,0 +1,105 @@
+import { existsSync, statSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { MODEL_NAMES, modelShape } from '../../config/settings/model';
+import { dataRanksOf } from '../../config/settings/model-parallel';
+import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
+import { ConfigError } from '../../core/errors';
+import type { LocatedKey } from '../../dialects/meant';
+import { readOthers, type SftValues } from './flags';
+
+/** Tokens per row, if neither the arguments nor the model have fewer. */
+const MOST_TOKENS = 2048;
+
+/** Stands in for the number of steps until the rows are counted. */
+const MOST_STEPS = 1e9;
+
+/** Rows of all ranks per step, if the arguments do not say it. Source: ms-swift's trainers/arguments.py. */
+const ROWS_PER_STEP = 16;
+
+/** What a training is made of. */
+export interface SftSettings {
+  readonly values: SftValues;
+  readonly others: readonly LocatedKey[];
+  readonly ranks: number;
+  readonly cwd: string;
+  readonly note: (line: string) => void;
+}
+
+/** Returns the config of a training, except for the number of its steps. Throws: CONFIG naming the argument. */
+export function configOf({ values, others, ranks, cwd, note }: SftSettings): TrainConfigInput {
+  const { dataset, val_dataset: given, split_dataset_ratio: share = 0 } = values;
+  if (dataset === undefined)
+    throw new ConfigError(
+      'sft: --dataset is missing; name a file with conversations, as --dataset chats.jsonl',
+    );
+  const model = modelOf(values, cwd);
+  const config = {
+    ...readOthers(others, { steps: MOST_STEPS, cwd, note }),
+    model,
+    // The number of steps decides it.
+    schedule: null,
+    data: {
+      instructions: dataset,
+      tokenizer: values.tokenizer,
+      chatTemplate: values.template,
+      system: values.system,
+      packing: values.packing ?? false,
+      truncation: values.truncation_strategy ?? 'delete',
+      validation: given ?? (share > 0 ? share : null),
+    },
+  } as const;
+  const parsed = parseTrainConfig(config);
+  const rows = parsed.batch * dataRanksOf(parsed, ranks);
+  const accumulation = values.gradient_accumulation_steps ?? Math.max(1, Math.ceil(ROWS_PER_STEP / rows));
+  return { ...config, accumulation };
+}
+
+/** Returns the number of steps: that of --max_steps, or of the epochs over some rows. */
+export function stepsOf(config: TrainConfig, { values, ranks }: SftSettings, rows: number): number {
+  const { max_steps: steps, num_train_epochs: epochs = 3 } = values;
+  if (steps !== undefined) return steps;
+  const perStep = config.batch * config.accumulation * dataRanksOf(config, ranks);
+  return Math.max(1, Math.ceil((epochs * rows) / perStep));
+}
+
+/** Returns the config with its number of steps, on which schedules depend. */
+export function withSteps(config: TrainConfigInput, settings: SftSettings, steps: number): TrainConfigInput {
+  const { others, cwd } = settings;
+  const { schedule } = readOthers(others, { steps, cwd, note: () => undefined });
+  return { ...config, schedule, steps };
+}
+
+function modelOf({ model, max_length: length, attn_impl: attention }: SftValues, cwd: string) {
+  if (model === undefined)
+    throw new ConfigError("sft: --model is missing; give a model's folder, or a name of ours such as tiny");
+  const folder = resolve(cwd, model);
+  if (existsSync(folder) && statSync(folder).isDirectory()) {
+    const { seq } = sizesOf({ from: folder });
+    return { from: folder, seq: length ?? Math.min(seq, MOST_TOKENS), attention };
+  }
+  const named = MODEL_NAMES.find((name) => name === model);
+  if (named === undefined && !model.startsWith('{')) {
+    throw new ConfigError(
+      `sft: --model ${model} is no folder here, and nothing is downloaded; fetch it by huggingface-cli download or modelscope download ` +
+        `and give its folder, or one of ${MODEL_NAMES.filter((name) => !name.includes('wan')).join(', ')}`,
+    );
+  }
+  const shape = sizesOf(named ?? parsedSizes(model));
+  return { ...shape, seq: length ?? Math.min(shape.seq, MOST_TOKENS), ...(attention && { attention }) };
+}
+
+function parsedSizes(text: string): TrainConfigInput['model'] {
+  try {
+    return JSON.parse(text) as TrainConfigInput['model']; // the config is checked
+  } catch (error) {
+    const reason = error instanceof Error ? error.message : String(error);
+    throw new ConfigError(`sft: --model is not JSON (${reason}); write {"kind": "llama", "layers": 2, …}`);
+  }
+}
+
+/** Returns the sizes of a model of tokens. Throws: CONFIG for another one. */
+function sizesOf(model: TrainConfigInput['model']) {
+  const shape = modelShape(parseTrainConfig({ model, data: 'synthetic' }));
+  if (shape.kind === 'gpt' || shape.kind === 'llama') return shape;
+  throw new ConfigError(`sft: --model is a ${shape.kind}; conversations train models of kind gpt and llama`);
+}

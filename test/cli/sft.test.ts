@@ -1,0 +1,71 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CHATS } from '../sft/instruction-data';
+import { shardlab } from './run-command';
+
+const TRAINING = ['sft', '--model', 'tiny', '--dataset', CHATS];
+
+async function refused(args: readonly string[], message: RegExp, env: NodeJS.ProcessEnv = {}): Promise<void> {
+  const { status, stdout, stderr } = await shardlab([...args], { env });
+  assert.match(stderr, message);
+  assert.equal(status, 2, stderr);
+  assert.equal(stdout, '');
+}
+
+test('sft --help lists the arguments of swift sft with its defaults', async () => {
+  const { status, stdout } = await shardlab(['sft', '--help']);
+  assert.equal(status, 0);
+  for (const line of [
+    /--nproc <n>/,
+    /--lora_rank <n> +default 8/,
+    /--packing <true\|false>/,
+    /--resume_from_checkpoint <folder>/,
+    /--learning_rate <rate> +default 1e-4 for LoRA, 1e-5 for full/,
+  ])
+    assert.match(stdout, line);
+});
+
+test('an unknown argument names the nearest one, and wrong values name what is expected', async () => {
+  await refused(
+    [...TRAINING, '--lora_rnk', '4'],
+    /there is no argument --lora_rnk; did you mean --lora_rank\?/,
+  );
+  await refused([...TRAINING, '--save_step', '4'], /did you mean --save_steps\?/);
+  await refused(
+    [...TRAINING, '--max_length', 'long'],
+    /--max_length: expected an integer of at least 1, got "long"/,
+  );
+  await refused([...TRAINING, '--learning_rate', 'fast'], /--learning_rate: expected a number, got "fast"/);
+  await refused([...TRAINING, '--truncation_strategy', 'split'], /expected delete, left, right/);
+  await refused([...TRAINING, '--tuner_type', 'vera'], /no adapters of kind vera here; choose lora or full/);
+  await refused(['sft', '--dataset', CHATS], /--model is missing; give a model's folder/);
+  await refused(['sft', '--model', 'tiny'], /--dataset is missing; name a file with conversations/);
+  await refused(TRAINING, /NPROC_PER_NODE is two; give an integer/, { NPROC_PER_NODE: 'two' });
+});
+
+test('each way of training, serving or loading that is not built here has one line that says what to use', async () => {
+  const hub = ['sft', '--dataset', CHATS, '--model', 'Qwen/Qwen2.5-7B-Instruct'];
+  await refused(
+    hub,
+    /nothing is downloaded; fetch it by huggingface-cli download or modelscope download and give its folder/,
+  );
+  await refused(
+    ['sft', '--model', 'tiny', '--dataset', 'AI-ModelScope/alpaca-gpt4-data-en#500'],
+    /names a part of a data set of a hub; download it/,
+  );
+  for (const [args, message] of [
+    [
+      '--rlhf_type dpo',
+      /DPO, KTO .* are not trained here; swift rlhf or TRL's DPOTrainer continue of the folder last/,
+    ],
+    ['--reward_model x', /reward models are not trained here/],
+    ['--use_vllm true', /vllm serve output\/last-merged loads the exported folder/],
+    ['--infer_backend lmdeploy', /lmdeploy serve api_server output\/last-merged/],
+    ['--eval_use_evalscope true', /evalscope eval --model output\/last-merged loads the exported folder/],
+    ['--push_to_hub true', /nothing is sent to a hub/],
+    ['--use_hf true', /nothing is downloaded/],
+    ['--use_dora true', /DoRA is not built here; LoRA is/],
+    ['--quant_bits 4', /weights are not quantized here/],
+  ] as const)
+    await refused([...TRAINING, ...args.split(' ')], message);
+});
