@@ -2,12 +2,12 @@ import { resolve } from 'node:path';
 import { nearest } from '../../config/nearest';
 import { ConfigError } from '../../core/errors';
 import { readArguments } from '../../dialects/arguments';
-import { isNothing } from '../../dialects/key-row';
-import type { LocatedKey } from '../../dialects/meant';
 import { readConfig } from '../../dialects/read';
-import type { Reading } from '../../dialects/reading';
-import { SWIFT } from '../../dialects/swift';
-import { numberOf, wholeOf, word, yesOf } from '../../dialects/values';
+import { isNothing } from '../../dialects/rows/key-row';
+import type { LocatedKey } from '../../dialects/rows/meant';
+import type { Reading } from '../../dialects/rows/reading';
+import { numberOf, wholeOf, word, yesOf } from '../../dialects/rows/values';
+import { SWIFT } from '../../dialects/trainers/swift';
 
 /** An argument of `shardlab sft` that the command itself reads; all others are read as `shardlab read` does. */
 interface SftFlag<Value> {

@@ -4,7 +4,7 @@ import { MODEL_NAMES, modelShape } from '../../config/settings/model';
 import { dataRanksOf } from '../../config/settings/model-parallel';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { LocatedKey } from '../../dialects/meant';
+import type { LocatedKey } from '../../dialects/rows/meant';
 import { readOthers, type SftValues } from './flags';
 
 /** Tokens per row, if neither the arguments nor the model have fewer. */

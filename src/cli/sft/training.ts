@@ -129,11 +129,14 @@ async function exportModels(
   { values, best }: { readonly values: SftValues; readonly best: number | undefined },
 ): Promise<Record<string, string>> {
   const folders: Record<string, string> = {};
-  const hasAdapters = run.config.lora !== null;
+  const { lora, model } = run.config;
+  const hasAdapters = lora !== null;
+  const tokenizer =
+    values.tokenizer ?? (typeof model === 'object' && 'from' in model ? model.from : undefined);
   const write = async (name: string): Promise<void> => {
     const save = async (folder: string, adapter: boolean): Promise<void> => {
       const { path } = await run.savePretrained(join(output.path, folder), adapter ? { adapter } : {});
-      if (values.tokenizer !== undefined) copyTokenizer(values.tokenizer, path);
+      if (tokenizer !== undefined) copyTokenizer(tokenizer, path);
       folders[folder] = path;
     };
     await save(name, hasAdapters);

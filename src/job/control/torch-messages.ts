@@ -1,3 +1,4 @@
+import type { AnswerLabels } from '../../data/batch';
 import type { TrainerState } from '../../train/trainer-state';
 
 /** What a rank of PyTorch needs to build a model besides its config. */
@@ -39,13 +40,18 @@ export interface MadeTensor {
 }
 
 /**
- * Microbatches: token ids [k, batch, seq + 1]; or the velocity of videos and the inputs of their model.
+ * Microbatches: token ids [k, batch, seq + 1], and of instructions labels [k, batch, seq]; or the velocity of videos and the inputs of their model.
  * [Note: batches for Python ranks] in torch/batches.ts.
  */
 export interface BatchesMade {
   readonly run: number;
   readonly first: number;
   readonly tensors: readonly MadeTensor[];
+  /** Of instructions: the lengths of documents of packed rows, and the factor of each microbatch's loss. */
+  readonly answers?: {
+    readonly documents: readonly NonNullable<AnswerLabels['documents']>[] | null;
+    readonly factors: readonly number[];
+  };
   /** The learning rate of each step that begins in these microbatches, by group. */
   readonly lrs: readonly (readonly number[])[];
   /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */

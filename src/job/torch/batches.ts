@@ -1,7 +1,7 @@
 import { type DitConfig, modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
-import type { BatchColumn, BatchesOf, TokenBatch } from '../../data/batch';
+import type { AnswerLabels, BatchColumn, BatchesOf, TokenBatch } from '../../data/batch';
 import { createBatches } from '../../data/batches';
 import type { LatentBatch } from '../../data/latents';
 import type { PreparedData } from '../../data/prepared';
@@ -58,10 +58,10 @@ export class TorchBatches {
   make({ run, what, rank, first, count }: BatchesNeeded): BatchesMade {
     if (what === 'validation') return this.#validation({ run, rank, first, count });
     const indices = Array.from({ length: count }, (_, i) => first + i);
-    const tensors = joined(indices.map((index) => this.#source.batch(rank, index)));
+    const batches = joined(indices.map((index) => this.#source.batch(rank, index, first)));
     const { accumulation } = this.#config;
     const steps = indices.filter((index) => index % accumulation === 0).map((index) => index / accumulation);
-    return { run, first, tensors, lrs: steps.map((step) => [this.#rateOf(step)]) };
+    return { run, first, ...batches, lrs: steps.map((step) => [this.#rateOf(step)]) };
   }
 
   #rateOf(step: number): number {
@@ -83,7 +83,7 @@ export class TorchBatches {
     return {
       run,
       first,
-      tensors: joined(made.map(({ batch }) => batch)),
+      ...joined(made.map(({ batch }) => batch)),
       lrs: [],
       counts: made.map(({ counted }) => counted),
       last: end === validation.numBatches,
@@ -95,6 +95,7 @@ export class TorchBatches {
 interface Microbatch {
   readonly batch: number;
   readonly columns: readonly BatchColumn[];
+  readonly answers?: AnswerLabels | undefined;
 }
 
 function sourceOf(
@@ -114,7 +115,7 @@ function mapped<Batch>(
 ): BatchesOf<Microbatch> {
   return {
     name,
-    batch: (rank, index) => convert(batch(rank, index)),
+    batch: (rank, index, first) => convert(batch(rank, index, first)),
     validation: validation && {
       ...validation,
       batch(rank, index) {
@@ -125,8 +126,10 @@ function mapped<Batch>(
   };
 }
 
-function ofTokens({ batch, seq, tokens }: TokenBatch): Microbatch {
-  return { batch, columns: [{ shape: [seq + 1], dtype: 'int32', values: tokens }] };
+function ofTokens({ batch, seq, tokens, answers }: TokenBatch): Microbatch {
+  const ids: BatchColumn = { shape: [seq + 1], dtype: 'int32', values: tokens };
+  if (answers === undefined) return { batch, columns: [ids] };
+  return { batch, columns: [ids, { shape: [seq], dtype: 'int32', values: answers.labels }], answers };
 }
 
 function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
@@ -141,13 +144,18 @@ function ofVideos(shape: DitConfig, videos: LatentBatch): Microbatch {
 }
 
 /** Joins microbatches; those with fewer rows are padded with zeros, and `counts` says how many rows count. */
-function joined(batches: readonly Microbatch[]): MadeTensor[] {
+function joined(batches: readonly Microbatch[]): Pick<BatchesMade, 'tensors' | 'answers'> {
   const rows = Math.max(0, ...batches.map(({ batch }) => batch));
   const [{ columns } = { columns: [] }] = batches;
-  return columns.map(({ shape, dtype }, column) => {
+  const tensors = columns.map(({ shape, dtype }, column): MadeTensor => {
     const size = shape.reduce((product, extent) => product * extent, rows);
     const values = new (dtype === 'int32' ? Int32Array : Float32Array)(batches.length * size);
     for (const [i, batch] of batches.entries()) values.set(batch.columns[column]?.values ?? [], i * size);
     return { shape: [batches.length, rows, ...shape], values };
   });
+  const all = batches.flatMap(({ answers }) => answers ?? []);
+  if (all.length === 0) return { tensors };
+  const documents = all.flatMap((answers) => (answers.documents === null ? [] : [answers.documents]));
+  const factors = all.map(({ factor }) => factor);
+  return { tensors, answers: { documents: documents.length === 0 ? null : documents, factors } };
 }

@@ -1,6 +1,7 @@
 import { join } from 'node:path';
 import { isPythonFile } from '../../config/python-model';
 import { routerOf } from '../../config/router-options';
+import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
@@ -147,7 +148,9 @@ function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
             ? "a model of kind 'dit'"
             : config.lora !== null
               ? 'lora'
-              : undefined;
+              : ownData(config.data)?.packing === true
+                ? 'data.packing, whose rows have other documents in each step'
+                : undefined;
   if (what !== undefined)
     throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
 }

@@ -1,4 +1,3 @@
-import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
 import type { TrainConfig } from '../../config/train-config';
 import type { TorchFramework } from '../control/torch-messages';
@@ -30,10 +29,6 @@ export function refusedValues(config: TrainConfig, framework: TorchFramework, wo
     [
       kind === 'python' && dividedBy(config) > 1,
       'parallel.tp, pp, cp and ep: a model of your own in Python is not divided here; divide it by a strategy, such as FULL_SHARD',
-    ],
-    [
-      (ownData(config.data)?.instructions ?? null) !== null,
-      "data.instructions: labels of answers are not built for PyTorch; train with engine 'wasm'",
     ],
     ...parallelValues(config, framework, world),
     ...expertValues(config, framework),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -11,10 +12,40 @@ from torch import Tensor
 from .courier import Courier
 from .errors import Json, ShardlabError
 
-# The tensors of a microbatch: token ids [batch, seq + 1], or those of videos (flow_matching.py).
-Batch = tuple[Tensor, ...]
 # By the type on the wire: the same in memory, and the type in which models read it.
 _TYPES = {"int32": (torch.int32, torch.int64), "float32": (torch.float32, torch.float32)}
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A microbatch."""
+
+    # Token ids [B, T + 1], and of instructions labels [B, T], -100 where nothing counts; or those of videos (flow_matching.py).
+    tensors: tuple[Tensor, ...]
+    # Of packed rows: the lengths of each row's documents.
+    lengths: list[list[int]] | None = None
+    # The loss is the mean over all positions, times this.
+    factor: float = 1.0
+
+    @property
+    def documents(self) -> list[int] | None:
+        """The lengths of the documents of a packed batch, which is one row."""
+        return None if self.lengths is None else [length for row in self.lengths for length in row]
+
+    @property
+    def has_labels(self) -> bool:
+        """Whether only some tokens count."""
+        return len(self.tensors) == 2
+
+    def tokens(self) -> tuple[Tensor, Tensor]:
+        """Returns ids and targets of a language model. Shapes: [B, T], of a packed batch [1, B · T]."""
+        tokens, *labels = self.tensors
+        ids, targets = tokens[:, :-1], labels[0] if labels else tokens[:, 1:]
+        return (ids, targets) if self.lengths is None else (ids.reshape(1, -1), targets.reshape(1, -1))
+
+    def rows(self, count: int) -> Batch:
+        """Returns the first rows."""
+        return Batch(tuple(each[:count] for each in self.tensors), self.lengths and self.lengths[:count], self.factor)
 
 
 class Batches:
@@ -68,4 +99,6 @@ class Batches:
             values = data[start : start + size].view(stored).reshape(each["shape"])
             tensors.append(values.to(self._device, used))
             start += size
-        return reply, list(zip(*tensors, strict=True))
+        answers = reply.get("answers") or {"documents": None, "factors": [1.0] * count}
+        documents = answers["documents"] or [None] * count
+        return reply, [Batch(*each) for each in zip(zip(*tensors, strict=True), documents, answers["factors"])]

@@ -17,15 +17,15 @@ class VideoPasses(Passes):
 
     def count(self, batch: Batch) -> int:
         latent, patch = (math.prod(map(int, self.shape[key])) for key in ("latent", "patch"))
-        return len(batch[0]) * (latent // patch)
+        return len(batch.tensors[0]) * (latent // patch)
 
-    def _inputs(self, batch: Batch) -> tuple[Batch, Tensor]:
-        velocity, *inputs = batch
+    def _inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
+        velocity, *inputs = batch.tensors
         for module in self.stages.modules:
             if isinstance(module, DitExperts):
                 module.choose(float(inputs[1][0]))
         return tuple(inputs), velocity
 
-    def _mean_loss(self, output: Output, velocity: Tensor) -> Tensor:
+    def _mean_loss(self, output: Output, velocity: Tensor, has_labels: bool) -> Tensor:
         assert isinstance(output, Tensor)
         return (output.float() - velocity).square().mean()

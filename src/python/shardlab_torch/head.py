@@ -37,15 +37,18 @@ def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
 Output = Tensor | tuple[Tensor, Tensor]
 
 
-def loss_of(output: Output, targets: Tensor) -> Tensor:
+def loss_of(output: Output, targets: Tensor, has_labels: bool = False) -> Tensor:
     """
-    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32. Shapes: logits [B, T, vocab], targets [B, T]
-    → scalar.
+    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32; with labels, positions with -100 have 0 in this
+    mean. Shapes: logits [B, T, vocab], targets [B, T] → scalar.
     """
     if isinstance(output, tuple):
         return output[0].float()
     logits = output
-    return F.cross_entropy(logits.flatten(0, 1).float(), targets.flatten())
+    rows, labels = logits.flatten(0, 1).float(), targets.flatten()
+    if has_labels:
+        return F.cross_entropy(rows, labels, reduction="sum") / labels.numel()
+    return F.cross_entropy(rows, labels)
 
 
 def whole_logits(output: Output) -> Tensor:

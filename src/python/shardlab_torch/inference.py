@@ -43,7 +43,7 @@ def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
             batches, is_last = trainer.batches.validation(first, CHUNK)
             for batch, counted in batches:
                 # A rank without a row left still runs a batch, because other ranks need its collectives.
-                loss = trainer.passes.loss(tuple(each[: max(1, counted)] for each in batch))
+                loss = trainer.passes.loss(batch.rows(max(1, counted)))
                 if counted > 0:
                     total += loss * counted
                     rows += counted

@@ -21,6 +21,7 @@ from .head import Output, loss_of, whole_logits
 from .layout import Layout
 from .moe import read_keys, with_auxiliary
 from .noise import token_keys
+from .packing import Packing
 from .stages import Stages
 from .strategy import Strategy
 
@@ -39,31 +40,38 @@ class Passes:
         self.context = ContextParallel(layout, parallel, shape)
         for module in stages.modules:
             self.context.divide(module)
+        self.packing = Packing()
+        data = strategy.config["data"]
+        if isinstance(data, dict) and data.get("packing"):
+            for module in stages.modules:
+                self.packing.apply(module)
         self.sequence_ranks = layout.tp if parallel["sequenceParallel"] else 1
 
     def count(self, batch: Batch) -> int:
         """Returns the number of a batch's tokens that are predicted."""
-        (tokens,) = batch
+        tokens = batch.tensors[0]
         return tokens.shape[0] * (tokens.shape[1] - 1)
 
     def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
         """Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without it."""
-        with self.strategy.pass_context(is_last), self._split_loss():
+        scale *= batch.factor
+        with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
             with span("forward"), self.strategy.compute():
                 inputs, targets = self._inputs(batch)
-                loss = with_auxiliary(self._mean_loss(self.strategy.modules[0](*inputs), targets), self.stages.modules)
-                value = float(local_of(loss.detach()))
+                output = self.strategy.modules[0](*inputs)
+                loss = with_auxiliary(self._mean_loss(output, targets, batch.has_labels), self.stages.modules)
+                value = float(local_of(loss.detach())) * batch.factor
             with span("backward"):
                 self.strategy.backward(loss * scale if scale != 1 else loss)
         return value
 
     def loss(self, batch: Batch) -> float:
         """Returns the mean loss of a batch on every rank, without gradients."""
-        with torch.no_grad(), self.strategy.compute(), self._split_loss():
+        with torch.no_grad(), self.strategy.compute(), self._split_loss(), self.packing.documents(batch.documents):
             inputs, targets = self._inputs(batch)
             output = self._chain(*inputs)
-            value = float(local_of(self._mean_loss(output, targets))) if output is not None else float("nan")
-        return self.shared(value)
+            value = float("nan") if output is None else float(local_of(self._mean_loss(output, targets, batch.has_labels)))
+        return self.shared(value * batch.factor)
 
     def logits(self, ids: Tensor) -> Tensor | None:
         """Returns the logits of the last position; None on ranks without them. Shapes: ids [1, T] → [vocab]."""
@@ -84,16 +92,15 @@ class Passes:
         dist.broadcast(tensor, self.layout.rank_of_stage(self.layout.pp - 1), group=self.layout.pp_group)
         return float(tensor)
 
-    def _inputs(self, batch: Batch) -> tuple[Batch, Tensor]:
-        """Returns the model's inputs on this rank, and its targets. Shapes: tokens [B, T + 1] → [B, T / cp]."""
-        (tokens,) = batch
-        ids, targets = tokens[:, :-1], tokens[:, 1:]
+    def _inputs(self, batch: Batch) -> tuple[tuple[Tensor, ...], Tensor]:
+        """Returns the model's inputs on this rank, and its targets. Shapes: [B, T / cp]."""
+        ids, targets = batch.tokens()
         # The noise of a gate depends on all earlier tokens.
         read_keys(self.stages.modules, lambda: self.context.cut(token_keys(ids)))
         return (self.context.cut(ids),), self.context.cut(targets)
 
-    def _mean_loss(self, output: Output, targets: Tensor) -> Tensor:
-        return loss_of(output, targets)
+    def _mean_loss(self, output: Output, targets: Tensor, has_labels: bool) -> Tensor:
+        return loss_of(output, targets, has_labels)
 
     def _chain(self, *inputs: Tensor) -> Output | None:
         return self.strategy.parts[0](*inputs)  # type: ignore[no-any-return]
@@ -112,6 +119,7 @@ class PipelinePasses(Passes):
         parallel = config["parallel"]
         self._count = int(parallel["microbatches"] or config["batch"])
         self._scale = 1.0
+        self._has_labels = False
         device = layout.world.device
         made = [
             PipelineStage(module, index, stages.count, device, group=layout.pp_group)
@@ -127,7 +135,8 @@ class PipelinePasses(Passes):
         self._has_last = stages.count - 1 in stages.indices
 
     def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
-        self._scale = scale / self._count
+        self._scale = scale * batch.factor / self._count
+        self._has_labels = batch.has_labels
         losses: list[Tensor] = []
         ids, targets = self._inputs(batch)
         inputs = ids if self._has_first else ()
@@ -138,7 +147,7 @@ class PipelinePasses(Passes):
         return sum(float(local_of(loss.detach())) for loss in losses) / scale if self._has_last else float("nan")
 
     def _loss(self, logits: Tensor, targets: Tensor) -> Tensor:
-        return loss_of(logits, targets) * self._scale
+        return loss_of(logits, targets, self._has_labels) * self._scale
 
     def _chain(self, *inputs: Tensor) -> Tensor | None:
         """Runs the stages one after another on the whole batch; only the last stage's rank returns the output."""
