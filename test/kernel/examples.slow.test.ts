@@ -74,6 +74,10 @@ let client: JupyterClient;
 before(async () => {
   client = await JupyterClient.start();
   writeFileSync(join(client.folder, 'text.txt'), 'To be, or not to be, that is the question. '.repeat(100));
+  writeFileSync(
+    join(client.folder, 'chats.jsonl'),
+    '{"query": "To be?", "response": "Or not to be."}\n'.repeat(8),
+  );
   writeFileSync(join(client.folder, 'my.txt'), 'To be, or not to be, that is the question. '.repeat(100));
 });
 after(() => client.stop());
