@@ -143,7 +143,7 @@ function adapterValues(config: TrainConfig, framework: TorchFramework): (readonl
     ],
     [
       lora.dropout > 0,
-      'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out',
+      'lora.dropout: ranks of PyTorch would draw other random numbers than those of this library; leave it out (shardlab sft: --lora_dropout 0)',
     ],
     [framework === 'deepspeed', "lora is not built with framework 'deepspeed'; use framework 'fsdp2'"],
   ];
