@@ -68,7 +68,28 @@ const FACTS: readonly Fact[] = [
     notebook: '03-offload-and-checkpoint',
     sentence: "The device's memory falls by exactly 8 N / 2 bytes",
     holds: (_, notebook) => {
-      const rows = titled(notebook, /^"no offload" holds .* the states of "offload"/)?.rows ?? [];
+      const rows = titled(notebook, /^"no offload" holds .* the states of "offload"/)?.rows ?? [
+        {
+          notebook: '15-sft',
+          sentence: 'The three answers of the new file are short now',
+          holds: (outputs) =>
+            shows(outputs, /a rank\? +A process\.\n/) &&
+            shows(outputs, /a shard\? +A part\.\n/) &&
+            shows(outputs, /ZeRO-1 shard\? +States\.\n/),
+        },
+        {
+          notebook: '15-sft',
+          sentence: 'The others changed too',
+          holds: (outputs) => !shows(outputs, /ZeRO-2 shard\? +States and gradients/),
+        },
+        {
+          notebook: '15-sft',
+          sentence: 'they weigh more than the states that LoRA saves',
+          holds: (_, notebook) =>
+            titled(notebook, /^"full" holds \d\.\d× the states of "lora"; its peak is 0\.\d× as high$/) !==
+            undefined,
+        },
+      ];
       const optimizer = (run: string) =>
         rows.find((row) => row.run === run && row.cause === 'optimizer')?.peakBytes;
       return (
