@@ -236,7 +236,7 @@ test('engine --settings says of every setting what ranks of PyTorch do with it',
     assert.equal(support === 'done', reason === undefined, setting);
   }
   const { stdout } = await engine('torch', '--settings');
-  assert.match(stdout, /^lora +✗ refused +LoRA is not built/m);
+  assert.match(stdout, /^gradScaler +✗ refused +float16 and its scaler are not built/m);
   assert.match(stdout, /^batch +✓ done$/m);
 });
 
