@@ -46,7 +46,18 @@ export class JupyterClient {
   readonly #replies = new Map<string, (reply: Message) => void>();
   readonly #watchers = new Set<(message: Published) => void>();
 
+  /** Starts a kernel. As Jupyter does, it tries again with other ports if another program took one of them meanwhile. */
   static async start(options: StartOptions = {}): Promise<JupyterClient> {
+    for (let attempt = 1; attempt <= 3; attempt++) {
+      const client = await JupyterClient.#begin(options);
+      const ended = once(client.process, 'exit').then(() => false);
+      if (await Promise.race([client.#subscribed().then(() => true), ended])) return client;
+      client.close();
+    }
+    throw new Error('the kernel ended while it started, three times');
+  }
+
+  static async #begin(options: StartOptions): Promise<JupyterClient> {
     const folder = mkdtempSync(join(tmpdir(), 'shardlab-kernel-'));
     const keys = options.curve === true ? curveKeyPair() : undefined;
     const ports = options.transport === 'ipc' ? [1, 2, 3, 4, 5] : await freePorts(5);
@@ -60,9 +71,7 @@ export class JupyterClient {
       ),
       ...(keys && { curve_publickey: keys.publicKey, curve_secretkey: keys.secretKey }),
     };
-    const client = new JupyterClient(folder, connection, keys?.publicKey, options);
-    await client.#subscribed();
-    return client;
+    return new JupyterClient(folder, connection, keys?.publicKey, options);
   }
 
   private constructor(
