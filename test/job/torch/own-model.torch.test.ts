@@ -68,7 +68,9 @@ test('a GPT in a file of its own trains as the built-in one, under every strateg
       const [held, expected] = [memoryAtPeak(mine), memoryAtPeak(its)];
       // The same computation in other operations has other temporary tensors.
       for (const cause of ['param.shard', 'batch'] as const) assert.equal(held[cause], expected[cause]);
-      assert.ok(held.activation > 0 && held.optimizer > 0);
+      // Under DDP, the peak is in the update, whose temporary tensors are as large as all parameters.
+      assert.equal(held.activation > 0, expected.activation > 0);
+      assert.ok(held.optimizer > 0);
       // DeepSpeed gathers in the order in which a model's layers are written.
       const sent = (record: typeof mine) =>
         record.collectives.map(({ op, cause, count }) => `${op} ${cause} ${count}`);
