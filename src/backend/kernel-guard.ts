@@ -20,28 +20,31 @@ const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
  * Puts a guard around every kernel of the current backend. The guard checks the kernel's arguments ([Note: checked kernels]).
- * If the kernel throws, the guard frees the kernel's tensors. It throws an error if the kernel traps in WebAssembly, or if
+ * If the kernel throws, the guard frees the kernel's tensors. An interrupted work ends where its next kernel begins
+ * ([Note: interrupted operations]). The guard throws an error if the kernel traps in WebAssembly, or if
  * C++ code prints a message instead of writing a result. Call this function after all kernels are registered.
  */
 export function guardKernels(context: WasmContext): void {
-  const { health } = context;
+  const { health, interrupts } = context;
   for (const config of tf.getKernelsForBackend(tf.getBackend()) as GuardedConfig[]) {
     const { kernelName } = config;
     const kernelFunc = config[BENEATH] ?? config.kernelFunc;
     const check = checkOf(context, kernelName);
+    const run: tf.KernelFunc = (call) => {
+      try {
+        const made = kernelFunc(call);
+        if (health.complaints.length > 0) throw complained(context, kernelName);
+        return made;
+      } catch (error) {
+        throw error instanceof WebAssembly.RuntimeError ? explain(context, error, kernelName) : error;
+      }
+    };
     const guarded: tf.KernelFunc = (call) => {
       health.requireSound();
+      interrupts.check();
       // tfjs's types of inputs and attributes allow the same values.
       check(call.inputs as Inputs, (call.attrs ?? {}) as Attributes);
-      return freeingOnError(context, () => {
-        try {
-          const made = kernelFunc(call);
-          if (health.complaints.length > 0) throw complained(context, kernelName);
-          return made;
-        } catch (error) {
-          throw error instanceof WebAssembly.RuntimeError ? explain(context, error, kernelName) : error;
-        }
-      });
+      return interrupts.unbroken(() => freeingOnError(context, () => run(call)));
     };
     tf.unregisterKernel(kernelName, config.backendName);
     tf.registerKernel(Object.assign({ ...config, kernelFunc: guarded }, { [BENEATH]: kernelFunc }));

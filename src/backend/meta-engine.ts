@@ -6,6 +6,7 @@ import type { Bytes } from '../core/units';
 import { BufferTable } from './buffer-table';
 import type { Engine, Storage } from './engine';
 import { HeapHealth } from './heap-health';
+import { NO_INTERRUPTS } from './interrupts';
 import type { KernelCall, KernelCosts } from './kernel-costs';
 import { MetaBackend } from './meta-backend';
 import { MetaHostMemory } from './meta-host';
@@ -59,6 +60,7 @@ export function withMetaEngine<T>(options: MetaEngineOptions, work: (engine: Met
     baseAddress: 0,
     hasValues: false,
     health: new HeapHealth(),
+    interrupts: NO_INTERRUPTS,
     kernels: metaKernelFunctions(chargeOf(backend, 'device')),
     sgemm: blas ? () => {} : null,
   };

@@ -3,6 +3,7 @@ import * as tf from '../core/tf';
 import type { Sgemm } from './blas';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';
+import type { Interrupts } from './interrupts';
 import type { FusedKernels } from './kernels/fused-kernels';
 import type { WasmBackend } from './wasm-backend';
 import type { MemoryLimit } from './wasm-memory';
@@ -21,6 +22,7 @@ export interface WasmContext {
   readonly hasValues: boolean;
   /** Whether the heap can be trusted. */
   readonly health: HeapHealth;
+  readonly interrupts: Interrupts;
 }
 
 /** Returns the byte offset of a tensor's values on the heap. Throws: ENGINE if the heap is damaged. */

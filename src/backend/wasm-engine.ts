@@ -12,6 +12,7 @@ import type { Engine, EngineMemory, Storage } from './engine';
 import { registerFusedKernels } from './fused/register';
 import { type HeapDamage, HeapHealth } from './heap-health';
 import { type HostMemory, WasmHostMemory } from './host-arrays';
+import { type Interrupts, NO_INTERRUPTS } from './interrupts';
 import { guardKernels } from './kernel-guard';
 import { loadFusedKernels } from './kernels/fused-kernels';
 import { mendGradients, mendKernels } from './mended-kernels';
@@ -31,6 +32,8 @@ export interface WasmEngineOptions extends BlasOptions {
   readonly memoryLimit?: Bytes;
   /** Returns the cell and line of the running code, for errors. Default: errors name no place. */
   readonly place?: () => string;
+  /** Default: nobody interrupts this process's work. */
+  readonly interrupts?: Interrupts;
 }
 
 /**
@@ -43,7 +46,8 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
   const { backend, complaints } = await startWasmBackend();
   const limit: MemoryLimit = { bytes: options.memoryLimit };
   const health = new HeapHealth(complaints, options.place);
-  observeAllocations(backend, table, limit, health);
+  const interrupts = options.interrupts ?? NO_INTERRUPTS;
+  observeAllocations(backend, table, limit, health, interrupts);
   const found = findBlas(options);
   const sgemm = found.library === null ? null : found.sgemm;
   const context: WasmContext = {
@@ -51,6 +55,7 @@ export async function createWasmEngine(options: WasmEngineOptions = {}): Promise
     table,
     limit,
     health,
+    interrupts,
     sgemm,
     hasValues: true,
     kernels: loadFusedKernels(backend.wasm.asm.memory),
@@ -255,10 +260,12 @@ function placesOn(context: WasmContext): ArrayPlaces<tf.Tensor> {
 /**
  * Reports an in-place update to the backend, because its convolutions cache packed copies of values by tensor number.
  */
-function touch({ backend }: WasmContext, tensor: tf.Tensor): void {
+function touch({ backend, interrupts }: WasmContext, tensor: tf.Tensor): void {
   const { id, memoryOffset } = backend.dataIdMap.get(tensor.dataId);
-  backend.wasm.tfjs.disposeData(id);
-  backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
+  interrupts.unbroken(() => {
+    backend.wasm.tfjs.disposeData(id);
+    backend.wasm.tfjs.registerTensor(id, tensor.size, memoryOffset ?? 0);
+  });
 }
 
 function requireSameType(what: string, target: tf.Tensor, source: tf.Tensor): void {

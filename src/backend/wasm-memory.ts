@@ -4,6 +4,7 @@ import * as tf from '../core/tf';
 import type { Bytes } from '../core/units';
 import type { BufferTable } from './buffer-table';
 import type { HeapHealth } from './heap-health';
+import type { Interrupts } from './interrupts';
 import { type FailedRequest, FULL_HEAP, HEAP_END, outOfMemory } from './out-of-memory';
 import type { WasmBackend } from './wasm-backend';
 
@@ -58,6 +59,7 @@ export function observeAllocations(
   table: BufferTable,
   memoryLimit: MemoryLimit,
   health: HeapHealth,
+  interrupts: Interrupts,
 ): void {
   const { wasm, dataIdMap } = backend;
   const starts = new WeakMap<object, number>();
@@ -83,16 +85,19 @@ export function observeAllocations(
       return;
     }
     health.requireSound();
+    interrupts.check();
     requireShape(shape);
     const size = tf.util.sizeFromShape(shape);
     const bytes = size * tf.util.bytesPerElement(dtype);
-    const { start, offset } = allocate(bytes, shape, dtype);
-    starts.set(dataId, start);
-    dataIdMap.set(dataId, { id, memoryOffset: offset, shape, dtype, refCount });
-    wasm.tfjs.registerTensor(id, size, offset);
-    // The wasm backend has no other types.
-    table.add(dataId, bytes, dtype as DType);
-    if (values !== null) wasm.HEAPU8.set(new Uint8Array(values.buffer, values.byteOffset, bytes), offset);
+    interrupts.unbroken(() => {
+      const { start, offset } = allocate(bytes, shape, dtype);
+      starts.set(dataId, start);
+      dataIdMap.set(dataId, { id, memoryOffset: offset, shape, dtype, refCount });
+      wasm.tfjs.registerTensor(id, size, offset);
+      // The wasm backend has no other types.
+      table.add(dataId, bytes, dtype as DType);
+      if (values !== null) wasm.HEAPU8.set(new Uint8Array(values.buffer, values.byteOffset, bytes), offset);
+    });
   };
 
   const makeOutput = backend.makeOutput.bind(backend);
@@ -114,18 +119,21 @@ export function observeAllocations(
     const data = dataIdMap.get(dataId);
     data.refCount--;
     if (!force && data.refCount > 0) return false;
-    if (data.memoryOffset !== null && health.damage === undefined) {
-      wasm._free(starts.get(dataId) ?? data.memoryOffset);
-      wasm.tfjs.disposeData(data.id);
-    }
-    dataIdMap.delete(dataId);
-    table.remove(dataId);
+    interrupts.unbroken(() => {
+      if (data.memoryOffset !== null && health.damage === undefined) {
+        wasm._free(starts.get(dataId) ?? data.memoryOffset);
+        wasm.tfjs.disposeData(data.id);
+      }
+      dataIdMap.delete(dataId);
+      table.remove(dataId);
+    });
     return true;
   };
 
   const readSync = backend.readSync.bind(backend);
   backend.readSync = (dataId, start, end) => {
     health.requireSound();
+    interrupts.check();
     return readSync(dataId, start, end);
   };
 }

@@ -16,7 +16,7 @@ export function markUnbroken(): Int32Array {
  * [Note: unbroken work] V8 terminates whatever code the main thread runs. A termination of this library's own code would lose a
  * message of a rank, and with it the run. So this library marks the work that must not be terminated: a message to or from a
  * rank, with the bookkeeping and the drawing that belong to it. The guardian (guardian.ts) spares marked work; the
- * interrupt takes effect at its end. Do not call the user's functions in it, because they may not end.
+ * interrupt takes effect at its end. In ranks, the engine marks its operations ([Note: interrupted operations]). Do not call the user's functions in it, because they may not end.
  */
 export function unbroken<T>(work: () => T): T {
   const marks = MARKS.value;
@@ -35,9 +35,9 @@ export function clearUnbroken(): void {
   if (MARKS.value !== undefined) Atomics.store(MARKS.value, DEPTH, 0);
 }
 
-/** Whether the main thread is in unbroken work. */
-export function isUnbroken(marks: Int32Array): boolean {
-  return Atomics.load(marks, DEPTH) > 0;
+/** Whether the main thread is in unbroken work; without marks, the answer is of the calling process. */
+export function isUnbroken(marks: Int32Array | undefined = MARKS.value): boolean {
+  return marks !== undefined && Atomics.load(marks, DEPTH) > 0;
 }
 
 /** Number of pieces of unbroken work that have ended. */

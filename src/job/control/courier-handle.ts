@@ -50,6 +50,8 @@ export function startCourier(data: Omit<CourierData, 'shared'>) {
     ended: (id: number) => Atomics.store(shared, SHARED_WORDS.ended, id),
     /** Whether the running call may run step `index`; waits until the launcher has decided. */
     mayStep: (index: number): boolean => mayStep(shared, index),
+    /** Whether work `id` must end. */
+    isInterrupted: (id: number): boolean => Atomics.load(shared, SHARED_WORDS.interrupted) === id,
     /** Reports that the main thread has noticed the interrupt of a work. */
     heard: (id: number) => Atomics.store(shared, SHARED_WORDS.heard, id),
   };

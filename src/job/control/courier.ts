@@ -61,7 +61,7 @@ class Courier {
     this.#link = openCourierLink(data.rank, data.control, (message) => this.#receive(message));
     main.on('message', (message: ToCourier) => this.#hear(message));
     // Attaching waits for the main thread, which may still be loading, so it comes last.
-    this.#guardian = attachGuardian();
+    this.#guardian = attachGuardian(data.unbroken);
     this.#tell({ type: 'attached' });
   }
 
@@ -146,6 +146,7 @@ class Courier {
       setTimeout(() => this.#end(id, asked, collective.since), LOOK_MS);
       return;
     }
+    Atomics.store(this.#shared, SHARED_WORDS.interrupted, id);
     const guardian = this.#guardian;
     const notify = (): void => this.#tell({ type: 'interrupt', id, at: now() });
     const answered = (): boolean => !this.#runs(id) || Atomics.load(this.#shared, SHARED_WORDS.heard) === id;

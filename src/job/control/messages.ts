@@ -267,10 +267,12 @@ export const SHARED_WORDS = {
   closed: 1,
   /** Number of the work whose interrupt the main thread has noticed. */
   heard: 2,
+  /** Number of the work that must end where its next operation begins; [Note: interrupted operations]. */
+  interrupted: 3,
   /** `granted` is the number of steps that the running call may run; `isFinal` is 1 once this number is final. */
-  granted: 3,
-  isFinal: 4,
-  length: 5,
+  granted: 4,
+  isFinal: 5,
+  length: 6,
 } as const;
 
 /** What the courier thread needs to start. */
@@ -280,6 +282,8 @@ export interface CourierData {
   readonly folder: string;
   readonly lifelineFd: number;
   readonly shared: SharedArrayBuffer;
+  /** The marks of work that must not be terminated. */
+  readonly unbroken: Int32Array;
   readonly statusBoard: SharedArrayBuffer;
   /** This rank's own control block, if ranks share no memory. */
   readonly controlBlock: SharedArrayBuffer | undefined;

@@ -1,5 +1,6 @@
 import '../../core/code-cache/use';
 import { writeFileSync } from 'node:fs';
+import { markUnbroken } from '../../cell/unbroken';
 import { createControlBuffer } from '../../transport/control-block';
 import { createStatusBoard } from '../../transport/status-board';
 import { startCourier } from '../control/courier-handle';
@@ -24,7 +25,15 @@ goBeforeLauncher();
 const { rank, control, folder } = setup;
 const statusBoard = createStatusBoard();
 const controlBlock = setup.segmentBytes === null ? createControlBuffer() : undefined;
-const courier = startCourier({ rank, control, folder, lifelineFd: LIFELINE_FD, statusBoard, controlBlock });
+const courier = startCourier({
+  rank,
+  control,
+  folder,
+  lifelineFd: LIFELINE_FD,
+  statusBoard,
+  controlBlock,
+  unbroken: markUnbroken(),
+});
 
 // This module is loaded after the start of the courier, because loading tfjs takes a while.
 void import('./start.js').then(({ startRank }) => startRank({ setup, courier, statusBoard, controlBlock }));

@@ -22,6 +22,7 @@ import { RANK_SCOPE } from './scope-host';
 import { type RankSetup, SEGMENT_FD } from './setup';
 import { TensorPiles } from './tensor-piles';
 import { RankTraining } from './training';
+import { WorkInterrupts } from './work-interrupts';
 import { RankWorker } from './worker';
 
 const STDERR_FD = 2;
@@ -63,7 +64,8 @@ async function buildRank(start: RankStart): Promise<void> {
     return cell === undefined ? text : `cell ${cell}, line ${line}`;
   };
   const limit = memoryLimit === null ? {} : { memoryLimit };
-  const engine = await createWasmEngine({ blas, threads, searchPaths, place, ...limit });
+  const interrupts = new WorkInterrupts(courier);
+  const engine = await createWasmEngine({ blas, threads, searchPaths, place, interrupts, ...limit });
   const recorder = new Recorder({ rank, world: numRanks }, now, openThreadCpuClock());
   engine.observe(recorder);
   showTensorValues(Tensor);
@@ -101,7 +103,7 @@ async function buildRank(start: RankStart): Promise<void> {
   training = new RankTraining({ rank, engine, group: world.group, recorder, warn, batchNorms, scope, load });
   const board = new StatusWriter(statusBoard, 'main');
   board.idle();
-  const parts = { courier, evaluator, engine, scope, training, board, piles, steps };
+  const parts = { courier, evaluator, engine, scope, training, board, piles, steps, interrupts };
   const worker: RankWorker = new RankWorker(parts);
   const tellExit = (code: number): void => writeExitCall(STDERR_FD, code);
   process.on('exit', tellExit);

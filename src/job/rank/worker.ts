@@ -22,6 +22,7 @@ import type { RankScope } from './scope';
 import type { TensorPiles } from './tensor-piles';
 import type { RankTraining } from './training';
 import { freeNames, missingVariable, requireFree, valueToSend, withVariables } from './variables';
+import { interruptedWork, type WorkInterrupts } from './work-interrupts';
 
 /** An interrupted work that is not blocked is terminated after this time, in which `finally` blocks can run. */
 const INTERRUPT_GRACE_SECONDS = 0.05;
@@ -48,6 +49,7 @@ export interface RankWorkerParts {
   readonly board: StatusWriter;
   readonly piles: TensorPiles;
   readonly steps: CellSteps;
+  readonly interrupts: WorkInterrupts;
 }
 
 /**
@@ -87,6 +89,7 @@ export class RankWorker {
 
   async #work(id: number, work: RankWork): Promise<void> {
     this.#id = id;
+    this.#parts.interrupts.begin(id);
     this.#parts.board.running(work.kind === 'cell' ? work.cell : NO_CELL);
     if (work.kind === 'cell') this.#parts.piles.enter(work.cell);
     const isRecorded = work.kind === 'cell' || work.kind === 'function';
@@ -103,7 +106,8 @@ export class RankWorker {
   /** Reports the end of a work once. */
   #report(id: number, outcome: Outcome): void {
     if (id !== this.#id || id === this.#reported) return;
-    const { courier, board, engine } = this.#parts;
+    const { courier, board, engine, interrupts } = this.#parts;
+    interrupts.end();
     const damage = engine.damage && describeDamage(engine.damage);
     board.idle();
     courier.ended(id);
@@ -186,18 +190,16 @@ export class RankWorker {
     this.#parts.evaluator.interrupt(Math.max(0, INTERRUPT_GRACE_SECONDS - (now() - at)));
     this.#interrupted();
     // [Note: lost ends]
-    setTimeout(() => this.#report(id, cutOff()), LOST_SECONDS * 1e3);
+    setTimeout(
+      () => this.#report(id, { ok: false, error: rankError(interruptedWork()) }),
+      LOST_SECONDS * 1e3,
+    );
     this.#parts.courier.heard(id);
   }
 
   #show(output: RankOutput): void {
     this.#parts.courier.send({ type: 'output', id: this.#id, output });
   }
-}
-
-function cutOff(): Outcome {
-  const error = new ShardlabError('INTERRUPTED', 'the work was interrupted; variables keep their values');
-  return { ok: false, error: rankError(error) };
 }
 
 /** The name in stack traces of a function that was sent as source code. */
