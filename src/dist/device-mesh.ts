@@ -123,6 +123,9 @@ function makeGroups(
   places: readonly number[],
 ): ProcessGroup {
   const inner = places.map((place) => shape[place] ?? 1);
+  const nameOf = (members: readonly number[]): string =>
+    groupName(places.map((place) => axisNames[place]).join('_'), members, group);
+  if (sizeOfShape(inner) === 1) return group.alone(nameOf([group.rank]));
   let own: ProcessGroup | null = null;
   for (let rank = 0; rank < sizeOfShape(shape); rank++) {
     const start = coordinateOf(shape, rank);
@@ -134,9 +137,8 @@ function makeGroups(
         places.reduce((at, place, i) => at.with(place, within[i] ?? 0), start),
       );
     });
-    const name = groupName(places.map((place) => axisNames[place]).join('_'), members, group);
     // Every rank takes part in making every group.
-    const made = group.subgroup(members, name);
+    const made = group.subgroup(members, nameOf(members));
     own ??= made;
   }
   if (own === null) throw new ShardlabError('INTERNAL', `no group of axes ${places} has rank ${group.rank}`);

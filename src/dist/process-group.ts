@@ -150,19 +150,27 @@ export class Group implements ProcessGroup, MadeGroup {
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null {
     checkSubgroup(this.#identity, ranks);
     const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
+    const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
     const leads = this.rank === 0 && ranks.length > 1;
     const offer = leads ? (this.#plane?.offerSubgroup(ranks.length) ?? 0) : 0;
     const parts = { op: 'subgroup', inputs: [], outputs: [], value: offer } as const;
-    const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
     const whole = { ...parts, signature: signatureOf(ranks) };
     const header = this.#header(whole, { detail: `making ${wanted}` }, 'float32', ranks.length);
     const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
     const rank = ranks.indexOf(this.rank);
     if (rank < 0) return null;
-    const title = this.#uniqueName(wanted, globalRanks);
-    const identity = { name: title, ranks: globalRanks, rank, world: this.#identity.world };
+    const identity = this.#identityOf(wanted, globalRanks, rank);
     const plane = ranks.length > 1 ? this.#plane?.openSubgroup(identity, values[0] ?? -1) : undefined;
     return new Group(this.#context, identity, plane);
+  }
+
+  alone(name: string): ProcessGroup {
+    const own = [this.ranks[this.rank] ?? this.rank];
+    return new Group(this.#context, this.#identityOf(name, own, 0), undefined);
+  }
+
+  #identityOf(name: string, ranks: readonly number[], rank: number): GroupIdentity {
+    return { name: this.#uniqueName(name, ranks), ranks, rank, world: this.#identity.world };
   }
 
   get lastNumber(): number {

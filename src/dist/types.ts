@@ -96,4 +96,6 @@ export interface ProcessGroup {
    * same order. Returns null on ranks that are not in the subgroup. Throws: MESH for unknown and repeated ranks.
    */
   subgroup(ranks: readonly number[], name?: string): ProcessGroup | null;
+  /** Makes a group of this rank alone; no other rank takes part. */
+  alone(name: string): ProcessGroup;
 }

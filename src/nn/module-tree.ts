@@ -60,7 +60,7 @@ export abstract class ModuleTree extends Callable {
 
   /** Returns this module and all modules inside it, parents first; a module that is used twice appears once. */
   modules(): ModuleTree[] {
-    return [...this.#names('').keys()];
+    return this.#children.size === 0 ? [this] : [...this.#names('').keys()];
   }
 
   /** Returns all parameters (also of modules inside) by their names; a tied parameter appears once, under its first name. */
@@ -194,18 +194,17 @@ export abstract class ModuleTree extends Callable {
     const isOnlyOnce = parameter.users.size === 0;
     this.#tensors.set(name, parameter);
     parameter.usedBy(this);
-    if (isOnlyOnce) this.#placeParameter(name, parameter);
+    const [path, { seed }] = [this.#path, this];
+    if (isOnlyOnce) parameter.place({ name: joined(path, name), module: path, seed });
     else this.#placeAll();
   }
 
   /** Whether the module and its parameters have one name only, which does not depend on the rest of the tree. */
   get #isOnlyOnce(): boolean {
+    if (this.#numHolders > 1) return false;
     const tensors = [...this.#tensors.values()];
-    return (
-      this.#numHolders < 2 &&
-      new Set(tensors).size === tensors.length &&
-      tensors.every(({ users }) => users.size === 1)
-    );
+    if (tensors.length > 1 && new Set(tensors).size < tensors.length) return false;
+    return tensors.every(({ users }) => users.size === 1);
   }
 
   /** Removes the value with this name; a new value of the same kind gets its position. */
@@ -242,15 +241,12 @@ export abstract class ModuleTree extends Callable {
     const placed = new Set<Parameter>();
     for (const [module, path] of this.#names(ownPath)) {
       module.#path = path;
+      const { seed } = module;
       for (const [name, parameter] of module.#tensors) {
         if (placed.has(parameter)) continue;
         placed.add(parameter);
-        module.#placeParameter(name, parameter);
+        parameter.place({ name: joined(path, name), module: path, seed });
       }
     }
-  }
-
-  #placeParameter(name: string, parameter: Parameter): void {
-    parameter.place({ name: joined(this.#path, name), module: this.#path, seed: this.seed });
   }
 }

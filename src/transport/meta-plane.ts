@@ -120,7 +120,8 @@ class MetaGroup implements PlaneGroup {
     const { ranks, name } = identity;
     const isOwn = op === 'exchange' || op === 'subgroup';
     const seconds = isOwn ? 0 : costs({ op, bytes: payloadBytes(call), ranks, group: name });
-    const values = isOwn ? ranks.map(() => value) : [];
+    // The makers of a group read only one value.
+    const values = op === 'subgroup' ? [value] : op === 'exchange' ? ranks.map(() => value) : [];
     const free = clock.now();
     const stretch = clock.post(this.#stream, seconds);
     return {

@@ -17,6 +17,7 @@ export function standIn(ranks: readonly number[], rank: number, name = 'world'):
             title,
           );
     },
+    alone: (title: string) => standIn([ranks[rank] ?? -1], 0, title),
   };
   // The mesh uses no other methods of a group.
   return group as unknown as ProcessGroup;

@@ -22,26 +22,36 @@ function slowly(rank: number): RankRun {
 
 const skip = availableParallelism() < 2 && 'needs two cores';
 
-test('ranks that take long run on several threads, with the same results', { skip }, () => {
-  const arrived: RankThreadResult[] = [];
-  const runs = runRanks({
-    ranks: RANKS,
-    options: OPTIONS,
-    run: slowly,
-    arrived: (one) => arrived.push(one),
+for (const isLarge of [false, true]) {
+  const which = isLarge ? 'of a large model' : 'that take long';
+  test(`ranks ${which} run on several threads, with the same results`, { skip }, () => {
+    const arrived: RankThreadResult[] = [];
+    const runs = runRanks({
+      ranks: RANKS,
+      options: OPTIONS,
+      isLarge,
+      run: slowly,
+      arrived: (one) => arrived.push(one),
+    });
+    assert.deepEqual(
+      runs,
+      RANKS.map((rank) => runRank({ ...OPTIONS, rank })),
+    );
+    assert.ok(arrived.length > 0);
+    assert.ok(arrived.every(({ run }) => run !== null));
   });
-  assert.deepEqual(
-    runs,
-    RANKS.map((rank) => runRank({ ...OPTIONS, rank })),
-  );
-  assert.ok(arrived.length > 0);
-  assert.ok(arrived.every(({ run }) => run !== null));
-});
+}
 
 test('a rank that fails on another thread runs again on the thread that waits', { skip }, () => {
   const arrived: RankThreadResult[] = [];
   const options = { ...OPTIONS, memoryLimit: 1 };
-  const runs = runRanks({ ranks: RANKS, options, run: slowly, arrived: (one) => arrived.push(one) });
+  const runs = runRanks({
+    ranks: RANKS,
+    options,
+    isLarge: false,
+    run: slowly,
+    arrived: (one) => arrived.push(one),
+  });
   assert.deepEqual(
     runs.map(({ rank }) => rank),
     RANKS,

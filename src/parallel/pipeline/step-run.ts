@@ -166,8 +166,8 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes which actions precede those of a microbatch; microbatches with equal texts do equal work. Undefined for the
- * first microbatch, which makes gradients, and the last one, which reduces them.
+ * Describes the gradients that exist at each action of a microbatch; microbatches with equal texts do equal work. Undefined for
+ * the first microbatch, which makes gradients, and the last one, which reduces them.
  */
 function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | undefined {
   const last = inputs.numMicrobatches - 1;
@@ -176,9 +176,11 @@ function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | un
   return actions
     .flatMap((own, index) => {
       if (own.chunk !== chunk || own.microbatch !== microbatch) return [];
-      const before = actions[index - 1];
-      const ended = actions.slice(0, index).filter((other) => other.microbatch === last).length;
-      return [`${chunk} ${own.kind} after ${before?.chunk} ${before?.kind} and ${ended} last ones`];
+      const earlier = actions.slice(0, index);
+      const reduced = earlier.filter((other) => other.microbatch === last).length;
+      const makers = earlier.filter(({ kind }) => kind === 'backward' || kind === 'backwardWeight');
+      const made = own.kind === 'forward' ? [] : [...new Set(makers.map((other) => other.chunk))].sort();
+      return [`${chunk} ${own.kind} after ${reduced} last ones and gradients of ${made}`];
     })
     .join(', ');
 }

@@ -1,6 +1,7 @@
 import { configWarnings } from '../../config/config-warnings';
 import { configNamed } from '../../config/named-config';
 import { requireKnownOptions } from '../../config/option-names';
+import { modelShape } from '../../config/settings/model';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { DryRun } from './dry-run-result';
@@ -65,6 +66,7 @@ export function dryRun(
   const stepped = (): void => progress?.(++done, ranks.length * steps);
   const runs = runRanks({
     ranks,
+    isLarge: isLarge(full),
     options: own === undefined && options.costs === undefined ? plainOptions(options, full) : undefined,
     run: (rank) => runRank({ ...options, config: full, rank, own, costs: costsOf(), stepped }),
     arrived: ({ run, warnings }: RankThreadResult) => {
@@ -73,6 +75,14 @@ export function dryRun(
     },
   });
   return new DryRun(full, world, runs);
+}
+
+/** The stages of a model of so many layers take long enough for threads to be worth their start. */
+const MANY_LAYERS = 64;
+
+function isLarge(config: TrainConfig): boolean {
+  const shape = modelShape(config);
+  return 'layers' in shape && shape.layers >= MANY_LAYERS && config.parallel.pp > 1;
 }
 
 /** Returns the options that each rank needs and another thread can have; undefined if it cannot. */

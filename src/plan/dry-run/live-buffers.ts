@@ -17,8 +17,9 @@ export class LiveBuffers {
   /** The texts of the buffers that parts leave for each other, and how many buffers each text describes. */
   readonly #states = new Map<BufferId, string>();
   readonly #counts = new Map<string, number>();
-  /** The text of `state`; undefined if it has changed. */
+  /** The texts of `state` and `parameters`; undefined if they have changed. */
   #state: string | undefined;
+  #parameters: string | undefined;
 
   get(id: BufferId): Described | undefined {
     return this.#buffers.get(id);
@@ -42,11 +43,14 @@ export class LiveBuffers {
 
   /** Describes the gathered parameters and the gradients that exist. */
   state(): string {
-    this.#state ??= [...this.#counts]
-      .map(([text, count]) => `${text} ${count}`)
-      .sort()
-      .join('\n');
+    this.#state ??= this.#listed(() => true);
     return this.#state;
+  }
+
+  /** Describes the gathered parameters. */
+  parameters(): string {
+    this.#parameters ??= this.#listed((text) => text.includes(' param.full '));
+    return this.#parameters;
   }
 
   /** Returns a buffer for each slot that is described so. */
@@ -63,8 +67,17 @@ export class LiveBuffers {
     return found;
   }
 
+  #listed(includes: (text: string) => boolean): string {
+    return [...this.#counts]
+      .filter(([text]) => includes(text))
+      .map(([text, count]) => `${text} ${count}`)
+      .sort()
+      .join('\n');
+  }
+
   #count(text: string, change: number): void {
     this.#state = undefined;
+    this.#parameters = undefined;
     const count = (this.#counts.get(text) ?? 0) + change;
     if (count === 0) this.#counts.delete(text);
     else this.#counts.set(text, count);

@@ -100,6 +100,11 @@ export class PartRecorder implements Observer {
     return this.#live.state();
   }
 
+  /** Describes the gathered parameters. */
+  parameters(): string {
+    return this.#live.parameters();
+  }
+
   /** Returns a buffer for each slot that is described so. */
   find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
     return this.#live.find(states);

@@ -1,3 +1,4 @@
+import '../../core/code-cache/use-in-thread';
 import { workerData } from 'node:worker_threads';
 import { costsOfRank } from './rank-costs';
 import { runRank } from './rank-run';

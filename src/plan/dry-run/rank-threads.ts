@@ -8,7 +8,7 @@ import type { RankRun, StepOptions } from './rank-run';
 
 /** Threads start if the ranks that are left would take longer than this on one thread. */
 const LONG: Seconds = 3;
-/** A thread that delivers nothing for this many times the first rank's time is not waited for any longer. */
+/** A thread that delivers nothing for this many times the time of a rank here is not waited for any longer. */
 const PATIENCE = 20;
 /** The size of a thread's young generation: a dry run makes many short-lived objects, whose collection would take a tenth of its time. */
 const YOUNG_MB = 96;
@@ -45,11 +45,13 @@ export function tellSent(shared: Int32Array): void {
   Atomics.notify(shared, 1);
 }
 
-/** Runs ranks, and returns their results in the order of `ranks`. */
+/** The ranks of a dry run, and how each of them runs. */
 export interface RankWork {
   readonly ranks: readonly number[];
   /** Undefined: what the ranks need cannot be sent to another thread. */
   readonly options: RankOptions | undefined;
+  /** Whether the ranks are known to take long. */
+  readonly isLarge: boolean;
   /** Runs one rank on this thread. */
   readonly run: (rank: number) => RankRun;
   /** Gets the result of a rank that another thread ran. */
@@ -57,30 +59,29 @@ export interface RankWork {
 }
 
 /**
- * Runs ranks one after another, and on all cores if they take long. The calling thread waits, as if it ran all of them. A rank
- * that fails on another thread runs again on this one, so that its error is thrown here.
+ * Runs ranks one after another, and on all cores if they take long; returns their results in the order of `ranks`. The calling
+ * thread waits, as if it ran all of them. A rank that fails on another thread runs again on this one, so that its error is
+ * thrown here.
  */
 export function runRanks(work: RankWork): RankRun[] {
-  const { ranks, run } = work;
+  const { ranks, run, options, isLarge } = work;
+  if (options !== undefined && isLarge) return onThreads({ ...work, options });
   const [first, ...rest] = ranks;
   if (first === undefined) return [];
   const start = now();
   const runs = [run(first)];
-  const took = now() - start;
-  const numThreads = Math.min(availableParallelism(), rest.length) - 1;
-  const isLong = took * rest.length > LONG;
-  if (work.options === undefined || numThreads < 1 || !isLong) return [...runs, ...rest.map(run)];
-  return [
-    ...runs,
-    ...onThreads({ ...work, options: work.options, ranks: rest }, numThreads, PATIENCE * took),
-  ];
+  const isLong = (now() - start) * rest.length > LONG;
+  if (options === undefined || !isLong) return [...runs, ...rest.map(run)];
+  return [...runs, ...onThreads({ ...work, options, ranks: rest })];
 }
 
-function onThreads(
-  { ranks, options, run, arrived }: RankWork & { readonly options: RankOptions },
-  numThreads: number,
-  patience: Seconds,
-): RankRun[] {
+function onThreads({
+  ranks,
+  options,
+  run,
+  arrived,
+}: RankWork & { readonly options: RankOptions }): RankRun[] {
+  const numThreads = Math.min(availableParallelism(), ranks.length) - 1;
   const runs = new Map<number, RankRun>();
   const shared = new Int32Array(new SharedArrayBuffer(2 * Int32Array.BYTES_PER_ELEMENT));
   const threads = Array.from({ length: numThreads }, () => {
@@ -107,11 +108,13 @@ function onThreads(
   };
   try {
     let numOwn = 0;
+    const start = now();
     for (let index = takeRank(shared); index < ranks.length; index = takeRank(shared)) {
       runs.set(index, run(ranks[index] as number)); // the index is within ranks
       numOwn++;
       receive();
     }
+    const patience: Seconds = (PATIENCE * (now() - start)) / numOwn;
     for (let sent = Atomics.load(shared, 1); numOwn + sent < ranks.length; sent = Atomics.load(shared, 1)) {
       if (Atomics.wait(shared, 1, sent, patience * 1e3) === 'timed-out') break;
       receive();

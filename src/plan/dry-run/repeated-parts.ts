@@ -23,20 +23,24 @@ function includes(repeats: Repeats, { isFirstToAdd }: PartRepeats): boolean {
  * [Note: repeated microbatches] The microbatches of a stage between its first one (which makes gradients) and its last one (which
  * reduces them) do the same. So one of them is executed, and its events are stored: what it allocated, tagged and freed, its
  * collectives and spans. For another microbatch, these events happen again with buffers of its own, in the order of the
- * schedule; peaks and records are then those of a run that executes everything. A forward or a backward has an equal if the same
- * actions precede it, and if it begins with the same gradients and leaves them. If a backward has none although its forward had
- * one, the rank runs again: first without a repetition of microbatch 1 (with 16-bit gradients, it alone finds those of a single
- * microbatch), then without any. Nothing is repeated if parameters are sharded (what is gathered depends on the
- * order of all actions), if there are costs (times depend on what else runs), a limit, or functions of the user.
+ * schedule; peaks and records are then those of a run that executes everything. A forward has an equal if it begins with the same
+ * gathered parameters, and if the same gradients exist at all its actions; a backward if it also begins with the same
+ * gradients and leaves them. If a backward has none although its forward had one, the rank runs again: first without a
+ * repetition of microbatch 1 (with 16-bit gradients, it alone finds those of a single microbatch), then without any. Nothing is
+ * repeated if parameters are sharded (what is gathered depends on the order of all actions), if there are costs (times depend on
+ * what else runs), a limit, or functions of the user.
  */
 export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof recordPart {
   const known = new Map<string, Segment>();
+  /** The gradients before the last part without an equal, which began a step or accumulated a later batch. */
+  let before = '';
   return (engine, part) => {
     recorder.settle();
+    if (part.repeats === undefined) before = recorder.state();
     if (part.repeats === undefined || !includes(repeats, part.repeats))
       return settling(recorder, recordPart(engine, part));
     const { text, given } = part.repeats;
-    const key = `${text} ${recorder.state()}`;
+    const key = `${text} ${recorder.parameters()} ${before}`;
     const forward = known.get(key);
     if (forward !== undefined) return new RepeatedPass(recorder, forward, given);
     const store = (segment: Segment): void => void known.set(key, segment);
