@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { withMetaEngine } from '../../../src/backend/meta-engine';
 import * as tf from '../../../src/core/tf';
 import { warnOnce } from '../../../src/core/warn';
 import { initDeviceMesh } from '../../../src/dist/device-mesh';
@@ -141,7 +142,9 @@ test('an input with all features is refused, and the error names inputIsParallel
     [8, /the input \[3,8\] has all features; give inputIsParallel: false/],
     [5, /the input \[3,5\] must be this rank's part of 8 features, \[…, 4\]/],
   ] as const)
-    assert.throws(() => layer.forward(tf.zeros([3, width])), { code: 'SHAPE', message });
+    withMetaEngine({}, () =>
+      assert.throws(() => layer.forward(tf.zeros([3, width])), { code: 'SHAPE', message }),
+    );
 });
 
 test('modules that share a matrix are cut together, and alike', () => {
