@@ -6,7 +6,7 @@ export default async function* countReporter(events) {
   const counts = { pass: 0, fail: 0, cancelled: 0, skipped: 0, todo: 0 };
   const files = [];
   for await (const { type, data } of events) {
-    // A file is reported as a test whose name is its path; in a shared process it is a suite of that name.
+    // Each test file is a suite whose name is its path.
     if (type === 'test:complete' && data.nesting === 0 && data.name.endsWith('.test.js'))
       files.push({ file: data.name, seconds: data.details.duration_ms / 1e3 });
     // A suite fails by itself where its file cannot be loaded or a hook fails; node:test's totals leave that out.

@@ -9,7 +9,10 @@ import { StepError } from './step.mjs';
 /** A file and each of its tests end within this time. */
 const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 
-/** NAME.slow.test.ts takes seconds. */
+/**
+ * NAME.slow.test.ts takes seconds. In `npm test`, such a file may leave out cases that others stand for (test/support/cases.ts);
+ * the long run has all of them.
+ */
 const SLOW = /\.slow(\.torch)?\.test\.ts$/;
 /** NAME.long.test.ts takes minutes, measures time or memory, or uses the whole machine. */
 const LONG = /\.long\.test\.ts$/;
@@ -19,6 +22,22 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;
+
+/** The files that take longest, which start first in this order. Others start in the order of their paths. */
+const LONGEST = [
+  'test/kernel/examples.slow.test.ts',
+  'test/kernel/training.slow.test.ts',
+  'test/kernel/ranks.slow.test.ts',
+  'test/job/run/own-model.slow.test.ts',
+  'test/cli/run.slow.test.ts',
+  'test/project/execute.slow.test.ts',
+  'test/train/pipeline.slow.test.ts',
+  'test/project/start.slow.test.ts',
+  'test/parallel/parity/parity.slow.test.ts',
+  'test/parallel/experts/training.slow.test.ts',
+  'test/cli/sft.slow.test.ts',
+  'test/parallel/experts/placement.slow.test.ts',
+];
 
 /** Number of slowest files that a run names at its end. */
 const NUM_SLOWEST = 10;
@@ -48,17 +67,23 @@ export function isNamed(file, only) {
 export async function runTests(files, env) {
   if (files.length === 0) throw new StepError('No test file matches.', 'name part of a path below test/');
   const isAlone = (file) => ALONE.test(file);
-  // Slow files start first, so that no core is idle at the end while another one runs the last of them.
-  const [slow, fast] = [true, false].map((isSlow) =>
-    files.filter((file) => !isAlone(file) && SLOW.test(file) === isSlow),
-  );
-  const together = await runGroup([...slow, ...fast], 'together', env);
+  const together = await runGroup(inOrder(files.filter((file) => !isAlone(file))), 'together', env);
   const alone = await runGroup(files.filter(isAlone), 'alone', env);
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';
   process.stdout.write(slowestFiles([...together.files, ...alone.files]));
   process.stdout.write(`\n${sum('passed')} passed, ${sum('failed')} failed${skipped}\n`);
   return sum('status') !== 0 || sum('failed') > 0 || sum('passed') === 0 ? 1 : 0;
+}
+
+/** Slow files first, the longest of them before the others, so that no core is idle at the end while another one runs the last of them. */
+export function inOrder(files) {
+  const longest = LONGEST.filter((file) => files.includes(file));
+  const others = files.filter((file) => !longest.includes(file));
+  return [
+    ...longest,
+    ...[true, false].flatMap((isSlow) => others.filter((file) => SLOW.test(file) === isSlow)),
+  ];
 }
 
 function slowestFiles(files) {
@@ -89,8 +114,9 @@ async function runGroup(files, way, env) {
 }
 
 /**
- * Returns what node:test runs, in the order of `files`: compiled test files, and written into `folder` files that run several
- * fast ones. Each of these is a suite of its own there, so that its hooks are its own and its failures name it.
+ * Writes into `folder` what node:test runs: a file per slow file, and files that run several fast ones. Their names have numbers in
+ * the order of `files`, because node:test starts files in the order of their names. Each test file is a suite of its own there, so that
+ * its hooks are its own and its failures name it.
  */
 export function sharedProcesses(files, folder) {
   const rooms = new Map();
@@ -102,16 +128,13 @@ export function sharedProcesses(files, folder) {
     if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
     else rooms.set(name, [...(last ?? []), [compiled]]);
   }
-  return [...rooms].flatMap(([name, parts]) => {
-    return parts.map((room, i) => {
-      if (room.length === 1) return room[0];
-      const shared = join(folder, `${name}-${i}.test.cjs`);
-      const suites = room.map(
-        (file) => `describe(${JSON.stringify(file)}, () => void require(${JSON.stringify(file)}));`,
-      );
-      writeFileSync(shared, ["const { describe } = require('node:test');", ...suites, ''].join('\n'));
-      return shared;
-    });
+  return [...rooms.values()].flat().map((room, i) => {
+    const file = join(folder, `${String(i).padStart(4, '0')}.test.cjs`);
+    const suites = room.map(
+      (path) => `describe(${JSON.stringify(path)}, () => void require(${JSON.stringify(path)}));`,
+    );
+    writeFileSync(file, ["const { describe } = require('node:test');", ...suites, ''].join('\n'));
+    return file;
   });
 }
 

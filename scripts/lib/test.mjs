@@ -7,7 +7,7 @@ import { runTorchTests } from './torch-tests.mjs';
 
 const HELP = `npm test [-- options] [TEXT…]   set up what is missing, build, lint, run the tests (whose path contains a TEXT)
   --fast        skip *.slow.test.ts
-  --long        also run *.long.test.ts, and then the tests of --torch
+  --long        run every case of each file, also *.long.test.ts, and then the tests of --torch
   --torch       only run the Python package's tests and *.torch.test.ts, with PyTorch; with --fast without the slow ones
   --golden      write the golden files again
   --no-lint     skip the linter
@@ -26,7 +26,12 @@ export function main() {
     if (values.torch) return runTorchTests(env, torch);
     if (!values['no-lint']) await step('lint', runBiome);
     const files = testFiles({ fast: values.fast, long: values.long, only: positionals });
-    const status = await runTests(files, values.golden ? { ...env, SHARDLAB_GOLDEN: '1' } : env);
+    const cases = values.long ? {} : { SHARDLAB_TEST_CASES: 'some' };
+    const status = await runTests(files, {
+      ...env,
+      ...cases,
+      ...(values.golden && { SHARDLAB_GOLDEN: '1' }),
+    });
     // Texts name the files of one kind; `--torch` runs the others.
     if (!values.long || positionals.length > 0) return status;
     return (await runTorchTests(env, torch)) || status;

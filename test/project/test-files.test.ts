@@ -15,6 +15,7 @@ interface Options {
 
 interface RunTests {
   testFiles(options: Options): readonly string[];
+  inOrder(files: readonly string[]): readonly string[];
   sharedProcesses(files: readonly string[], folder: string): readonly string[];
 }
 
@@ -61,7 +62,6 @@ test('every file runs once: slow files in processes of their own, fast ones with
   const built = (file: string): string => join(repositoryRoot(), 'build', file.replace(/ts$/, 'js'));
   const processes = sharedProcesses(files, folder);
   const byProcess = processes.map((process) => {
-    if (!process.startsWith(folder)) return [process];
     return [...readFileSync(process, 'utf8').matchAll(/require\("(.*)"\)/g)].map(([, file = '']) => file);
   });
   assert.deepEqual(byProcess.flat().sort(), files.map(built).sort());
@@ -70,4 +70,19 @@ test('every file runs once: slow files in processes of their own, fast ones with
     assert.equal(new Set(folders).size, 1);
     assert.ok(!shared.some((file) => /\.(slow|alone|long)\.test\.js$/.test(file)));
   }
+});
+
+test('node:test starts the longest files first, then the other slow ones, then the fast ones', async (t) => {
+  const { testFiles, inOrder, sharedProcesses } = await load();
+  const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
+  t.after(() => rmSync(folder, { recursive: true, force: true }));
+  const files = inOrder(testFiles({ only: [] }));
+  assert.deepEqual([...files].sort(), [...testFiles({ only: [] })].sort());
+  const firstFast = files.findIndex((file) => !/\.slow\.test\.ts$/.test(file));
+  assert.ok(files.slice(firstFast).every((file) => !/\.slow\.test\.ts$/.test(file)));
+  assert.equal(files[0], 'test/kernel/examples.slow.test.ts');
+  const processes = sharedProcesses(files, folder);
+  // node:test sorts files by name.
+  assert.deepEqual([...processes].sort(), processes);
+  assert.match(readFileSync(processes[0] ?? '', 'utf8'), /kernel\/examples\.slow\.test\.js/);
 });
