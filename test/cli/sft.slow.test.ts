@@ -44,14 +44,11 @@ test('sft trains adapters on ranks, evaluates, saves, keeps the best, and contin
   assert.ok(existsSync(join(folder, 'whole', 'last-merged', 'tokenizer.json')));
   assert.ok(readFileSync(join(folder, 'whole', 'logging.jsonl'), 'utf8').split('\n').length > 6);
 
-  const args = ['--save_steps', '2', '--output_dir', 'parts'];
-  const { report: first } = await trained([...args, '--max_steps', '6']);
-  assert.deepEqual(first.losses, report.losses);
-  const from = join(folder, 'parts', 'checkpoint-2');
-  rmSync(join(folder, 'parts', 'checkpoint-6'), { recursive: true });
+  const args = ['--save_steps', '2', '--output_dir', 'parts', '--max_steps', '6'];
+  const from = join(folder, 'whole', 'checkpoint-4');
   const { report: rest, stderr: said } = await trained([...args, '--resume_from_checkpoint', from]);
-  assert.match(said, /^step 2 of 6 loaded from .*checkpoint-2$/m);
-  assert.deepEqual(rest.losses, report.losses.slice(2));
+  assert.match(said, /^step 4 of 6 loaded from .*checkpoint-4$/m);
+  assert.deepEqual(rest.losses, report.losses.slice(4));
   assert.equal(weights(rest.folders.last), weights(report.folders.last));
   const { report: nothing } = await trained([...args, '--resume_from_checkpoint', 'true']);
   assert.deepEqual(nothing.losses, []);

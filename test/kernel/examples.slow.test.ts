@@ -6,6 +6,9 @@ import { readSources } from '../project/sources';
 import { repositoryRoot } from '../support/paths';
 import { JupyterClient } from './jupyter-client';
 
+/** Number of examples in a cell. */
+const MOST_PER_CELL = 6;
+
 const README = readFileSync(join(repositoryRoot(), 'README.md'), 'utf8');
 
 /** Examples of notebook cells. Those that declare names which other examples use come first. */
@@ -101,33 +104,69 @@ test("the code in README's table runs", async () => {
       !/…|^sl\.launch|shutdown|\?$|^await \w+Pretrained/.test(code),
   );
   assert.ok(written.length >= 15, `only ${written.length}`);
-  for (const code of written) await runs(code.replace(/run(?=\.evaluate|.*evalSteps)/, 'validated'));
+  const lines = written.map((code) => code.replace(/run(?=\.evaluate|.*evalSteps)/, 'validated'));
+  for (const cell of joined(lines)) await runs(cell);
   await runs('await job.shutdown()');
 });
 
 test('the examples of the docstrings run', async () => {
   const examples = exampleOf(readSources('src'));
   assert.deepEqual([...examples.keys()].sort(), [...NOTEBOOK, ...Object.keys(RANKS), 'record'].sort());
-  for (const name of NOTEBOOK) {
-    if (name === 'memory') await runs('%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose();');
-    if (name === 'readConfig') await runs(ACCELERATE);
-    if (name === 'plotNumbers') await runs('const losses = [5.2, 4.3, 3.8];');
-    await runs(examples.get(name) ?? '');
-    if (name === 'readConfig') await runs("rmSync('accelerate.yaml')");
+  const notebook = NOTEBOOK.flatMap((name) => {
+    const example = examples.get(name) ?? '';
+    if (name === 'memory') return ['%%ranks\nconst losses = [3, 2]; tf.ones([3]).dispose();', example];
+    if (name === 'readConfig') return [ACCELERATE, example, "rmSync('accelerate.yaml')"];
+    if (name === 'plotNumbers') return ['const losses = [5.2, 4.3, 3.8];', example];
     // Cells of ranks run in the newest job.
-    if (name === 'parity') await runs('await here.shutdown(); await there.shutdown();');
-  }
-  for (const [name, width] of Object.entries(RANKS)) {
-    await runs(
-      `%%ranks\n{ const x = tf.ones([2, 5, ${width}]); class Net extends nn.Module { forward(x: tf.Tensor) { return x; } }\n${examples.get(name)} }`,
-    );
-  }
+    if (name === 'parity') return [example, 'await here.shutdown(); await there.shutdown();'];
+    return [example];
+  });
+  for (const cell of joined(notebook)) await runs(cell);
+  const inRanks = Object.entries(RANKS).map(([name, width]) => {
+    const given = `const x = tf.ones([2, 5, ${width}]); class Net extends nn.Module { forward(x: tf.Tensor) { return x; } }`;
+    return `{ ${given}\n${examples.get(name)} }`;
+  });
+  for (const cell of joined(inRanks)) await runs(`%%ranks\n${cell}`);
   for (const line of (examples.get('record') ?? '').trim().split('\n')) {
     await runs(line);
     await runs('%%ranks\ntf.ones([3]).dispose()');
   }
   await runs('await job.shutdown()');
 });
+
+/**
+ * Examples as cells of several, because most of an example's time is the cell's type check. Two examples that declare the same name
+ * are in different cells.
+ */
+function joined(examples: readonly string[]): readonly string[] {
+  const cells: { code: string; names: ReadonlySet<string>; count: number }[] = [];
+  for (const code of examples) {
+    const names = declaredBy(code);
+    const last = cells.at(-1);
+    const fits =
+      last !== undefined && last.count < MOST_PER_CELL && ![...names].some((name) => last.names.has(name));
+    if (!fits || /^%%/.test(code) || /^%%/.test(last.code)) cells.push({ code, names, count: 1 });
+    else {
+      cells[cells.length - 1] = {
+        code: `${last.code};\n${code}`,
+        names: new Set([...last.names, ...names]),
+        count: last.count + 1,
+      };
+    }
+  }
+  return cells.map(({ code }) => code);
+}
+
+/** The names that code declares outside of its blocks. */
+function declaredBy(code: string): ReadonlySet<string> {
+  if (code.startsWith('{')) return new Set();
+  const found = code.matchAll(
+    /\b(?:const|let|class|function|import|import \* as)\s+(?:[{[]([^}\]]*)[}\]]|(\w+))/g,
+  );
+  return new Set(
+    [...found].flatMap(([, list, name]) => (list === undefined ? [name ?? ''] : (list.match(/\w+/g) ?? []))),
+  );
+}
 
 async function runs(written: string): Promise<void> {
   const code = shortened(written);

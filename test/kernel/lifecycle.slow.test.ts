@@ -1,20 +1,11 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
-import { describe, it } from 'node:test';
+import { after, before, describe, it } from 'node:test';
 import { ENDLESS, interruptTime } from './interrupt-time';
 import { JupyterClient, resultText, streamText } from './jupyter-client';
 import { family, goneIn, NO_PROC } from './processes';
 
-describe('a kernel process', { skip: NO_PROC }, () => {
-  it('ends with all of its processes on shutdown', async () => {
-    const client = await JupyterClient.start();
-    await client.execute("import { spawn } from 'node:child_process'; spawn('sleep', ['1000']); 1");
-    const pids = family(client.pid);
-    assert.ok(pids.length >= 4);
-    await client.stop();
-    await goneIn(pids);
-  });
-
+describe('a kernel process that is killed', { skip: NO_PROC }, () => {
   it('leaves nothing behind when its front is killed while a cell loops', async () => {
     const client = await JupyterClient.start();
     await client.execute('1');
@@ -34,9 +25,16 @@ describe('a kernel process', { skip: NO_PROC }, () => {
     await goneIn(pids);
     client.close();
   });
+});
+
+describe('a kernel process', { skip: NO_PROC }, () => {
+  let client: JupyterClient;
+  before(async () => {
+    client = await JupyterClient.start();
+  });
+  after(() => client.stop());
 
   it('survives the death of the process that runs cells, and says that variables are gone', async () => {
-    const client = await JupyterClient.start();
     await client.execute('let lost = 1');
     const { reply } = await client.execute(
       "process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",
@@ -46,11 +44,9 @@ describe('a kernel process', { skip: NO_PROC }, () => {
     const next = await client.execute('lost');
     assert.equal(next.reply.content.ename, 'TypeScriptError[TS2304]');
     assert.equal(resultText(await client.execute('2 + 2')), '4');
-    await client.stop();
   });
 
   it('says that a cell called process.exit, and which cell', async () => {
-    const client = await JupyterClient.start();
     await client.execute('const leave = (code: number) => process.exit(code)');
     const { reply } = await client.execute('leave(0)');
     assert.equal(reply.content.ename, 'KernelDied');
@@ -59,19 +55,15 @@ describe('a kernel process', { skip: NO_PROC }, () => {
       /ended \(the code called process\.exit\(0\) in In\[\d\]\); all variables are lost/,
     );
     assert.equal(resultText(await client.execute('2 + 2')), '4');
-    await client.stop();
   });
 
   it('shows the output of processes that a cell started', async () => {
-    const client = await JupyterClient.start();
     const code =
       "import { spawnSync } from 'node:child_process';\nspawnSync('sh', ['-c', 'echo from outside'], { stdio: 'inherit' }); await new Promise((r) => setTimeout(r, 50));";
     assert.equal(streamText(await client.execute(code)), 'from outside\n');
-    await client.stop();
   });
 
   it('ends a loop, a wait and a pending promise on interrupt, and variables stay', async () => {
-    const client = await JupyterClient.start();
     try {
       await client.execute('let kept = 1');
       for (const form of ENDLESS) {
@@ -79,7 +71,6 @@ describe('a kernel process', { skip: NO_PROC }, () => {
         assert.equal(resultText(await client.execute('kept')), '1');
       }
     } finally {
-      await client.stop();
     }
   });
 });

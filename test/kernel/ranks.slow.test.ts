@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { after, before, describe, it } from 'node:test';
+import { valuesHere } from '../support/cases';
 import { contents, type Exchange, JupyterClient, resultText, shownText } from './jupyter-client';
 import { compilerOf, family, goneIn, NO_PROC } from './processes';
 
@@ -211,7 +212,8 @@ describe('a %%ranks cell', () => {
 });
 
 describe('ranks of a notebook', { skip: NO_PROC }, () => {
-  for (const victim of ['front', 'executor'] as const) {
+  // training.slow kills the front while ranks train.
+  for (const victim of valuesHere(['front', 'executor'] as const, [1])) {
     it(`are gone soon after the kernel's ${victim} was killed during a cell`, async () => {
       const other = await JupyterClient.start();
       await other.execute("import * as sl from 'shardlab';\nconst job = await sl.launch({ ranks: 2 });");

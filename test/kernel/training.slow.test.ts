@@ -6,6 +6,7 @@ import { type AddressInfo, createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { describe, it, type TestContext } from 'node:test';
+import { casesHere } from '../support/cases';
 import { type Exchange, JupyterClient, KERNEL_MAIN, resultText } from './jupyter-client';
 import { family, goneIn, NO_PROC } from './processes';
 
@@ -44,7 +45,8 @@ describe('a notebook that trains', { skip: NO_PROC }, () => {
     'it is restarted': (client) => void client.request('shutdown_request', { restart: true }, 'control'),
     'it is shut down': (client) => void client.request('shutdown_request', { restart: false }, 'control'),
   };
-  for (const [what, act] of Object.entries(ways)) {
+  const here = casesHere(ways, ['its kernel is killed with -9', 'it is restarted']);
+  for (const [what, act] of Object.entries(here)) {
     it(`leaves no kernel and no ranks behind when ${what}`, async (context) => {
       const client = await startKernel(context);
       const ranks = await launchIn(client, 'job');

@@ -5,6 +5,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'no
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { createJobFolder, removeJobFolder } from '../../src/job/control/folder';
+import { HAS_ALL_CASES } from '../support/cases';
 import { repositoryRoot } from '../support/paths';
 import { importScript } from './scripts';
 
@@ -28,7 +29,7 @@ test('npm start -- --execute runs the quickstart unless notebooks are named', as
   assert.deepEqual(notebooks, [QUICKSTART]);
 });
 
-test('a notebook in the clone runs without an error, and is written with its HTML', {
+test('notebooks in the clone and outside of it run and are written with their HTML; a failing cell ends the run with status 1 and is printed with its line', {
   skip,
 }, async (context) => {
   // The build's folder is not part of the repository.
@@ -36,14 +37,33 @@ test('a notebook in the clone runs without an error, and is written with its HTM
   context.after(() => rmSync(inside, { recursive: true }));
   const output = join(folder, 'inside');
   const cell = "import * as sl from 'shardlab';\nsl.lookup('BACKWARD_PRE')";
-  const ran = await execute(writeNotebook('inside.ipynb', [cell], inside), '--output', output);
-  assert.equal(ran.status, 0, ran.stderr);
+  const failing = [
+    "import * as sl from 'shardlab';\nconst a = sl.lookup('FSDP');",
+    'throw new Error("on purpose");',
+  ];
+  const ran = await execute(
+    writeNotebook('inside.ipynb', [cell], inside),
+    writeNotebook('failing.ipynb', failing),
+    '--output',
+    output,
+  );
+  assert.equal(ran.status, 1);
   assertExecuted(join(output, 'inside.ipynb'));
   assert.ok(existsSync(join(output, 'inside.html')));
+  assert.doesNotMatch(ran.stderr, /inside\.ipynb/);
+  assert.match(
+    ran.stderr,
+    /failing\.ipynb: cell 2 \(In\[2\]\) failed:[\s\S]*Error: on purpose[\s\S]*In\[2\]:1:/,
+  );
+  assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
 });
 
+const isShort = HAS_ALL_CASES
+  ? false
+  : 'npm run test:long runs it; stale-*.slow.test.ts executes a changed quickstart';
+
 test('all cells of the quickstart, with a tenth of their steps, also run outside the clone', {
-  skip,
+  skip: skip || isShort,
 }, async () => {
   const copy = join(folder, '00-quickstart.ipynb');
   writeFileSync(copy, readFileSync(QUICKSTART, 'utf8').replace(/\.step\((\d+)0\)/g, '.step($1)'));
@@ -51,20 +71,6 @@ test('all cells of the quickstart, with a tenth of their steps, also run outside
   const ran = await execute(copy, '--output', output);
   assert.equal(ran.status, 0, ran.stderr);
   assertExecuted(join(output, '00-quickstart.ipynb'));
-});
-
-test('a failing cell ends the run with status 1 and is printed with its line, and the notebook is written', {
-  skip,
-}, async () => {
-  const path = writeNotebook('failing.ipynb', ['const a = 1;', 'throw new Error("on purpose");']);
-  const output = join(folder, 'failing');
-  const ran = await execute(path, '--output', output);
-  assert.equal(ran.status, 1);
-  assert.match(
-    ran.stderr,
-    /failing\.ipynb: cell 2 \(In\[2\]\) failed:[\s\S]*Error: on purpose[\s\S]*In\[2\]:1:/,
-  );
-  assert.match(readFileSync(join(output, 'failing.ipynb'), 'utf8'), /"output_type": "error"/);
 });
 
 test('a missing notebook ends the run with status 1 and its name', { skip }, async () => {

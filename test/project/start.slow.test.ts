@@ -16,10 +16,17 @@ afterEach(() => {
   for (const child of running.splice(0)) child.kill('SIGKILL');
 });
 
-test('npm start prints an address with a token, requires the token, and leaves no process after Ctrl-C', {
+test('npm start takes the next port if its port is in use, prints an address with a token, requires the token, and leaves no process after Ctrl-C', {
   skip,
-}, async () => {
-  const lab = await startLab(['--port', '18931']);
+}, async (context) => {
+  const blocker = createServer().listen(0, '127.0.0.1');
+  context.after(() => blocker.close());
+  await once(blocker, 'listening');
+  // The server listens on TCP, so its address is not a pipe's name.
+  const { port } = blocker.address() as AddressInfo;
+  const lab = await startLab(['--port', String(port)]);
+  assert.match(lab.output(), new RegExp(`port ${port} is in use; JupyterLab uses port \\d+`));
+  assert.notEqual(new URL(lab.url).port, String(port));
   assert.match(lab.url, /\?token=\w{20,}/);
   const { origin } = new URL(lab.url);
   assert.equal((await fetch(`${origin}/api/status`)).status, 403);
@@ -38,19 +45,6 @@ test('npm start prints an address with a token, requires the token, and leaves n
   assert.equal(code, 0);
   assert.match(lab.output(), /ending JupyterLab and its kernels … ended/);
   assert.deepEqual(server.filter(isAlive), []);
-});
-
-test('if its port is in use, npm start takes the next one and says so', { skip }, async () => {
-  const blocker = createServer().listen(0, '127.0.0.1');
-  await once(blocker, 'listening');
-  // The server listens on TCP, so its address is not a pipe's name.
-  const { port } = blocker.address() as AddressInfo;
-  const lab = await startLab(['--port', String(port)]);
-  assert.match(lab.output(), new RegExp(`port ${port} is in use; JupyterLab uses port \\d+`));
-  assert.notEqual(new URL(lab.url).port, String(port));
-  lab.child.kill('SIGTERM');
-  await once(lab.child, 'close');
-  blocker.close();
 });
 
 test('JupyterLab ends by itself when npm start is killed with -9', { skip }, async () => {
