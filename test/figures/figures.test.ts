@@ -13,7 +13,8 @@ import { plannedFigures } from './planned';
 import { loadPlotly, problemsOf } from './plotly-validate';
 import { textFaults, textsOf } from './svg-texts';
 
-const figures = Object.entries(gallery());
+const all = gallery();
+const figures = Object.entries(all);
 const plotly = loadPlotly();
 
 test("plotly's check finds faults in the stand-in browser", () => {
@@ -119,7 +120,7 @@ function contrast(one: string, other: string): number {
 }
 
 test('figures give their numbers as rows, CSV and frames', async () => {
-  const { 'comm-causes-4': causes } = gallery();
+  const { 'comm-causes-4': causes } = all;
   assert.ok(causes !== undefined);
   assert.equal(causes.toCsv().split('\n').length, causes.table.rows.length + 2);
   const frame = await causes.frame();
@@ -141,6 +142,6 @@ const GOLDEN = [
 ];
 for (const name of GOLDEN) {
   test(`${name}: the figure's words and data equal the golden file`, () => {
-    assertGolden(name, digestOf(gallery()[name] ?? assert.fail(`no figure ${name}`)));
+    assertGolden(name, digestOf(all[name] ?? assert.fail(`no figure ${name}`)));
   });
 }

@@ -1,4 +1,5 @@
 import type { TrainConfigInput } from '../../src/config/train-config';
+import { HAS_ALL_CASES } from '../support/cases';
 import type { NaiveName } from './naive';
 
 /** All first axes are multiples of 2 and 4. */
@@ -151,8 +152,36 @@ const OPTIMIZER_CASES: Readonly<Record<string, ContractCase>> = {
   'SGD without': { config: { optimizer: { kind: 'sgd' } }, worlds: [2] },
 };
 
-/** 'all': each case in all of its worlds. 'once': each in one world, the largest up to 3; 3 divides no size of its model. */
-export type Extent = 'all' | 'once';
+/**
+ * Cases that stand for the others where real runs are compared once more: each strategy, kind of unit, kind of frozen parameters and
+ * adapters, accumulation, precision, offload and optimizer.
+ */
+const EXAMPLES = [
+  'NO_SHARD',
+  'ZERO_1',
+  'SHARD_GRAD_OP',
+  'HYBRID_SHARD, 2 copies of 2',
+  '_HYBRID_SHARD_ZERO2, 2 copies',
+  'FULL_SHARD, every Linear',
+  'FULL_SHARD, over 2 ranks after forward',
+  'FULL_SHARD, one unit without prefetch',
+  'units that differ',
+  'frozen parameters in units',
+  'adapters, ZERO_2, accumulation',
+  'ZERO_2, 3 microbatches reduced each',
+  'FULL_SHARD, 3 microbatches reduced once',
+  'bf16, FULL_SHARD',
+  'parameters on the host',
+  'the optimizer on the host, ZERO_1',
+  '8-bit AdamW on the host, frozen parameters, ZERO_2',
+  'SGD with momentum',
+];
+
+/**
+ * 'all': each case in all of its worlds. 'once': each in one world, the largest up to 3; 3 divides no size of its model.
+ * 'examples': as 'once', and in `npm test` only the cases above.
+ */
+export type Extent = 'all' | 'once' | 'examples';
 
 /** The settings of a world, with a model for it; all of them train as one process does. */
 export function casesOf(world: number, extent: Extent = 'all'): Map<string, TrainConfigInput> {
@@ -173,6 +202,7 @@ function inWorld(
   const model = world === 3 ? ODD : EVEN;
   return new Map(
     Object.entries(cases)
+      .filter(([name]) => extent !== 'examples' || HAS_ALL_CASES || EXAMPLES.includes(name))
       .filter(([, { worlds }]) => (extent === 'all' ? worlds.includes(world) : usual(worlds) === world))
       .map(([name, { config }]) => [name, { model, data: 'synthetic', batch: 2, ...config }]),
   );

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { before, test } from 'node:test';
+import { valuesHere } from '../support/cases';
 import { relativeDistance } from '../support/close';
 import { launchRanks } from '../support/launch-ranks';
 import { LAYERS_MODELS, type LayersModelName } from './layers-models';
 import type { Around, LayersResult, LayersRun } from './layers-rank';
 
 const NAMES = Object.keys(LAYERS_MODELS) as LayersModelName[]; // its own keys
+const WORLDS = valuesHere([2, 3], [1]);
 const AROUND: readonly Around[] = ['every layer a unit', 'the root a unit', 'DDP'];
 const RUNS = NAMES.flatMap((model) => AROUND.map((around): LayersRun => ({ model, around, ranks: 1 })));
 
@@ -24,10 +26,10 @@ before(async () => {
     NAMES.map((model): LayersRun => ({ model, around: 'DDP', ranks })),
   );
   alone = (await finish(1, single))[0] ?? [];
-  for (const world of [2, 3]) together.set(world, await finish(world, RUNS));
+  for (const world of WORLDS) together.set(world, await finish(world, RUNS));
 });
 
-for (const world of [2, 3]) {
+for (const world of WORLDS) {
   for (const [i, { model, around }] of RUNS.entries()) {
     test(`a ${model} tf.LayersModel on ${world} ranks, ${around}, trains as in one process`, () => {
       const ranks = (together.get(world) ?? []).map((results) => results[i]);
@@ -60,7 +62,7 @@ for (const world of [2, 3]) {
 }
 
 test('between steps a rank holds only its chunks, or everything under DDP', () => {
-  for (const world of [2, 3]) {
+  for (const world of WORLDS) {
     for (const [i, { around, model }] of RUNS.entries()) {
       for (const { heldBytes, shapes } of (together.get(world) ?? []).flatMap(
         (results) => results[i] ?? [],

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { withMetaEngine } from '../../../src/backend/meta-engine';
 import { joinMetaWorld } from '../../../src/dist/meta-world';
+import { mapHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 import { launchRanks } from '../../support/launch-ranks';
 import { TallyObserver } from '../../support/tally-observer';
@@ -41,11 +42,36 @@ function trainingCases(world: number): Map<string, TrainingCase> {
   return cases;
 }
 
+/** The cases of 4 ranks that `npm test` has: each kind, order, sharing of heads and mask. */
+const ATTENTION_IN_SHORT = [
+  'ulysses, all positions',
+  'ulysses, one head of keys, causal',
+  'ulysses, 2 heads of keys, all positions',
+  'ring, causal',
+  'ring, one head of keys, all positions',
+  'ring, contiguous, causal',
+  'usp, causal',
+  'ring, odd part',
+  'ring, recomputed',
+  'ulysses, recomputed',
+  'ring, broken',
+  'ulysses, broken',
+];
+const TRAINING_IN_SHORT = [
+  'gpt, ulysses, DDP',
+  'llama, ring, fullyShard',
+  'gpt, ring, DDP, dp 2',
+  'llama, usp, DDP',
+  'gpt, ring, fullyShard, recomputed',
+  'gpt, ring, tensor and sequence parallelism',
+];
+
 /** Compares attention and training under context parallelism with one process. */
 export function testContext(world: number): void {
   describe(`context parallelism on ${world} ranks`, () => {
-    const attention = attentionCases(world);
-    const training = trainingCases(world);
+    const attention =
+      world === 4 ? mapHere(attentionCases(world), ATTENTION_IN_SHORT) : attentionCases(world);
+    const training = world === 4 ? mapHere(trainingCases(world), TRAINING_IN_SHORT) : trainingCases(world);
     let byRank: ContextResult[] = [];
     before(async () => {
       const args = { blas: 'none', attention: [...attention.values()], training: [...training.values()] };

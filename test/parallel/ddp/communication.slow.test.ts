@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { describe, test } from 'node:test';
 import { HALF_FORMATS } from '../../../src/core/rounding';
 import { maskWords } from '../../../src/parallel/sparse/row-masks';
+import { valuesHere } from '../../support/cases';
 import { launchRanks } from '../../support/launch-ranks';
 import type { CaseName, CommunicationResult, SuiteResult } from './communication-rank';
 
@@ -12,7 +13,7 @@ const BLOCK = 2 * 2 * DIM + 12 * DIM * DIM + 9 * DIM;
 const WHOLE = VOCAB * DIM + SEQ * DIM + LAYERS * BLOCK + 2 * DIM + VOCAB * DIM;
 const EXPERT = 8 * DIM * DIM + 5 * DIM;
 
-for (const world of [2, 4]) {
+for (const world of valuesHere([2, 4], [0])) {
   describe(`${world} ranks`, () => {
     const script = join(__dirname, 'communication-rank.js');
     const finished = launchRanks<SuiteResult>({ script, world, args: { blas: 'none' } });

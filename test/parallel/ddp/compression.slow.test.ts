@@ -2,6 +2,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, test } from 'node:test';
+import { valuesHere } from '../../support/cases';
 import { launchRanks } from '../../support/launch-ranks';
 import { testData } from '../../support/paths';
 import type { HookName, HookResult, StepOfHook, SuiteResult } from './compression-rank';
@@ -14,7 +15,7 @@ const SIZE = NAMES.reduce((sum, name) => sum + sizeOf(name), 0);
 /** The bucket has the parameters in reverse order. */
 const ORDER = [...NAMES].reverse();
 
-for (const world of [2, 3]) {
+for (const world of valuesHere([2, 3], [0])) {
   describe(`compressed gradients of ${world} ranks`, () => {
     const script = join(__dirname, 'compression-rank.js');
     const finished = launchRanks<SuiteResult>({ script, world, args: { blas: 'none' } });

@@ -3,6 +3,7 @@ import { join } from 'node:path';
 import { before, describe, test } from 'node:test';
 import { withMetaEngine } from '../../../src/backend/meta-engine';
 import { joinMetaWorld } from '../../../src/dist/meta-world';
+import { casesHere } from '../../support/cases';
 import { assertClose, relativeDistance } from '../../support/close';
 import { launchRanks } from '../../support/launch-ranks';
 import { TallyObserver } from '../../support/tally-observer';
@@ -12,7 +13,7 @@ import { type ExpertCase, type ExpertResult, peaksOf, ROWS, SHAPE, STEPS } from 
 const BOUND = 1e-5;
 const WORLD = 4;
 
-const CASES: Readonly<Record<string, ExpertCase>> = {
+const ALL_CASES: Readonly<Record<string, ExpertCase>> = {
   'temperature, DDP, ep 2': { ep: 2, strategy: 'NO_SHARD', experts: 4 },
   'topk, DDP, ep 4': { ep: 4, strategy: 'NO_SHARD', experts: 8, router: 'topk', auxLossWeight: 0.1 },
   'topk within a capacity, FULL_SHARD, ep 2, recomputed': {
@@ -59,7 +60,7 @@ const COPIED_BY_TWO = {
     [3, 0],
   ],
 };
-const PLACED: Readonly<Record<string, ExpertCase>> = {
+const ALL_PLACED: Readonly<Record<string, ExpertCase>> = {
   'moved, topk, DDP, ep 2': {
     ep: 2,
     strategy: 'NO_SHARD',
@@ -105,6 +106,18 @@ const PLACED: Readonly<Record<string, ExpertCase>> = {
     placement: COPIED_BY_TWO,
   },
 };
+/** Each router, strategy, number of ranks per expert and kind of placement. */
+const CASES = casesHere(ALL_CASES, [
+  'topk, DDP, ep 4',
+  'topk within a capacity, FULL_SHARD, ep 2, recomputed',
+  'switch, ZERO_2, ep 2',
+  'expert choice, FULL_SHARD, ep 4',
+]);
+const PLACED = casesHere(ALL_PLACED, [
+  'moved, temperature, FULL_SHARD, ep 2, recomputed',
+  'copied, switch, ZERO_2, ep 4',
+  'copied, expert choice, DDP, ep 4',
+]);
 const FAULTS: Readonly<Record<string, ExpertCase>> = {
   'ranks with the same experts do not average their gradients': {
     ep: 2,

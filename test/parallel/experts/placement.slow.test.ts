@@ -7,6 +7,7 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
 import { launchFor, temporaryFolder } from '../../job/job-fixture';
+import { casesHere, valuesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 
 const STEPS = 3;
@@ -73,7 +74,7 @@ function busiest(run: Run): number {
 test("the largest rank's load falls when experts are moved, and again when they are copied", async (context) => {
   const { path } = temporaryFolder(context);
   const job = await launchFor(context, { ranks: 4 });
-  for (const strategy of ['NO_SHARD', 'FULL_SHARD'] as const) {
+  for (const strategy of valuesHere(['NO_SHARD', 'FULL_SHARD'] as const, [1])) {
     await context.test(strategy, async (t) => {
       const plain = await job.train({ ...SKEWED, parallel: { strategy } });
       const run = await job.train({ ...SKEWED, parallel: { strategy, ep: 4 } });
@@ -144,7 +145,11 @@ test('moved and copied experts have the losses of whole ones', async (context) =
       parallel: { ep: 2 },
     },
   };
-  for (const [name, setting] of Object.entries(settings)) {
+  const here = casesHere(settings, [
+    'tensors, sequences and experts divided',
+    'two stages, interleaved microbatches',
+  ]);
+  for (const [name, setting] of Object.entries(here)) {
     await context.test(name, async () => {
       const { ep, ...parallel } = setting.parallel ?? {};
       const plain = await job.train({ ...CONFIG, ...setting, parallel });

@@ -11,6 +11,7 @@ import {
   mostInFlight,
   type PipelineSizes,
 } from '../../../src/parallel/pipeline/schedules';
+import { HAS_ALL_CASES } from '../../support/cases';
 
 const sizesOf = (name: PipelineScheduleName): fc.Arbitrary<PipelineSizes> =>
   fc
@@ -37,7 +38,9 @@ const unitTimes =
 for (const name of PIPELINE_SCHEDULES) {
   describe(name, () => {
     const each = (what: string, check: (sizes: PipelineSizes) => void): void =>
-      void test(what, () => fc.assert(fc.property(sizesOf(name), check), { seed: 13, numRuns: 200 }));
+      void test(what, () =>
+        fc.assert(fc.property(sizesOf(name), check), { seed: 13, numRuns: HAS_ALL_CASES ? 200 : 80 }),
+      );
 
     each('every rank runs each action once', (sizes) => {
       const kinds =

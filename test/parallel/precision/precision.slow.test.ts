@@ -4,6 +4,7 @@ import { describe, test } from 'node:test';
 import type { StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { roundValues } from '../../../src/core/rounding';
+import { valuesHere } from '../../support/cases';
 import { launchRanks } from '../../support/launch-ranks';
 import type { PrecisionResult, PrecisionRun } from './precision-rank';
 
@@ -103,7 +104,7 @@ const mustHave = (all: ReadonlyMap<string, PrecisionResult[]>, name: string): Pr
  * A single process computes the batches of all ranks as microbatches, with the same roundings. With a number of ranks
  * that is a power of two, dividing by it commutes with rounding, and sums are in rank order in both: equal to the bit.
  */
-for (const world of [1, 2, 4]) {
+for (const world of valuesHere([1, 2, 4], [1])) {
   describe(`${world} ranks`, () => {
     const runs = POLICY_NAMES.flatMap((policy) =>
       STRATEGIES.map((strategy): PrecisionRun => {
