@@ -9,6 +9,7 @@ import { parseTrainConfig } from '../../src/config/train-config';
 import { plan } from '../../src/job/notebook/plan-figures';
 import type { Dit } from '../../src/nn/models/dit';
 import { launchFor } from '../job/job-fixture';
+import { valuesHere } from '../support/cases';
 import { testData } from '../support/paths';
 import { readSafetensors } from '../support/safetensors';
 
@@ -88,10 +89,11 @@ describe('a model in a folder of transformers', () => {
   it('is saved with its adapters merged, or only they in the form of PEFT', async (context) => {
     const job = await launchFor(context, { ranks: 2 });
     const lora = { r: 2, alpha: 8 };
-    for (const [name, strategy] of [
+    const adapted = [
       ['gpt2', 'FULL_SHARD'],
       ['llama', 'ZERO_1'],
-    ] as const) {
+    ] as const;
+    for (const [name, strategy] of valuesHere(adapted, [0])) {
       const config = { data: 'synthetic', batch: 2, parallel: { strategy } } as const;
       const run = await job.train({
         ...config,
@@ -135,7 +137,7 @@ describe('a model in a folder of transformers', () => {
 
   it('is loaded and saved by cells, sharded or not', async (context) => {
     const job = await launchFor(context, { ranks: 2 });
-    for (const name of NAMES) {
+    for (const name of valuesHere(NAMES, [1])) {
       const [from, to] = [join(FOLDERS, name), join(temporary, `cell-${name}`)];
       await job.on('all').run(
         async ({ fromPretrained, savePretrained, fullyShard, FSDP, tf }, from, to) => {

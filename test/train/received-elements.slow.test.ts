@@ -4,6 +4,7 @@ import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Job } from '../../src/job/run/job';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
 import { launchFor } from '../job/job-fixture';
+import { casesHere, valuesHere } from '../support/cases';
 
 // What docs/model-parallelism.md states in elements, b sequences of s tokens, width h, P ranks.
 
@@ -52,11 +53,12 @@ async function testTensors(context: TestContext, job: Job): Promise<void> {
     ['with full recompute 12bsh(t - 1)/t', 'full', 12],
   ] as const) {
     await context.test(`tensor parallelism: ${title}`, async () => {
-      for (const [tp, strategy] of [
+      const layouts = [
         [2, 'NO_SHARD'],
         [2, 'FULL_SHARD'],
         [4, 'ZERO_1'],
-      ] as const) {
+      ] as const;
+      for (const [tp, strategy] of valuesHere(layouts, activationCheckpointing === null ? [1] : [2])) {
         const part = (tp - 1) / tp;
         await checkRun(job, { parallel: { tp, strategy }, activationCheckpointing }, (activations) => {
           for (const layer of LAYER_NAMES)
@@ -93,7 +95,7 @@ async function testSequences(context: TestContext, job: Job): Promise<void> {
   for (const [activationCheckpointing, forwards] of recomputes) {
     const times = forwards === 1 ? '' : ', and the four of forward again with full recompute';
     await context.test(`Ulysses: 8 all-to-alls of bsh(P - 1)/P²${times}`, async () => {
-      for (const cp of [2, 4]) {
+      for (const cp of valuesHere([2, 4], [forwards - 1])) {
         await checkRun(
           job,
           { parallel: { cp, cpKind: 'ulysses' }, activationCheckpointing },
@@ -116,7 +118,7 @@ async function testSequences(context: TestContext, job: Job): Promise<void> {
 
   await context.test('a ring: 2bsh(P - 1)/P in forward and 4bsh(P - 1)/P in backward', async () => {
     for (const [activationCheckpointing, forwards] of recomputes) {
-      for (const cp of [2, 4]) {
+      for (const cp of valuesHere([2, 4], [2 - forwards])) {
         const once = (2 * BSH * (cp - 1)) / cp;
         await checkRun(
           job,
@@ -154,7 +156,13 @@ async function testStages(context: TestContext, job: Job): Promise<void> {
     'of parts of sequences, with tp': { pp: 2, microbatches: 4, tp: 2, sequenceParallel: true },
     'of parts of sequences, with cp': { pp: 2, microbatches: 4, cp: 2 },
   };
-  for (const [name, parallel] of Object.entries(settings)) {
+  const here = casesHere(settings, [
+    '1F1B',
+    'zero bubble on 4 ranks',
+    'interleaved, with PV - 1 = 3 boundaries',
+    'of parts of sequences, with tp',
+  ]);
+  for (const [name, parallel] of Object.entries(here)) {
     await context.test(`stages: 2bsh per microbatch and boundary, ${name}`, async () => {
       const { pp, schedule, microbatches, tp = 1, cp = 1 } = parallel;
       const numBoundaries = schedule === 'interleaved' ? 2 * pp - 1 : pp - 1;

@@ -5,6 +5,7 @@ import type { Tensor } from '@tensorflow/tfjs';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
 import { differences, readCheckpoint } from '../../checkpoint/state-files';
+import { valuesHere } from '../../support/cases';
 import { launchFor, temporaryFolder } from '../job-fixture';
 
 const ROWS = 30;
@@ -66,7 +67,7 @@ test('running statistics', async (context) => {
     return readCheckpoint(join(folder, name));
   };
 
-  for (const [number, place] of PLACES.slice(1, 3).entries()) {
+  for (const [number, place] of valuesHere(PLACES.slice(1, 3), [1]).entries()) {
     await context.test(
       `of ${place.strategy} on ${place.world} are equal after a load and a reshard to other places`,
       async () => {
@@ -77,7 +78,7 @@ test('running statistics', async (context) => {
         assert.deepEqual([...(expected.get('norm.num_batches_tracked') ?? [])], [3]);
         assert.ok(expected.has('norm.running_mean') && expected.has('norm.running_var'));
         let loss: number | undefined;
-        for (const [other, to] of PLACES.entries()) {
+        for (const [other, to] of valuesHere(PLACES, [1, 3, 4]).entries()) {
           const what = `${to.strategy} on ${to.world}`;
           const loaded = await trained(to);
           await loaded.load(join(folder, `from-${number}`));
