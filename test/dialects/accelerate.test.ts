@@ -153,7 +153,7 @@ test('a file of DeepSpeed beside keys that it replaces is refused, as Accelerate
       'missing.yaml': 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: none.json\n',
     }),
   });
-  assert.match(whyOf(alone, 'deepspeed_config.deepspeed_config_file'), /none\.json cannot be read/);
+  assert.match(whyOf(alone, 'deepspeed_config.deepspeed_config_file'), /there is no file none\.json \(/);
 });
 
 test('TPUs and SageMaker are refused; what is off has no effect', () => {
