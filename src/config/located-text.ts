@@ -34,14 +34,7 @@ const MOST_ALIASES = 100;
  * is neither, or if it is longer, is nested deeper or has more aliases than a config.
  */
 export function locatedText(text: string, file: string): LocatedText {
-  if (text.length > MOST_CHARACTERS) {
-    throw new ConfigError(
-      `${file}: ${text.length} characters are too long for a config; at most ${MOST_CHARACTERS} are read`,
-      {
-        file,
-      },
-    );
-  }
+  requireShort(text, file);
   const lines = new LineCounter();
   const document = parsed(text, file, lines);
   const [error] = document.errors;
@@ -61,6 +54,15 @@ export function locatedText(text: string, file: string): LocatedText {
   };
 }
 
+/** Throws: CONFIG if a text is longer than a config. */
+export function requireShort(text: string, file: string): void {
+  if (text.length <= MOST_CHARACTERS) return;
+  throw new ConfigError(
+    `${file}: ${text.length} characters are too long for a config; at most ${MOST_CHARACTERS} are read`,
+    { file },
+  );
+}
+
 /** Parses the text. Throws: CONFIG if it is nested deeper than a config. */
 function parsed(text: string, file: string, lines: LineCounter): Document {
   const line = deepLine(text);
@@ -70,7 +72,8 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
       { file },
     );
   }
-  return parseDocument(text, { lineCounter: lines, prettyErrors: false });
+  // Other programs' readers of YAML know merge keys: '<<: *defaults'.
+  return parseDocument(text, { lineCounter: lines, prettyErrors: false, merge: true });
 }
 
 /**

@@ -16,6 +16,8 @@ interface ArgumentOptions {
   readonly short?: Readonly<Record<string, string>>;
   /** Whether the first word that is no argument ends them, as with launchers. */
   readonly isLauncher?: boolean;
+  /** Whether the beginning of one name alone stands for it. */
+  readonly isAbbreviated?: boolean;
 }
 
 /**
@@ -23,21 +25,23 @@ interface ArgumentOptions {
  * that the table has as a flag takes no value.
  */
 export function readArguments(words: readonly Word[], options: ArgumentOptions): Arguments {
-  const { file, keys, short = {}, isLauncher = false } = options;
+  const { file, keys, short = {}, isLauncher = false, isAbbreviated = false } = options;
   const entries: LocatedKey[] = [];
   let at = 0;
   while (at < words.length) {
     const word = words[at];
     if (word === undefined) break;
-    const [, dashes, written, , inline] = /^(--?)([A-Za-z][\w.-]*)(=([\s\S]*))?$/.exec(word.text) ?? [];
+    const [, dashes, written, , inline = gluedValue(word.text, short)] =
+      /^(--?)([A-Za-z][\w.-]*)(=([\s\S]*))?$/.exec(word.text) ?? [];
     if (written === undefined) {
       if (isLauncher) break;
       entries.push({ file, line: word.line, key: word.text, path: ['(argument)'], value: word.text });
       at += 1;
       continue;
     }
-    const long = dashes === '-' ? (short[written] ?? written) : written;
-    const name = long.replaceAll('-', '_');
+    const long = dashes === '-' ? (short[written] ?? short[written.charAt(0)] ?? written) : written;
+    const plain = long.replaceAll('-', '_');
+    const name = (isAbbreviated ? fullName(plain, keys) : undefined) ?? plain;
     const isFlag = keys[name]?.isFlag === true;
     const found = inline === undefined ? valuesAfter(words, at + 1, { isFlag, isLauncher }) : [];
     const texts = inline === undefined ? found.map(({ text }) => text) : [inline];
@@ -51,6 +55,24 @@ export function readArguments(words: readonly Word[], options: ArgumentOptions):
     at += 1 + found.length;
   }
   return { entries, rest: words.slice(at) };
+}
+
+/** Returns the value of an argument with one letter that has no blank between both: '-N2'; undefined: there is none. */
+function gluedValue(text: string, short: Readonly<Record<string, string>>): string | undefined {
+  const [, letter, value] = /^-([A-Za-z])([\w.-]+)$/.exec(text) ?? [];
+  return letter !== undefined && Object.hasOwn(short, letter) ? value : undefined;
+}
+
+/**
+ * Returns the only name that begins with a text; undefined: there is none, or several. Names with hyphens and with underscores are two in
+ * Python, so the text must reach into the last word.
+ */
+function fullName(text: string, keys: KeyTable): string | undefined {
+  if (Object.hasOwn(keys, text)) return text;
+  const words = text.split('_').length;
+  const found = Object.keys(keys).filter((key) => key.startsWith(text));
+  const [only, second] = found;
+  return second === undefined && only?.split('_').length === words ? only : undefined;
 }
 
 /** Returns the words that are values of an argument: at most one with a launcher, and of a flag only 'true' or 'false'. */

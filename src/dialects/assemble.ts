@@ -7,7 +7,7 @@ import { placeFindings } from './place-checks';
 import type { Patch } from './rows/key-row';
 import type { Meant } from './rows/meant';
 import type { Place, Reading, ReadLine, Told } from './rows/reading';
-import { leftOutWarmup, type Together, together, whereOf } from './together';
+import { leftOutWarmup, onlyWarmup, type Together, together, whereOf } from './together';
 
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
@@ -37,7 +37,7 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const judge = (): Judged =>
     judged(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
   const early = judge().issues.some(({ path }) => path[0] === 'schedule')
-    ? leftOutWarmup(meant, settings)
+    ? [...leftOutWarmup(meant, settings), ...onlyWarmup(meant, settings, said.place)]
     : [];
   const found = new Map([...findings, ...early]);
   const checked = judge();
@@ -126,12 +126,18 @@ function withoutSettings({ meaning: { place, usual, why } }: Meant, told: string
     return { effect: 'used', why: [setText(usual), why ?? ''].filter(Boolean).join('; ') };
   if (place === undefined) return { effect: 'none', why: told };
   const { world, machines, ranksPerMachine } = place;
-  const numbers = { ranks: world, machines, 'ranks per machine': ranksPerMachine };
-  const counts = Object.entries(numbers).flatMap(([what, count]) =>
-    count === undefined ? [] : [`${count} ${what}`],
-  );
+  const counts = [
+    ...(world === undefined ? [] : [countText(world, 'rank')]),
+    ...(machines === undefined ? [] : [countText(machines, 'machine')]),
+    ...(ranksPerMachine === undefined ? [] : [`${countText(ranksPerMachine, 'rank')} per machine`]),
+  ];
   const isHere = counts.length > 0 && (said.place.world ?? 0) <= MOST_RANKS_HERE;
   return { effect: isHere ? 'used' : 'planned', why: counts.length > 0 ? counts.join(', ') : told };
+}
+
+/** Returns '1 rank', '2 ranks'. */
+function countText(count: number, what: string): string {
+  return `${count} ${count === 1 ? what : `${what}s`}`;
 }
 
 function sameValues(sets: Patch, { settings }: Together): boolean {

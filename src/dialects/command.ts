@@ -83,6 +83,14 @@ const REFUSED = ['swift', 'megatron'].map(
 /** Words before a command that do not change what it does. */
 const PREFIXES = ['exec', 'nohup', 'time', 'sudo', 'env', 'command'];
 
+/** Programs that run the command after their own words: `uv run torchrun`, `timeout 1h torchrun`. */
+const RUNNERS = [
+  ...['uv', 'poetry', 'pdm', 'pixi', 'conda', 'mamba', 'micromamba', 'hatch'].map((name) => [name, 'run']),
+  ...['timeout', 'nice', 'numactl', 'taskset', 'stdbuf', 'ionice', 'setsid', 'nsys', 'xvfb-run'].map(
+    (name) => [name],
+  ),
+];
+
 /** A command that trains, in parts. */
 export interface Launch {
   /** The arguments of launchers and of the script. */
@@ -97,6 +105,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   if (first === undefined) return null;
   const name = programOf(first.text);
   if (PREFIXES.includes(name) || /^\w+=/.test(first.text)) return launchOf(others, file);
+  if (RUNNERS.some((start) => beginsWith(words, start))) return underRunner(others, file);
   if (name === 'srun' || name === 'mpirun' || name === 'mpiexec')
     return underScheduler(others, file, name === 'srun');
   const trainer = TRAINERS.find((one) => beginsWith(words, one.words));
@@ -115,12 +124,21 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
       keys: dialect.keys,
       short: SHORT,
       isLauncher: true,
+      // Accelerate's parser forbids it.
+      isAbbreviated: dialect !== ACCELERATE_LAUNCH,
     });
-    return { sources: [{ dialect, entries }, ...scriptOf(rest, file)], hasLauncher: true };
+    const at = { file, line: first.line };
+    return { sources: [{ dialect, entries, at }, ...scriptOf(rest, file)], hasLauncher: true };
   }
   if (!/^python[\d.]*$/.test(name) || !others.some(({ text }) => /\.py$/.test(text) || text === '-m'))
     return null;
   return { sources: scriptOf(others, file), hasLauncher: false };
+}
+
+/** Returns the launch after the words of another program: it begins with the first word that launches one. */
+function underRunner(words: readonly Word[], file: string): Launch | null {
+  const at = words.findIndex((_, index) => launchOf(words.slice(index), file) !== null);
+  return at < 0 ? null : launchOf(words.slice(at), file);
 }
 
 function underScheduler(words: readonly Word[], file: string, isSlurm: boolean): Launch | null {
@@ -140,9 +158,27 @@ function underScheduler(words: readonly Word[], file: string, isSlurm: boolean):
 function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   const [first, ...rest] = words;
   if (first === undefined) return [];
+  if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
   return scriptSources(rest, dialect, file);
+}
+
+/** Dashes that editors put in place of hyphens. */
+const WRONG_DASH = /^[\u2010-\u2015\u2212\uFF0D]/;
+
+/** Returns a word with a typographic dash as an error: a launcher takes it for the name of the script. */
+function wrongDash({ text, line }: Word, file: string): Source {
+  const right = text.replace(/^[\u2010-\u2015\u2212\uFF0D-]+/, '--');
+  const row: KeyRow = {
+    ...none('a dash that is no hyphen'),
+    mean: () => ({
+      effect: 'error',
+      why: `begins with a dash that is no hyphen, so it is no argument but the name of a script; write ${right}`,
+    }),
+  };
+  const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
+  return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
 /** Returns the arguments of a script; a first one that is a file of settings stands for these. */
@@ -150,15 +186,16 @@ function scriptSources(words: readonly Word[], dialect: Dialect, file: string): 
   const [first, ...others] = words;
   const isFile = first !== undefined && /^[^-].*\.(ya?ml|json|toml)$/.test(first.text);
   const sources = isFile
-    ? [fileSource(first, file), scriptSource(others, dialect, file)]
+    ? [fileSource(first, { file, isOwn: dialect === OWN_SCRIPT }), scriptSource(others, dialect, file)]
     : [scriptSource(words, dialect, file)];
   return sources.filter(({ entries }) => entries.length > 0);
 }
 
-function fileSource({ text, line }: Word, file: string): Source {
+/** Returns a file of settings as an argument. A script that nobody knows may have settings that nobody knows: `isOwn`. */
+function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn: boolean }): Source {
   const row: KeyRow = {
     ...none('a file of settings, which is read too'),
-    mean: () => ({ file: text, effect: 'used', why: 'is read too' }),
+    mean: () => ({ file: text, effect: 'used', why: 'is read too', ...(isOwn && { unread: 'warning' }) }),
   };
   const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
   return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
@@ -202,7 +239,8 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
     marks.some((mark) => names.includes(mark) && Object.hasOwn(dialect.keys, mark));
   if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;
   if (isOf(WAN, 'dit_fsdp', 't5_fsdp', 'ulysses_size', 'ckpt_dir')) return WAN;
-  return [OWN_SCRIPT, LLAMA_FACTORY, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
+  if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
+  return [OWN_SCRIPT, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
     known(one) > known(best) ? one : best,
   );
 }
@@ -215,7 +253,7 @@ function beginsWith(words: readonly Word[], start: readonly string[]): boolean {
 }
 
 /** Returns a program's name without its folder. */
-function programOf(text: string): string {
+export function programOf(text: string): string {
   return text.split('/').at(-1) ?? text;
 }
 

@@ -74,6 +74,14 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
   if (globalBatch === undefined || line === undefined || dataRanks === null) return null;
   const [batch, accumulation] = [given('batch'), given('accumulation')];
   if (world === undefined || dataRanks === undefined) {
+    const rows = (batch ?? 1) * (accumulation ?? 1);
+    if (globalBatch % rows !== 0) {
+      wrong(
+        line,
+        `${globalBatch} rows per step are no multiple of ${batch ?? 1} rows x ${accumulation ?? 1} passes = ${rows} per rank; change one of them`,
+      );
+      return null;
+    }
     const why = `rows per step of all ranks, whose number is in no line: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
     findings.set(line, { effect: 'planned', why });
     return null;

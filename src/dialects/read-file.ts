@@ -1,5 +1,5 @@
 import { resolve } from 'node:path';
-import { locatedText } from '../config/located-text';
+import { locatedText, requireShort } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
 import { readRegularFile } from '../core/regular-file';
@@ -8,7 +8,7 @@ import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
-import { type ScriptLaunch, scriptLaunches } from './script';
+import { calledScripts, type ScriptLaunch, scriptLaunches } from './script';
 import { type Located, locatedToml } from './toml';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
@@ -35,11 +35,29 @@ export type ForeignFile = readonly ScriptLaunch[];
  */
 export function readForeign(name: string, cwd: string): ForeignFile | null {
   const text = textOf(name, cwd);
-  if (/\.(sh|bash|slurm|sbatch|env|txt)$/.test(name) || text.startsWith('#!'))
-    return scriptLaunches(text, name);
+  if (isScriptName(name) || text.startsWith('#!')) return scriptFile(text, name);
   if (/(^|\/)hostfile/.test(name)) return [{ sources: [hostfile(text, name)], line: null }];
   const source = sourceOf(text, name);
   return source === null ? null : [{ sources: [source], line: null }];
+}
+
+/** Whether a file's name is that of a shell script, or of a file with exports. */
+export function isScriptName(name: string): boolean {
+  return /\.(sh|bash|slurm|sbatch|env|txt)$/.test(name);
+}
+
+/** Returns the launches of a script. Throws: CONFIG if it launches nothing and has no other settings. */
+function scriptFile(text: string, name: string): ForeignFile {
+  const launches = scriptLaunches(text, name);
+  const [first] = launches;
+  if (first === undefined || first.line !== null) return launches;
+  if (first.sources.some(({ dialect }) => dialect.name !== 'the shell')) return launches;
+  const called = calledScripts(first.sources);
+  const instead =
+    called.length === 0
+      ? 'name a script with a command of torchrun, accelerate launch, deepspeed, swift sft, megatron sft, srun or python SCRIPT'
+      : `it runs ${called.join(', ')}; name that script`;
+  throw new ConfigError(`${name} launches no training and exports no variable; ${instead}`, { file: name });
 }
 
 /** Reads a file to which a line of another file refers, in the dialect that fits. Throws: CONFIG if it cannot be read. */
@@ -52,11 +70,25 @@ export function readReferred(name: string, cwd: string): readonly Source[] {
 }
 
 function textOf(name: string, cwd: string): string {
+  const text = readText(name, cwd).replace(/^\uFEFF/, '');
+  requireShort(text, name);
+  if (!text.includes('\0')) return text;
+  throw new ConfigError(`${name} is no text: it has bytes of value 0; name a file of settings or a script`, {
+    file: name,
+  });
+}
+
+function readText(name: string, cwd: string): string {
+  const path = resolve(cwd, name);
   try {
-    return readRegularFile(resolve(cwd, name));
+    return readRegularFile(path);
   } catch (error) {
+    const isAbsent = error instanceof Error && 'code' in error && error.code === 'ENOENT';
     const reason = error instanceof Error ? error.message : String(error);
-    throw new ConfigError(`${name} cannot be read (${reason})`, { file: name });
+    const message = isAbsent
+      ? `there is no file ${name} (${path}); correct its path`
+      : `${name} cannot be read (${reason})`;
+    throw new ConfigError(message, { file: name });
   }
 }
 

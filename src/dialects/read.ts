@@ -5,7 +5,7 @@ import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { assemble } from './assemble';
 import { isLaunch } from './command';
-import { readForeign, readReferred } from './read-file';
+import { isScriptName, readForeign, readReferred } from './read-file';
 import { type Meant, meantBy, type Source, valuesOf } from './rows/meant';
 import type { Reading } from './rows/reading';
 import { type ScriptLaunch, scriptLaunches } from './script';
@@ -113,7 +113,8 @@ function withReferred(source: Source, cwd: string, above: readonly string[]): re
     ...within,
     ...own.map((one): Meant => {
       const failure = failures.get(one.meaning.file ?? '');
-      return failure === undefined ? one : { ...one, meaning: { effect: 'error', why: failure } };
+      if (failure === undefined) return one;
+      return { ...one, meaning: { effect: one.meaning.unread ?? 'error', why: failure } };
     }),
   ];
 }
@@ -134,12 +135,12 @@ export function foreignOf(words: readonly string[], cwd: string): Foreign | null
   return isLaunch(first.split(/\s+/)) ? first : null;
 }
 
-/** Whether a file has settings of another program; false for one that cannot be read, whose reader says why. */
+/** Whether a file has settings of another program; false for a config that cannot be read, whose reader says why. */
 function isForeignFile(name: string, cwd: string): boolean {
   try {
     return readForeign(name, cwd) !== null;
   } catch (error) {
-    if (error instanceof ConfigError) return false;
+    if (error instanceof ConfigError) return isScriptName(name);
     throw error;
   }
 }

@@ -1,9 +1,10 @@
 import { nearest } from '../config/nearest';
 import { scalarOf } from './arguments';
-import { launchOf, slurmEntries } from './command';
+import { isLaunch, launchOf, programOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
-import { type KeyTable, none, warned } from './rows/key-row';
+import { type KeyRow, none, warned } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
+import { NOTES } from './shell/lexer';
 import { readShell } from './shell/script';
 import type { Variables, Word } from './shell/word';
 
@@ -22,26 +23,50 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
   const launches: ScriptLaunch[] = [];
   const slurm = slurmEntries(script.slurm, file);
   for (const [name, value] of slurmVariables(slurm)) variables.set(name, [{ text: value, line: 1 }]);
-  for (let words = script.next(variables); words !== null; words = script.next(variables)) {
-    const [first] = words;
-    if (first === undefined) continue;
+  const read = (words: readonly Word[]): void => {
     const { environment, command } = withoutAssignments(words, variables, file);
     const launch = launchOf(command, file);
     if (launch === null) {
       before.push(...environment);
       if (command.length > 0) before.push(otherCommand(command, file));
-      continue;
+      return;
     }
     const options =
       slurm.length === 0
         ? []
         : [{ dialect: launch.hasLauncher ? SLURM_WITH_LAUNCHER : SLURM, entries: slurm }];
-    launches.push({ sources: [...options, ...before, ...environment, ...launch.sources], line: first.line });
+    const { line = 1 } = words[0] ?? {};
+    launches.push({ sources: [...options, ...before, ...environment, ...launch.sources], line });
+  };
+  for (let words = script.next(variables); words !== null; words = script.next(variables)) {
+    const inner = innerCommands(words, variables);
+    if (inner === null) read(words);
+    else for (const command of inner) read(command);
   }
   if (launches.length > 0) return launches;
   return [
     { sources: [...(slurm.length === 0 ? [] : [{ dialect: SLURM, entries: slurm }]), ...before], line: null },
   ];
+}
+
+/**
+ * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each after the words before bash (`srun --label`) if it launches a training. null:
+ * the words have no such text.
+ */
+function innerCommands(words: readonly Word[], variables: Variables): readonly (readonly Word[])[] | null {
+  const at = words.findIndex(
+    ({ text }, index) =>
+      /^(bash|sh|zsh)$/.test(programOf(text)) && /^-[a-z]*c$/.test(words[index + 1]?.text ?? ''),
+  );
+  const script = at < 0 ? undefined : words[at + 2];
+  if (script === undefined) return null;
+  const inner = readShell(script.text);
+  const commands: (readonly Word[])[] = [];
+  for (let each = inner.next(variables); each !== null; each = inner.next(variables)) {
+    const own = each.map((word) => ({ ...word, line: script.line + word.line - 1 }));
+    commands.push(isLaunch(own.map(({ text }) => text)) ? [...words.slice(0, at), ...own] : own);
+  }
+  return commands;
 }
 
 /** The variables that Slurm sets in a job, from its options. */
@@ -98,18 +123,46 @@ function environmentSource(entry: LocatedKey): Source {
 }
 
 const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
-const BRANCH_WHY =
-  'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read';
+
+/** Rows of what is not a command, by its name. */
+const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
+  [NOTES.branch]: none(
+    'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read',
+  ),
+  [NOTES.quote]: warned('is never closed, so all text after it is one word; close the quote'),
+  [NOTES.continuation]: warned(
+    'is followed by blanks, so the command ends here and its next line is not read; delete the blanks',
+  ),
+};
 
 /** Returns a command that does not train. */
 function otherCommand(words: readonly Word[], file: string): Source {
-  const [first] = words;
+  const [first, second] = words;
   const name = first?.text ?? '';
-  const keys: KeyTable = { [name]: none(name === 'else' ? BRANCH_WHY : SHELL_WHY) };
+  const called = calledScript(name, second?.text);
+  const row = NOTE_ROWS[name] ?? none(called === null ? SHELL_WHY : calledWhy(called));
   const value = words
     .slice(1)
     .map(({ text }) => text)
     .join(' ');
-  const dialect: Dialect = { name: 'the shell', keys };
+  const dialect: Dialect = { name: 'the shell', keys: { [name]: row } };
   return { dialect, entries: [{ file, line: first?.line ?? 1, key: name, path: [name], value }] };
+}
+
+/** Returns the script that a command runs or reads; null: it runs none. */
+function calledScript(name: string, first: string | undefined): string | null {
+  if (/\.(sh|bash)$/.test(name)) return name;
+  const isShell = ['bash', 'sh', 'zsh', 'source', '.', 'sbatch'].includes(programOf(name));
+  return isShell && first !== undefined && !first.startsWith('-') ? first : null;
+}
+
+function calledWhy(script: string): string {
+  return `runs another script, of which no line is read; to read its launches: shardlab read ${script}`;
+}
+
+/** Returns the scripts that a script calls. */
+export function calledScripts(sources: readonly Source[]): readonly string[] {
+  return sources.flatMap(({ entries }) =>
+    entries.flatMap(({ key, value }) => calledScript(key, String(value).split(' ')[0]) ?? []),
+  );
 }

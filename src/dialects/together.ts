@@ -50,6 +50,35 @@ export function leftOutWarmup(
   if (steps === undefined || settings.has('steps') || settings.has('schedule.maxSteps')) return [];
   settings.delete(WARMUP);
   const why = `a warm-up of ${String(steps)} steps is left out, because no line has the number of steps; write steps and schedule.warmupSteps: ${String(steps)}`;
+  return warmupLines(meant, why);
+}
+
+/**
+ * Makes a schedule that ends within its warm-up one that only warms up: other programs train it, and our schedules that fall refuse it. Returns
+ * the findings of the lines that have the warm-up.
+ */
+export function onlyWarmup(
+  meant: readonly Meant[],
+  settings: Map<string, Said>,
+  { isWarmupCut = false }: Partial<Place>,
+): readonly (readonly [Meant, Told])[] {
+  const warmup = settings.get(WARMUP);
+  const end = settings.get('schedule.maxSteps')?.value ?? settings.get('steps')?.value;
+  if (typeof warmup?.value !== 'number' || typeof end !== 'number' || warmup.value < end) return [];
+  const { value, by } = warmup;
+  settings.set('schedule.kind', { value: 'constant', by });
+  if (isWarmupCut) settings.set(WARMUP, { value: end, by });
+  const why = isWarmupCut
+    ? `a warm-up of ${value} steps is cut to the ${end} steps of the training, in which the rate only rises`
+    : `the training ends after ${end} steps, within the warm-up of ${value}, so the rate only rises`;
+  return warmupLines(
+    meant,
+    `${why}: schedule.kind: constant, schedule.warmupSteps: ${isWarmupCut ? end : value}`,
+  );
+}
+
+/** Returns a warning for each line that has the warm-up. */
+function warmupLines(meant: readonly Meant[], why: string): readonly (readonly [Meant, Told])[] {
   return meant
     .filter(({ meaning: { sets = {}, usual = {} } }) => Object.hasOwn({ ...sets, ...usual }, WARMUP))
     .map((one) => [one, { effect: 'warning', why }]);

@@ -65,7 +65,6 @@ test('FSDP 1 and 2 name strategies differently; both give ours', () => {
   const strategyOf = (text: string): unknown => readText('a.yaml', text).config.parallel?.strategy;
   assert.equal(strategyOf(FSDP(1, '  fsdp_sharding_strategy: SHARD_GRAD_OP\n')), 'SHARD_GRAD_OP');
   assert.equal(strategyOf(FSDP(1, '  fsdp_sharding_strategy: 5\n')), '_HYBRID_SHARD_ZERO2');
-  assert.equal(strategyOf(FSDP(1, '  fsdp_reshard_after_forward: NO_SHARD\n')), 'NO_SHARD');
   assert.equal(strategyOf(FSDP(2, '  fsdp_reshard_after_forward: true\n')), 'FULL_SHARD');
   assert.equal(
     strategyOf(FSDP(2, '  reshard_after_forward: false\n')),
@@ -102,7 +101,11 @@ test('keys of FSDP become units, prefetching, offload and recomputation', () => 
 test('replicas make FSDP hybrid, over the mesh of parallelism_config', () => {
   const text = `${FSDP(2, '  fsdp_reshard_after_forward: true\n')}parallelism_config:\n  parallelism_config_dp_replicate_size: 2\n  parallelism_config_dp_shard_size: 2\n`;
   const { config } = readText('a.yaml', text);
-  assert.deepEqual(config.parallel, { strategy: 'HYBRID_SHARD', mesh: { dpReplicate: 2, dpShard: 2 } });
+  assert.deepEqual(config.parallel, {
+    strategy: 'HYBRID_SHARD',
+    wrap: 'root',
+    mesh: { dpReplicate: 2, dpShard: 2 },
+  });
 });
 
 test('DDP in half precision is torch.autocast: gradients are reduced in float32', () => {
@@ -153,7 +156,7 @@ test('a file of DeepSpeed beside keys that it replaces is refused, as Accelerate
       'missing.yaml': 'distributed_type: DEEPSPEED\ndeepspeed_config:\n  deepspeed_config_file: none.json\n',
     }),
   });
-  assert.match(whyOf(alone, 'deepspeed_config.deepspeed_config_file'), /none\.json cannot be read/);
+  assert.match(whyOf(alone, 'deepspeed_config.deepspeed_config_file'), /there is no file none\.json \(/);
 });
 
 test('TPUs and SageMaker are refused; what is off has no effect', () => {
@@ -167,4 +170,50 @@ test('TPUs and SageMaker are refused; what is off has no effect', () => {
     ec2_instance_type: 'refused',
     compute_environment: 'refused',
   });
+});
+
+test('without a policy, FSDP has one unit, and keys of a policy have no effect', () => {
+  const reading = readText('a.yaml', FSDP(2, '  fsdp_transformer_layer_cls_to_wrap: LlamaDecoderLayer\n'));
+  assert.equal(reading.config.parallel?.wrap, 'root');
+  assert.equal(effects(reading)['fsdp_config.fsdp_transformer_layer_cls_to_wrap'], 'warning');
+  assert.match(whyOf(reading, 'distributed_type'), /without fsdp_auto_wrap_policy.* one unit/);
+  const wrapped = readText('a.yaml', FSDP(2, '  fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP\n'));
+  assert.equal(wrapped.config.parallel?.wrap, 'blocks');
+});
+
+test('Accelerate reads fsdp_reshard_after_forward with version 2 only, and there as true or false', () => {
+  const first = readText('a.yaml', FSDP(1, '  fsdp_reshard_after_forward: false\n'));
+  assert.equal(first.config.parallel?.strategy, 'FULL_SHARD');
+  assert.equal(effects(first)['fsdp_config.fsdp_reshard_after_forward'], 'warning');
+  const second = readText('a.yaml', FSDP(2, '  fsdp_reshard_after_forward: FULL_SHARD\n'));
+  assert.match(whyOf(second, 'fsdp_config.fsdp_reshard_after_forward'), /expected true or false/);
+});
+
+test('what stops Accelerate is an error: no kind of training, and keys that need others', () => {
+  const untyped = readText('a.yaml', 'num_processes: 4\n');
+  assert.match(whyOf(untyped, "(Accelerate's defaults)"), /stops at a file without distributed_type/);
+  const sync = readText('a.yaml', FSDP(1, '  fsdp_sync_module_states: false\n'));
+  assert.equal(effects(sync)['fsdp_config.fsdp_sync_module_states'], 'error');
+  const both = '  fsdp_sync_module_states: false\n  fsdp_cpu_ram_efficient_loading: false\n';
+  assert.notEqual(effects(readText('a.yaml', FSDP(1, both)))['fsdp_config.fsdp_sync_module_states'], 'error');
+  const offload = readText('a.yaml', FSDP(2, '  fsdp_activation_checkpointing_offload: true\n'));
+  assert.equal(effects(offload)['fsdp_config.fsdp_activation_checkpointing_offload'], 'error');
+});
+
+test('a machine has a number below the number of machines, and a port is at most 65535', () => {
+  const reading = readText(
+    'a.yaml',
+    'distributed_type: MULTI_GPU\nnum_processes: 32\nnum_machines: 4\nmachine_rank: 4\nmain_process_port: 99999\n',
+  );
+  assert.match(whyOf(reading, 'machine_rank'), /from 0 to 3 \(num_machines: 4\), got 4/);
+  assert.match(whyOf(reading, 'main_process_port'), /at most 65535/);
+});
+
+test('merge keys of YAML are merged, as other programs read them', () => {
+  const { config } = readText(
+    'a.yaml',
+    'distributed_type: FSDP\nfsdp_config:\n  <<: &shared { fsdp_version: 2, fsdp_offload_params: true }\n  fsdp_reshard_after_forward: false\n',
+  );
+  assert.deepEqual(config.offload, { parameters: true });
+  assert.equal(config.parallel?.strategy, 'SHARD_GRAD_OP');
 });

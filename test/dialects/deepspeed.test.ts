@@ -132,3 +132,9 @@ test('a section whose value is no section is an error', () => {
   assert.equal(line?.effect, 'error');
   assert.match(line?.why ?? '', /expected a section with keys such as/);
 });
+
+test('rows per step that no number of ranks divides are an error without the number of ranks', () => {
+  const text =
+    '{"train_batch_size": 100, "train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 4}';
+  assert.match(whyOf(readText('a.json', text), 'train_batch_size'), /no multiple of 3 rows x 4 passes = 12/);
+});

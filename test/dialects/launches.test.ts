@@ -139,8 +139,8 @@ test('torchrun: nodes, processes, short options, placeholders, and an unknown op
   assert.equal(effects(reading)['--node_rank'], 'warning');
   assert.match(whyOf(reading, '--node_rank'), /variable/);
   assert.match(whyOf(reading, '--master_addr'), /placeholder address/);
-  const wrong = readConfig('torchrun --nproc_per_nod=8 train.py');
-  assert.match(whyOf(wrong, '--nproc_per_nod'), /did you mean "nproc_per_node"/);
+  const wrong = readConfig('torchrun --nproc_per_noed=8 train.py');
+  assert.match(whyOf(wrong, '--nproc_per_noed'), /did you mean "nproc_per_node"/);
 });
 
 test("transformers' arguments have transformers' defaults, and --deepspeed FILE is read", () => {
@@ -257,4 +257,47 @@ test("LLaMA-Factory's YAML", () => {
     reading.lines.filter(({ effect }) => effect === 'error'),
     [],
   );
+});
+
+test('torchrun takes the beginning of a name, starts one process by default, and no other dash than a hyphen', () => {
+  assert.equal(readConfig('torchrun --nnode 2 --nproc_per_nod=8 train.py').world, 16);
+  assert.equal(readConfig('torchrun train.py --bf16').world, 1);
+  const pasted = readConfig('torchrun \u2013nproc_per_node=8 train.py --bf16');
+  assert.match(whyOf(pasted, '\u2013nproc_per_node=8'), /write --nproc_per_node=8/);
+  assert.equal(effects(pasted)['\u2013nproc_per_node=8'], 'error');
+});
+
+test("the GPUs of DeepSpeed's --include are ranks", () => {
+  const { world, machines } = readConfig('deepspeed --include worker-0:0,1@worker-1:0,2 train.py --bf16');
+  assert.deepEqual([world, machines], [4, 2]);
+  assert.equal(readConfig('deepspeed --include localhost train.py --bf16').world, null);
+});
+
+test("arguments of TRL's scripts are no arguments of LLaMA-Factory", () => {
+  const reading = readConfig(
+    'accelerate launch --num_processes 2 trl/scripts/sft.py --model_name_or_path gpt2 --dataset_name trl-lib/Capybara --packing --use_peft --lora_r 32 --lora_alpha 16 --eos_token x --per_device_train_batch_size 2',
+  );
+  assert.deepEqual(
+    reading.lines.filter(({ effect }) => effect === 'error'),
+    [],
+  );
+});
+
+test('a file of settings that only its own script knows is a warning', () => {
+  const cwd = folderOf({ 'own.yaml': 'hello: 1\n' });
+  for (const file of ['own.yaml', 'absent.yaml']) {
+    const reading = readConfig(`torchrun --nproc_per_node=4 train.py ${file}`, { cwd });
+    assert.equal(effects(reading)[file], 'warning');
+  }
+});
+
+test('names of hosts are no placeholders', () => {
+  const effectOf = (host: string): unknown =>
+    effects(readConfig(`torchrun --nnodes 2 --nproc_per_node 1 --master_addr ${host} train.py`))[
+      '--master_addr'
+    ];
+  for (const host of ['ip-172-31-5-4.ec2.internal', 'node-1', 'zip', '10.0.0.1'])
+    assert.equal(effectOf(host), 'exported', host);
+  for (const host of ['MASTER_IP', '10.233.xx.xx', 'your-host', 'main_ip', '192.168.0.x'])
+    assert.equal(effectOf(host), 'warning', host);
 });

@@ -68,3 +68,62 @@ wait
     undefined,
   );
 });
+
+const LAUNCH = 'torchrun --nproc_per_node 2 train.py --bf16 --max_steps 5';
+
+test('blanks of other alphabets, byte order marks and line ends of other systems end no reading', () => {
+  assert.equal(readText('a.sh', `\uFEFF#!/bin/bash\r\n${LAUNCH}\r\n`).config.steps, 5);
+  assert.equal(readText('b.sh', `${LAUNCH}\recho done\r`).config.steps, 5);
+  const pasted = readText('c.sh', 'torchrun --nproc_per_node\u00A02 train.py\u3000--bf16\f\n');
+  assert.equal(effects(pasted)['--nproc_per_node\u00A02'] ?? 'none', 'none');
+  assert.equal(readText('d.toml', '\uFEFF[training]\nsteps = 300\n').config.steps, 300);
+});
+
+test('here-documents are texts, unless a shell reads them; an apostrophe in one hides nothing', () => {
+  const text = `cat <<EOT > notes.txt\nDon't stop: torchrun needs it's port\nEOT\n${LAUNCH}\n`;
+  const reading = readText('a.sh', text);
+  assert.equal(reading.config.steps, 5);
+  assert.equal(reading.lines.find(({ key }) => key === '--max_steps')?.line, 4);
+  assert.equal(readText('b.sh', `sbatch <<'EOF'\n#SBATCH -N 1\n${LAUNCH}\nEOF\n`).config.steps, 5);
+});
+
+test('a quote without an end, and a blank after a backslash, are warnings with their lines', () => {
+  const open = readText(
+    'a.sh',
+    'echo begin\ntorchrun --nproc_per_node 2 train.py --run_name "my run --bf16\n',
+  );
+  assert.match(whyOf(open, 'quote'), /never closed/);
+  assert.equal(open.lines.find(({ key }) => key === 'quote')?.line, 2);
+  const cut = readText('b.sh', 'torchrun --nproc_per_node 2 \\ \n  train.py --bf16\n');
+  assert.match(whyOf(cut, 'backslash'), /followed by blanks.*delete the blanks/);
+});
+
+test('a placeholder in angle brackets is no redirection', () => {
+  const reading = readText('a.sh', `torchrun --nnodes 2 --master_addr=<MASTER_IP> ${LAUNCH.slice(9)}\n`);
+  assert.match(whyOf(reading, '--master_addr'), /placeholder address.*<MASTER_IP>/);
+  assert.equal(reading.config.steps, 5);
+});
+
+test('a launch after other programs, and within bash -c, is read', () => {
+  const starts = ['uv run', 'conda run -n torch', 'timeout 1h numactl --cpunodebind=0', 'srun --label'];
+  for (const start of starts) assert.equal(readText('a.sh', `${start} ${LAUNCH}\n`).config.steps, 5, start);
+  const inner = readText(
+    'b.sh',
+    `GPUS=4\nsrun --nodes 2 bash -c 'cd x\ntorchrun --nproc_per_node $GPUS t.py'\n`,
+  );
+  assert.equal(inner.world, 8);
+  assert.equal(inner.lines.find(({ key }) => key === '--nproc_per_node')?.line, 3);
+});
+
+test('a script that launches nothing is refused, and names the scripts that it runs', () => {
+  assert.throws(() => readText('empty.sh', ''), /empty\.sh launches no training/);
+  assert.throws(() => readText('a.sh', 'cd /x\nbash b.sh 4\n'), /it runs b\.sh; name that script/);
+  assert.throws(() => readText('c.sh', 'a\0b'), /c\.sh is no text/);
+  assert.throws(() => readText('d.sh', '#'.repeat(2 ** 20 + 1)), /too long for a config/);
+});
+
+test("srun's options without a value, and values without a blank before them, are read", () => {
+  const reading = readText('a.sh', `srun -N2 -n4 -l -u --exclusive ${LAUNCH}\n`);
+  assert.deepEqual([reading.world, reading.machines, reading.config.steps], [4, 2, 5]);
+  assert.ok(reading.lines.every(({ effect }) => effect !== 'error'));
+});

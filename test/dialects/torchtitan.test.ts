@@ -102,3 +102,21 @@ test("arguments of TorchTitan's train.py replace the values of its file", () => 
   assert.equal(effects(python)['--module'], 'refused');
   assert.deepEqual(python.config, {});
 });
+
+test('a warm-up that is longer than the training is cut, as TorchTitan does; others rise as far as they come', () => {
+  const cut = readText('a.toml', '[training]\nsteps = 10\n');
+  assert.deepEqual(cut.config.schedule, { kind: 'constant', warmupSteps: 10 });
+  assert.match(whyOf(cut, "(TorchTitan's defaults)"), /warm-up of 200 steps is cut to the 10 steps/);
+  const trainer =
+    'torchrun --nproc_per_node 2 t.py --max_steps 10 --warmup_steps 100 --lr_scheduler_type cosine';
+  const rising = readConfig(trainer);
+  assert.deepEqual(rising.config.schedule, { kind: 'constant', warmupSteps: 100 });
+  assert.equal(effects(rising)['--warmup_steps'], 'warning');
+  assert.match(whyOf(rising, '--lr_scheduler_type'), /is replaced by --warmup_steps/);
+});
+
+test('a switch that is off does not say that it is on', () => {
+  const reading = readText('a.toml', '[compile]\nenable = false\n');
+  assert.equal(effects(reading)['compile.enable'], 'none');
+  assert.equal(whyOf(reading, 'compile.enable'), 'the model is not compiled');
+});

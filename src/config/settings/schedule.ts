@@ -77,8 +77,8 @@ const SCHEDULE_PARTS = {
     names: { transformers: 'num_decay_steps' },
     warns: ({ config }: Facts<Read>): string | null => ofOtherSchedule(config, ['wsd']),
     conflict: (config: Read): string | null => {
-      const { warmupSteps, decaySteps = 0, end } = scheduleIn(config);
-      return warmupSteps + decaySteps <= end
+      const { kind, warmupSteps, decaySteps = 0, end } = scheduleIn(config);
+      return kind !== 'wsd' || warmupSteps + decaySteps <= end
         ? null
         : `${decaySteps} with warmupSteps ${warmupSteps} is more than maxSteps ${end}; give fewer`;
     },

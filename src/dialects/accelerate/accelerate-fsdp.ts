@@ -14,14 +14,25 @@ import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
 
 // FSDP 1 and 2 of Accelerate, and the sizes of its device mesh.
 
+/** Whether the keys are those of Accelerate itself, and not of a program that calls it. */
+function isAccelerate(other: Asked['other']): boolean {
+  return other('distributed_type') !== undefined || other('use_fsdp') !== undefined;
+}
+
 /** Returns FSDP's strategy by all keys that say it. Source: Accelerate's FullyShardedDataParallelPlugin. */
-function strategy({ other }: Asked): Meaning {
+function strategy({ key, other }: Asked): Meaning {
   const isVersion2 = String(other('fsdp_version') ?? 1) === '2';
   const reshard = other('fsdp_reshard_after_forward');
   const named = other('fsdp_sharding_strategy');
+  if (!isVersion2 && key === 'fsdp_reshard_after_forward' && isAccelerate(other))
+    return {
+      effect: 'warning',
+      why: `Accelerate reads it with fsdp_version 2 only; with version 1, fsdp_sharding_strategy decides (${String(named ?? 'FULL_SHARD, the default')})`,
+    };
   // FSDP 1 has a strategy's name in either key.
   const given = isVersion2 ? reshard : (named ?? reshard);
   const isName = typeof given === 'number' || (typeof given === 'string' && !/^(true|false)$/i.test(given));
+  if (isVersion2 && isName) throw wrongValue(given, 'true or false with fsdp_version 2');
   const plain =
     given === undefined
       ? 'FULL_SHARD'
@@ -36,8 +47,18 @@ function strategy({ other }: Asked): Meaning {
   return { sets: { 'parallel.strategy': isSplit ? hybrid[plain] : plain } };
 }
 
+export const UNWRAPPED =
+  'without fsdp_auto_wrap_policy, Accelerate makes the whole model one unit; write fsdp_auto_wrap_policy: TRANSFORMER_BASED_WRAP';
+
+/** Whether no policy of Accelerate's FSDP chooses units. */
+export function isUnwrapped(other: Asked['other']): boolean {
+  return isAccelerate(other) && other('fsdp_auto_wrap_policy') === undefined;
+}
+
 /** Returns which modules are units, by the policy and what it reads. */
 function wrap({ key, value, other }: Asked): Meaning {
+  if (isUnwrapped(other) && !key.endsWith('auto_wrap_policy'))
+    return { effect: 'warning', why: `has no effect: ${UNWRAPPED}` };
   const policy = String(
     key.endsWith('auto_wrap_policy') ? value : (other('fsdp_auto_wrap_policy') ?? 'TRANSFORMER_BASED_WRAP'),
   );

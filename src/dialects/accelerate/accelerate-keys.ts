@@ -16,6 +16,7 @@ import {
   wrongValue,
 } from '../rows/key-row';
 import { clip, floatOf, strategyOfStage, whole, wholeOf, yesOf } from '../rows/values';
+import { isUnwrapped, UNWRAPPED } from './accelerate-fsdp';
 
 // Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
 
@@ -55,7 +56,10 @@ export function distributedType(asked: Asked): Meaning {
       return { effect: 'used', why: `DeepSpeed, whose settings are in ${String(file)}` };
     return { usual: { 'parallel.strategy': 'ZERO_2' }, why: "DeepSpeed; Accelerate's default is stage 2" };
   }
-  if (method === 'FSDP') return { usual: { 'parallel.strategy': 'FULL_SHARD' } };
+  if (method === 'FSDP')
+    return isUnwrapped(asked.other)
+      ? { usual: { 'parallel.strategy': 'FULL_SHARD', 'parallel.wrap': 'root' }, why: UNWRAPPED }
+      : { usual: { 'parallel.strategy': 'FULL_SHARD' } };
   if (method === 'MEGATRON_LM') return { usual: { 'parallel.strategy': 'NO_SHARD' }, why: 'Megatron-LM' };
   if (!PLAIN.includes(method))
     throw wrongValue(asked.value, [...PLAIN, 'DEEPSPEED', 'FSDP', 'MEGATRON_LM'].join(', '));
@@ -94,13 +98,22 @@ export const OFF_GPU = 'nothing here runs on TPUs';
 export const DYNAMO = 'a plan knows only whether the model is compiled';
 const FP8 = 'a plan knows float8 by its name alone, and nothing here computes in it';
 
+const MACHINE = 'an export writes one file per machine, which differ in this number';
+
+function machineRank({ value, other }: Asked): Meaning {
+  const machines = Number(other('num_machines') ?? Number.NaN);
+  if (value !== null && wholeOf(value, 0) >= machines)
+    throw wrongValue(value, `the number of a machine, from 0 to ${machines - 1} (num_machines: ${machines})`);
+  return { effect: 'exported', why: MACHINE };
+}
+
 /** Where processes run: keys that the YAML and the command have. */
 export const RESOURCES: KeyTable = {
   ...PROCESSES,
   ...settingKeys('accelerate', {
     mixedPrecision: { mixed_precision: decides('mixedPrecision', mixedPrecision) },
   }),
-  machine_rank: exported('an export writes one file per machine, which differ in this number'),
+  machine_rank: { ...exported(MACHINE), mean: machineRank },
   main_process_ip: addressKey('the address of machine 0, at which all processes meet'),
   main_process_port: portKey('the port of machine 0 at which all processes meet'),
   rdzv_backend: exported('how processes find each other before they train'),

@@ -31,7 +31,7 @@ import {
 } from './accelerate-keys';
 import { ACCELERATE_MEGATRON } from './accelerate-megatron';
 
-const checks: Dialect['checks'] = (other): Finding[] => {
+function checks(other: Asked['other']): readonly Finding[] {
   const file = other('deepspeed_config_file');
   const beside = [
     'zero_stage',
@@ -48,7 +48,38 @@ const checks: Dialect['checks'] = (other): Finding[] => {
       effect: 'error',
       why: `Accelerate refuses it beside deepspeed_config_file; write it into ${String(file)}`,
     }));
+}
+
+/** Finds what stops Accelerate in a file, whose truth values it does not read as texts. */
+const fileChecks: Dialect['checks'] = (other): Finding[] => {
+  const found = [...checks(other)];
+  const stops = (key: string, why: string): void => void found.push({ key, effect: 'error', why });
+  const isFsdp = String(other('distributed_type')) === 'FSDP';
+  const isFalse = (key: string): boolean => other(key) === false;
+  if (isFsdp && isFalse('fsdp_sync_module_states') && !isFalse('fsdp_cpu_ram_efficient_loading'))
+    stops(
+      'fsdp_sync_module_states',
+      'Accelerate stops: fsdp_cpu_ram_efficient_loading, which is true by default, needs it; write true, or false for both',
+    );
+  if (
+    other('fsdp_activation_checkpointing_offload') === true &&
+    other('fsdp_activation_checkpointing') !== true
+  )
+    stops(
+      'fsdp_activation_checkpointing_offload',
+      'Accelerate stops: it needs fsdp_activation_checkpointing: true',
+    );
+  return found;
 };
+
+/** Accelerate stops at a file without the kind of training. */
+const fileUsual: Dialect['usual'] = (other) =>
+  other('distributed_type') === undefined
+    ? {
+        effect: 'error',
+        why: 'Accelerate stops at a file without distributed_type; write distributed_type: NO, MULTI_GPU, FSDP, DEEPSPEED or MEGATRON_LM',
+      }
+    : null;
 
 function computeEnvironment({ value }: Asked): Meaning {
   if (value === 'LOCAL_MACHINE')
@@ -80,7 +111,8 @@ export const ACCELERATE: Dialect = {
     mpirun_config: section(MPI),
   },
   prefixes: { fsdp_config: 'fsdp_', dynamo_config: 'dynamo_', fp8_config: 'fp8_' },
-  checks,
+  checks: fileChecks,
+  usual: fileUsual,
 };
 
 /** The file of transformers' --fsdp_config, whose keys are those of Accelerate's section. */

@@ -1,4 +1,4 @@
-import { exported, type KeyRow, type KeyTable, none, place } from '../rows/key-row';
+import { exported, flags, type KeyRow, type KeyTable, none, place } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { wholeOf } from '../rows/values';
 import { RENDEZVOUS } from './torchrun';
@@ -125,6 +125,21 @@ export const ENVIRONMENT: Dialect = {
 const SLURM_WHERE = 'which machines Slurm chooses, and for how long';
 const SLURM_LOGS = 'how Slurm names the job and its output';
 
+/** Options without a value, or with one after '='. */
+const SLURM_FLAGS: KeyTable = flags({
+  exclusive: exported('what Slurm reserves on each machine'),
+  overlap: exported('what Slurm reserves on each machine'),
+  overcommit: exported('what Slurm reserves on each machine'),
+  requeue: exported(SLURM_WHERE),
+  no_requeue: exported(SLURM_WHERE),
+  kill_on_bad_exit: exported(SLURM_WHERE),
+  label: exported(SLURM_LOGS),
+  unbuffered: exported(SLURM_LOGS),
+  verbose: exported(SLURM_LOGS),
+  quiet: exported(SLURM_LOGS),
+  pty: exported(SLURM_LOGS),
+});
+
 function slurmKeys(tasks: KeyRow): KeyTable {
   return {
     nodes: {
@@ -143,7 +158,6 @@ function slurmKeys(tasks: KeyRow): KeyTable {
         'mem',
         'mem_per_gpu',
         'mem_per_cpu',
-        'exclusive',
         'gpu_bind',
         'cpu_bind',
         'hint',
@@ -161,9 +175,7 @@ function slurmKeys(tasks: KeyRow): KeyTable {
         'reservation',
         'dependency',
         'array',
-        'requeue',
         'signal',
-        'kill_on_bad_exit',
         'wait',
       ].map((key) => [key, exported(SLURM_WHERE)]),
     ),
@@ -177,14 +189,13 @@ function slurmKeys(tasks: KeyRow): KeyTable {
         'mail_user',
         'chdir',
         'export',
-        'label',
-        'unbuffered',
         'comment',
         'jobid',
         'container_image',
         'container_mounts',
       ].map((key) => [key, exported(SLURM_LOGS)]),
     ),
+    ...SLURM_FLAGS,
   };
 }
 
@@ -213,5 +224,9 @@ export const SLURM_SHORT: Readonly<Record<string, string>> = {
   w: 'nodelist',
   q: 'qos',
   l: 'label',
+  u: 'unbuffered',
+  v: 'verbose',
+  Q: 'quiet',
+  O: 'overcommit',
   K: 'kill_on_bad_exit',
 };

@@ -55,12 +55,15 @@ export function addressKey(says: string): KeyRow {
   };
 }
 
+const MOST_PORT = 65_535;
+
 /** Returns the row of a port. */
 export function portKey(says: string): KeyRow {
   return {
     ...exported(says),
     mean: ({ value }) => {
-      if (value !== null) wholeOf(value, 0);
+      if (value !== null && wholeOf(value, 0) > MOST_PORT)
+        throw wrongValue(value, `a port of at most ${MOST_PORT}`);
       return { effect: 'exported', why: says };
     },
   };
@@ -110,7 +113,26 @@ export const TORCHRUN: Dialect = {
     signals_to_handle: none('every rank ends with its launcher here'),
     shutdown_timeout: none('every rank ends with its launcher here'),
   },
+  usual: (other) =>
+    other('nproc_per_node') === undefined
+      ? {
+          place: { ranksPerMachine: 1 },
+          effect: 'used',
+          why: '1 rank per machine, without --nproc_per_node',
+        }
+      : null,
 };
+
+/** Returns the ranks of --include, if it names the GPUs of each machine: 'worker-0:0,1@worker-1:0'. */
+function included({ value }: Asked): Meaning {
+  const machines = String(value).split('@');
+  const counts = machines.flatMap(
+    (machine) => /:(\d+(?:,\d+)*)$/.exec(machine)?.[1]?.split(',').length ?? [],
+  );
+  return counts.length === machines.length
+    ? { place: { machines: counts.length, world: counts.reduce((sum, count) => sum + count, 0) } }
+    : { effect: 'exported', why: 'which machines and GPUs are used; their number is not in this line' };
+}
 
 /** The `deepspeed` command. Source: deepspeed's launcher/runner.py. */
 export const DEEPSPEED_LAUNCHER: Dialect = {
@@ -123,7 +145,7 @@ export const DEEPSPEED_LAUNCHER: Dialect = {
       ...place("DeepSpeed's file of machines, which is read too", () => ({})),
       mean: ({ value }) => ({ file: String(value), effect: 'used', why: 'is read too' }),
     },
-    include: exported('which machines and GPUs are used'),
+    include: { ...place('which machines and GPUs are used', () => ({})), mean: included },
     exclude: exported('which machines and GPUs are used'),
     ...RENDEZVOUS,
     launcher: exported('how the processes of other machines are started'),

@@ -61,6 +61,8 @@ export interface Meaning {
   readonly why?: string;
   /** A file of settings that is read too. */
   readonly file?: string;
+  /** The effect of the line if the file cannot be read; default: error. */
+  readonly unread?: Effect;
 }
 
 /** Returns the value of a setting. Throws: CONFIG for a value that the key cannot have. */
@@ -142,6 +144,24 @@ export function settingKeys(
 export function place(says: string, convert: (value: unknown) => Partial<Place>): KeyRow {
   return { effect: 'planned', says, mean: ({ value }) => ({ place: convert(value), why: says }) };
 }
+
+/** Returns the row of a switch that only a plan knows. `on` and `off` say what it means. */
+export function planSwitch(
+  key: 'compile' | 'isFp8',
+  [on, off]: readonly [on: string, off: string],
+  isOn: (value: unknown) => boolean,
+): KeyRow {
+  return {
+    ...place(on, () => ({})),
+    mean: ({ value }) =>
+      isOn(value)
+        ? { place: { [key]: true }, why: on }
+        : { place: { [key]: false }, effect: 'none', why: off },
+  };
+}
+
+/** What a switch of a compiler means. */
+export const COMPILED = ['the model is compiled', 'the model is not compiled'] as const;
 
 /** Returns the row of a key that is for the other program's launcher. */
 export const exported = (why: string): KeyRow => told('exported', why);

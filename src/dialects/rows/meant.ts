@@ -33,6 +33,8 @@ export interface Finding {
 export interface Source {
   readonly dialect: Dialect;
   readonly entries: readonly LocatedKey[];
+  /** Where the line of the program's defaults is; default: that of the first entry. */
+  readonly at?: Pick<Entry, 'file' | 'line'>;
 }
 
 /** An entry with the names by which the dialect's table has it: ['zero_optimization', 'stage']. */
@@ -70,7 +72,7 @@ export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefi
     return { ...one, meaning: { ...one.meaning, effect: finding.effect, why: finding.why } };
   });
   const usual = dialect.usual?.(other) ?? null;
-  const [first] = entries;
+  const [first = source.at] = entries;
   if (usual === null || first === undefined) return found;
   const entry = { file: first.file, line: first.line, key: `(${dialect.name}'s defaults)`, value: null };
   return [{ entry, meaning: usual, row: null }, ...found];

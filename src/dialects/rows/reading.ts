@@ -41,6 +41,8 @@ export interface Place {
   readonly dropout: boolean;
   /** Whether matmuls are in float8. */
   readonly isFp8: boolean;
+  /** Whether the other program cuts a warm-up to the steps of the training. */
+  readonly isWarmupCut: boolean;
 }
 
 /** Somebody's settings in our own words. */

@@ -95,5 +95,7 @@ export function strategyOf(value: unknown): keyof typeof STRATEGIES {
 
 /** Whether an address is a placeholder that somebody has to replace: '10.233.xx.xx', '<ip>', 'YOUR_IP'. */
 export function isPlaceholder(value: unknown): boolean {
-  return /(^|[.:])x+([.:]|$)|[<>*]|your|\b(main|master|host|node|head)?_?ip\b|xxx/i.test(String(value));
+  return /(^|[.:])x+([.:]|$)|[<>*]|\byour|(^|[^a-z])(main|master|host|node|head)?[-_ ]?ip(:|$)|xxx/i.test(
+    String(value),
+  );
 }

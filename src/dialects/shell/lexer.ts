@@ -1,4 +1,5 @@
 import { Branches } from './branches';
+import { type Heredoc, heredocAt, heredocBody } from './heredoc';
 import type { Word } from './word';
 
 /** A part of a word: literal text, or a variable. */
@@ -27,6 +28,12 @@ export interface RawStatement {
   readonly words: readonly RawWord[];
 }
 
+/** The first words of commands that stand for what is not read, and for what a shell would stop at. */
+export const NOTES = { branch: 'else', quote: 'quote', continuation: 'backslash' } as const;
+
+/** A placeholder that documents write where a shell would see a redirection: <MASTER_IP>. */
+const PLACEHOLDER = /^<[A-Za-z][\w.-]*>(?=[\s:"'\\]|$)/;
+
 /** Words that only structure a script; the commands after them are read. */
 const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'until', '{', '}', '!', 'esac'];
 
@@ -34,15 +41,18 @@ const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'un
 export class Lexer {
   readonly slurm: Word[] = [];
   readonly #text: string;
+  readonly #statements: RawStatement[] = [];
+  /** The here-documents that begin after the current line. */
+  #heredocs: Heredoc[] = [];
   #at = 0;
   #line = 1;
 
   constructor(text: string) {
-    this.#text = text.replaceAll('\r\n', '\n');
+    this.#text = text.replace(/^\uFEFF/, '').replaceAll(/\r\n?/g, '\n');
   }
 
   statements(): readonly RawStatement[] {
-    const statements: RawStatement[] = [];
+    const statements = this.#statements;
     const branches = new Branches();
     const add = (statement: RawStatement): void => {
       const names = assignedNames(statement);
@@ -53,8 +63,10 @@ export class Lexer {
     while (!this.#isAtEnd()) {
       if (/[\n;&|]/.test(this.#char())) {
         if (words.length > 0) add({ words });
-        words = [];
+        const isNewline = this.#char() === '\n';
         this.#skip(1);
+        if (isNewline) this.#skipHeredocs(words);
+        words = [];
         continue;
       }
       if (this.#skipped()) continue;
@@ -96,7 +108,8 @@ export class Lexer {
     if (/[ \t()]/.test(char)) this.#skip(1);
     else if (this.#rest().startsWith('\\\n')) this.#skip(2);
     else if (char === '#') this.#comment();
-    else if (/^\d?[<>]/.test(this.#text.slice(this.#at, this.#at + 2))) this.#redirection();
+    else if (this.#placeholder() === null && /^\d?[<>]/.test(this.#text.slice(this.#at, this.#at + 2)))
+      this.#redirection();
     else return false;
     return true;
   }
@@ -109,7 +122,31 @@ export class Lexer {
     this.#skip(comment.length);
   }
 
+  #placeholder(): string | null {
+    return PLACEHOLDER.exec(this.#text.slice(this.#at, this.#at + 60))?.[0] ?? null;
+  }
+
+  /** Skips the here-documents of a line; those of programs that run them as a script are read. */
+  #skipHeredocs(words: readonly RawWord[]): void {
+    const texts = words.map(({ pieces: [first] }) => first?.text ?? '');
+    for (const heredoc of this.#heredocs) {
+      const body = heredocBody(this.#text, this.#at, heredoc, texts);
+      if (body !== null) this.#skip(body.length);
+    }
+    this.#heredocs = [];
+  }
+
+  #note(kind: keyof typeof NOTES, line: number, ...more: readonly string[]): void {
+    this.#statements.push({ words: noteWords(kind, line, more) });
+  }
+
   #redirection(): void {
+    const heredoc = heredocAt(this.#text, this.#at);
+    if (heredoc !== null) {
+      this.#heredocs.push(heredoc);
+      this.#skip(heredoc.written.length);
+      return;
+    }
     const [operator = '>'] = /^\d?[<>]+&?[ \t]*/.exec(this.#text.slice(this.#at, this.#at + 20)) ?? [];
     this.#skip(operator.length);
     if (!/[\s;|&]/.test(this.#char() || '\n')) this.#word();
@@ -134,17 +171,24 @@ export class Lexer {
   #word(): RawWord {
     const line = this.#line;
     const pieces: Piece[] = [];
-    while (!this.#isAtEnd() && !/[\s;|&<>()]/.test(this.#char())) {
+    while (!this.#isAtEnd()) {
       const char = this.#char();
-      if (char === "'") pieces.push({ text: this.#until("'"), isQuoted: true });
+      const placeholder = char === '<' ? this.#placeholder() : null;
+      if (placeholder === null && /[ \t\n;|&<>()]/.test(char)) break;
+      if (placeholder !== null) {
+        pieces.push({ text: placeholder, isQuoted: true });
+        this.#skip(placeholder.length);
+      } else if (char === "'") pieces.push({ text: this.#until("'"), isQuoted: true });
       else if (char === '"') pieces.push(...this.#double());
       else if (char === '$') pieces.push(this.#dollar(false));
       else if (char === '`') pieces.push({ text: `$(${this.#until('`')})`, isQuoted: true });
       else if (char === '\\') {
         const next = this.#text[this.#at + 1] ?? '';
+        if (/^\\[ \t]+(\n|$)/.test(this.#text.slice(this.#at, this.#at + 80)))
+          this.#note('continuation', this.#line);
         this.#skip(2);
         if (next !== '\n') pieces.push({ text: next, isQuoted: true });
-        else if (/\s/.test(this.#char())) break;
+        else if (/[ \t\n]/.test(this.#char())) break;
       } else {
         pieces.push({ text: char, isQuoted: false });
         this.#skip(1);
@@ -155,8 +199,10 @@ export class Lexer {
 
   /** Reads up to the closing mark, which it skips. */
   #until(mark: string): string {
+    const line = this.#line;
     this.#skip(1);
     const end = this.#text.indexOf(mark, this.#at);
+    if (end < 0) this.#note('quote', line, mark);
     const inner = this.#text.slice(this.#at, end < 0 ? undefined : end);
     this.#skip(inner.length + 1);
     return inner;
@@ -164,6 +210,7 @@ export class Lexer {
 
   #double(): readonly Piece[] {
     const pieces: Piece[] = [{ text: '', isQuoted: true }];
+    const line = this.#line;
     this.#skip(1);
     while (!this.#isAtEnd() && this.#char() !== '"') {
       const [char, next] = [this.#char(), this.#text[this.#at + 1] ?? ''];
@@ -176,6 +223,7 @@ export class Lexer {
         this.#skip(1);
       }
     }
+    if (this.#isAtEnd()) this.#note('quote', line, '"');
     this.#skip(1);
     return pieces;
   }
@@ -224,8 +272,12 @@ function assignedNames({ array, words }: RawStatement): readonly string[] {
 
 /** Returns the words that stand for an assignment which is not read. */
 function otherBranch({ line, words }: RawStatement, names: readonly string[]): readonly RawWord[] {
-  const at = line ?? words[0]?.line ?? 1;
-  return ['else', ...names].map((text) => ({ pieces: [{ text, isQuoted: true }], line: at }));
+  return noteWords('branch', line ?? words[0]?.line ?? 1, names);
+}
+
+/** Returns the words of a note: its name, and what it is about. */
+function noteWords(kind: keyof typeof NOTES, line: number, about: readonly string[]): readonly RawWord[] {
+  return [NOTES[kind], ...about].map((text) => ({ pieces: [{ text, isQuoted: true }], line }));
 }
 
 /** Joins neighbouring texts. */

@@ -2,6 +2,7 @@ import { ShardlabError } from '../../core/errors';
 import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,
+  COMPILED,
   decides,
   isNothing,
   type KeyRow,
@@ -9,6 +10,7 @@ import {
   type Meaning,
   none,
   place,
+  planSwitch,
   refused,
   section,
   setting,
@@ -151,8 +153,8 @@ const PARALLEL: KeyTable = {
   fp16: half('fp16'),
   float16: half('fp16'),
   fp8: place('float8, which only a plan knows', (value) => ({ isFp8: !isNothing(value) })),
-  torch_compile: place('the model is compiled', (value) => ({ compile: value !== null && value !== false })),
-  deepcompile: place('the model is compiled', (value) => ({ compile: !isNothing(value) })),
+  torch_compile: planSwitch('compile', COMPILED, (value) => value !== null && value !== false),
+  deepcompile: planSwitch('compile', COMPILED, (value) => !isNothing(value)),
 };
 
 const TRAINING: KeyTable = {

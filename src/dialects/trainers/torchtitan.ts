@@ -3,6 +3,7 @@ import {
   type Asked,
   allNone,
   both,
+  COMPILED,
   decides,
   type Exported,
   isNothing,
@@ -11,6 +12,7 @@ import {
   type Meaning,
   none,
   place,
+  planSwitch,
   refused,
   section,
   setting,
@@ -102,7 +104,7 @@ const SCHEDULE: KeyTable = {
   ),
 };
 
-const COMPILE = place('the model is compiled', (value) => ({ compile: yesOf(value) }));
+const COMPILE = planSwitch('compile', COMPILED, yesOf);
 const MASTER = 'parameters are stored as float32 here; mixedPrecision rounds them for matmuls';
 
 const TRAINING: KeyTable = {
@@ -264,6 +266,7 @@ export const TORCHTITAN: Dialect = {
             'parallel.strategy': 'FULL_SHARD',
             activationCheckpointing: { everyNth: 2 },
           },
+          place: { isWarmupCut: true },
           why: "TorchTitan's defaults",
         },
 };

@@ -1,0 +1,41 @@
+/** A here-document: text after a command that the command reads. */
+export interface Heredoc {
+  /** The redirection as it is written: "<<'EOF'". */
+  readonly written: string;
+  /** The line that ends the text. */
+  readonly end: string;
+  /** Whether tabs before the lines do not count. */
+  readonly isIndented: boolean;
+}
+
+/** Returns the here-document that is announced at a position; null: there is none. */
+export function heredocAt(text: string, at: number): Heredoc | null {
+  const [written, dash, quoted, plain] =
+    /^\d?<<(-?)[ \t]*(?:(["'][^"'\n]+["'])|\\?([\w.-]+))/.exec(text.slice(at, at + 100)) ?? [];
+  const end = quoted?.slice(1, -1) ?? plain;
+  return written === undefined || end === undefined ? null : { written, end, isIndented: dash === '-' };
+}
+
+/** Programs that run a here-document as a script, here or elsewhere. */
+const SHELLS = /(^|\/)(bash|sh|zsh|sbatch|ssh|srun|kubectl)$/;
+
+/**
+ * Returns the text of a here-document that begins at a position, with the line that ends it. `words` are those of its command. null: it is
+ * read as a script, or the line that ends it is missing.
+ */
+export function heredocBody(
+  text: string,
+  at: number,
+  { end, isIndented }: Heredoc,
+  words: readonly string[],
+): string | null {
+  if (words.some((word) => SHELLS.test(word))) return null;
+  let next = at;
+  while (next < text.length) {
+    const newline = text.indexOf('\n', next);
+    const line = text.slice(next, newline < 0 ? undefined : newline);
+    next = newline < 0 ? text.length : newline + 1;
+    if ((isIndented ? line.replace(/^\t+/, '') : line) === end) return text.slice(at, next);
+  }
+  return null;
+}
