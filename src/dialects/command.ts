@@ -8,8 +8,8 @@ import type { Dialect, LocatedKey, Source } from './rows/meant';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
-import { MEGATRON_SWIFT } from './trainers/megatron-swift';
-import { SWIFT } from './trainers/swift';
+import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
+import { SWIFT, SWIFT_PT } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRAINER_DEFAULTS, TRANSFORMERS } from './trainers/transformers';
 import { DIFFSYNTH } from './videos/diffsynth';
@@ -63,10 +63,10 @@ const LAUNCHERS: readonly Launcher[] = [
 
 /** Commands that train by themselves. */
 const TRAINERS: readonly Launcher[] = [
-  ...['sft', 'pt'].flatMap((what) => [
-    { words: ['swift', what], dialect: SWIFT },
-    { words: ['megatron', what], dialect: MEGATRON_SWIFT },
-  ]),
+  { words: ['swift', 'sft'], dialect: SWIFT },
+  { words: ['swift', 'pt'], dialect: SWIFT_PT },
+  { words: ['megatron', 'sft'], dialect: MEGATRON_SWIFT },
+  { words: ['megatron', 'pt'], dialect: MEGATRON_SWIFT_PT },
   { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
   { words: ['axolotl', 'train'], dialect: AXOLOTL },
 ];
