@@ -141,8 +141,18 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   const [first, ...rest] = words;
   if (first === undefined) return [];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
-  const dialect = dialectOf(first.text, rest);
-  return scriptSources(rest, dialect, file);
+  return [callsSource(first, file), ...scriptSources(rest, dialectOf(first.text, rest), file)];
+}
+
+/** Returns the script or the module itself, whose calls are read if it is there. */
+function callsSource({ text, line }: Word, file: string): Source {
+  const script = text.endsWith('.py') ? text : `${text.replaceAll('.', '/')}.py`;
+  const row: KeyRow = {
+    ...none('a script of Python, whose calls are read too'),
+    mean: () => ({ script, effect: 'used', why: 'its calls of PyTorch and Accelerate are read too' }),
+  };
+  const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
+  return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
 /** Returns the arguments of a script; a first one that is a file of settings stands for these. */

@@ -61,6 +61,8 @@ export interface Meaning {
   readonly why?: string;
   /** A file of settings that is read too. */
   readonly file?: string;
+  /** A script of Python, whose calls are read too if it is there. */
+  readonly script?: string;
 }
 
 /** Returns the value of a setting. Throws: CONFIG for a value that the key cannot have. */
