@@ -37,6 +37,18 @@ test('every key of the installed accelerate, deepspeed, torch and transformers h
   assert.ok(count > 600, `${count} keys`);
 });
 
+test('arguments of calls are in the order of their signatures, by which positions name them', () => {
+  const { keys } = dialectNamed('PyTorch in a script');
+  const listed = INSTALLED.keys['PyTorch in a script'] ?? [];
+  const names = new Set(listed.map((key) => key.replace(/\..*/, '')));
+  assert.ok(names.size >= 10);
+  for (const name of names) {
+    const own = Object.keys(keys[name]?.parts ?? {}).map((key) => `${name}.${key}`);
+    const signature = listed.filter((key) => key.startsWith(`${name}.`));
+    assert.deepEqual(own.slice(0, signature.length), signature, name);
+  }
+});
+
 test('every key of ms-swift, LLaMA-Factory, TorchTitan and Megatron-LM has a row', () => {
   for (const [name, keys] of Object.entries(SOURCES.keys)) {
     const dialect = dialectNamed(name);

@@ -184,8 +184,9 @@ export const WRAPPERS: KeyTable = {
         ...FULLY_SHARD,
         shard_placement_fn: refused('parameters are sharded by rows here'),
         ignored_params: refused(WHOLE_NAMES),
+        dp_mesh_dims: refused('write parallel.mesh; parallel.tp divides matrices'),
       },
-      'mesh reshard_after_forward shard_placement_fn mp_policy offload_policy ignored_params',
+      'mesh reshard_after_forward shard_placement_fn mp_policy offload_policy ignored_params dp_mesh_dims',
     ),
   ),
   DistributedDataParallel: call(() => ({ sets: { 'parallel.strategy': 'NO_SHARD' } }), {
@@ -208,6 +209,10 @@ export const WRAPPERS: KeyTable = {
     param_to_hook_all_reduce: refused('gradients are reduced in buckets here'),
     mixed_precision: policy('_MixedPrecision'),
     device_mesh: none(GROUP),
+    skip_all_reduce_unused_params: refused('gradients of all parameters are reduced here'),
+    bucket_cap_mb_list: refused('buckets have one size here, as bucket_cap_mb says'),
+    batched_grad_copy: none('gradients are parts of buckets here in any case'),
+    forward_sync_buffers: none('buffers are as on rank 0 here in any case'),
   }),
 };
 
@@ -223,6 +228,7 @@ const PLUGIN: Readonly<Record<string, string>> = {
   sync_module_states: 'fsdp_sync_module_states',
   forward_prefetch: 'fsdp_forward_prefetch',
   activation_checkpointing: 'fsdp_activation_checkpointing',
+  activation_checkpointing_offload: 'fsdp_activation_checkpointing_offload',
   cpu_ram_efficient_loading: 'fsdp_cpu_ram_efficient_loading',
   state_dict_type: 'fsdp_state_dict_type',
   use_orig_params: 'fsdp_use_orig_params',
@@ -269,18 +275,21 @@ export const PLUGINS: KeyTable = {
         ? { effect: 'used', why: 'the model is wrapped' }
         : { sets: { 'parallel.strategy': 'FULL_SHARD' } };
     },
-    {
-      ...Object.fromEntries(Object.keys(PLUGIN).map((name) => [name, ofPlugin(name)])),
-      auto_wrap_policy: decides('parallel.wrap', pluginWrap),
-      cpu_offload: offload,
-      mixed_precision_policy: policy('MixedPrecision'),
-      limit_all_gathers: setting('parallel.limitAllGathers', yes),
-      ignored_modules: refused(WHOLE_NAMES),
-      param_init_fn: none('models are built chunk by chunk here'),
-      ...allNone(
-        'checkpoints here are sharded, and any number of ranks reads them',
-        'state_dict_config optim_state_dict_config',
-      ),
-    },
+    ordered(
+      {
+        ...Object.fromEntries(Object.keys(PLUGIN).map((name) => [name, ofPlugin(name)])),
+        auto_wrap_policy: decides('parallel.wrap', pluginWrap),
+        cpu_offload: offload,
+        mixed_precision_policy: policy('MixedPrecision'),
+        limit_all_gathers: setting('parallel.limitAllGathers', yes),
+        ignored_modules: refused(WHOLE_NAMES),
+        param_init_fn: none('models are built chunk by chunk here'),
+        ...allNone(
+          'checkpoints here are sharded, and any number of ranks reads them',
+          'state_dict_config optim_state_dict_config',
+        ),
+      },
+      'fsdp_version sharding_strategy reshard_after_forward backward_prefetch mixed_precision_policy auto_wrap_policy cpu_offload ignored_modules state_dict_type state_dict_config optim_state_dict_config limit_all_gathers use_orig_params param_init_fn sync_module_states forward_prefetch activation_checkpointing activation_checkpointing_offload cpu_ram_efficient_loading transformer_cls_names_to_wrap min_num_params',
+    ),
   ),
 };
