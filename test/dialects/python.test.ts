@@ -176,7 +176,26 @@ test('a keyword of the root that differs from that of blocks is a warning', () =
   const reading = readText('train.py', text);
   const root = reading.lines.find(({ key, line }) => key === 'fully_shard.mp_policy' && line === 14);
   assert.equal(root?.effect, 'warning');
-  assert.match(root?.why ?? '', /the root's alone; the call of blocks on line 13 decides/);
+  assert.match(root?.why ?? '', /of this module alone; the call of blocks on line 13 decides/);
+});
+
+test('FSDP 1 in a loop: the blocks decide, and the root has no strategy of its own', () => {
+  const reading = readText(
+    'train.py',
+    `from torch.distributed.fsdp import FullyShardedDataParallel as FSDP, ShardingStrategy
+
+for i, layer in enumerate(model.layers):
+    model.layers[i] = FSDP(layer, sharding_strategy=ShardingStrategy.SHARD_GRAD_OP)
+model.head = FSDP(model.head, forward_prefetch=True)
+model = FSDP(model)
+`,
+  );
+  assert.deepEqual(reading.config.parallel, {
+    strategy: 'SHARD_GRAD_OP',
+    wrap: 'blocks',
+    forwardPrefetch: false,
+  });
+  assert.equal(effects(reading)['FSDP.forward_prefetch'], 'warning');
 });
 
 test('keywords that a script adds one by one are not known, but a single policy is', () => {

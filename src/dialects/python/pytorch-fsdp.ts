@@ -1,7 +1,5 @@
-import { ACCELERATE_FSDP } from '../accelerate/accelerate-fsdp';
 import {
   type Asked,
-  allNone,
   type Convert,
   decides,
   isNothing,
@@ -26,16 +24,16 @@ export interface CallMade {
   readonly names: readonly string[];
   /** Which modules are units, by the loop that makes them, by this call or another one. */
   readonly wrap: 'blocks' | 'linear' | 'root';
-  /** The line of the call of blocks, if this one is of the root. */
+  /** The line of the call of blocks, if this one is of the root or another module. */
   readonly blocksLine: number | null;
 }
 
 const DEVICE = 'ranks run on CPUs here; a plan is for GPUs';
 const GROUP = 'a job has one group of all ranks here; parallel.mesh divides it';
-const WHOLE_NAMES = 'write the names of modules as parallel.ignoredModules';
+export const WHOLE_NAMES = 'write the names of modules as parallel.ignoredModules';
 
 /** Returns the units that a policy of FSDP 1 makes. */
-function wrapOf({ value }: Asked): Meaning {
+export function wrapOf({ value }: Asked): Meaning {
   if (isNothing(value)) return { sets: { 'parallel.wrap': 'root' } };
   const name = isCalled(value) ? value.call : String(value).split('.').at(-1);
   switch (name) {
@@ -69,10 +67,12 @@ function isOffloaded(value: unknown): boolean {
   return value.call === 'CPUOffloadPolicy';
 }
 
-const offload = setting('offload.parameters', (value) => (isNothing(value) ? undefined : isOffloaded(value)));
+export const offload = setting('offload.parameters', (value) =>
+  isNothing(value) ? undefined : isOffloaded(value),
+);
 
 /** Returns the row of an argument that is a policy of types, which has lines of its own. */
-const policy = (kind: string): KeyRow =>
+export const policy = (kind: string): KeyRow =>
   decides('mixedPrecision', ({ value }) => {
     if (isNothing(value)) return { effect: 'none', why: 'is off' };
     if (!isCalled(value)) throw wrongValue(value, `${kind}(param_dtype=…)`);
@@ -80,7 +80,7 @@ const policy = (kind: string): KeyRow =>
   });
 
 /** Returns the last part of the name of an enumeration's member: 'BACKWARD_PRE'. */
-const member = (value: unknown): string => String(value).split('.').at(-1) ?? '';
+export const member = (value: unknown): string => String(value).split('.').at(-1) ?? '';
 
 const prefetch: Convert = (value) => {
   if (isNothing(value)) return null;
@@ -89,7 +89,11 @@ const prefetch: Convert = (value) => {
   throw wrongValue(value, 'BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST or None');
 };
 
-const madeBy = ({ value }: Asked): CallMade => value as CallMade; // the reader of files makes it
+export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // the reader of files makes it
+
+function besideBlocks(line: number): Meaning {
+  return { effect: 'used', why: `is a unit too; the call of blocks on line ${line} decides the strategy` };
+}
 
 const HYBRID = { FULL_SHARD: 'HYBRID_SHARD', SHARD_GRAD_OP: '_HYBRID_SHARD_ZERO2' } as const;
 
@@ -131,14 +135,14 @@ const FSDP: KeyTable = settingKeys('fsdp', {
 });
 
 /** Returns rows in the order of a signature. */
-function ordered(rows: KeyTable, names: string): KeyTable {
+export function ordered(rows: KeyTable, names: string): KeyTable {
   return Object.fromEntries(
     names.split(' ').flatMap((name) => (rows[name] === undefined ? [] : [[name, rows[name]]])),
   );
 }
 
 /** Returns the row of a call; its arguments are in the order of the function's signature. */
-function call(mean: KeyRow['mean'], parts: KeyTable, says = 'parallel.strategy'): KeyRow {
+export function call(mean: KeyRow['mean'], parts: KeyTable, says = 'parallel.strategy'): KeyRow {
   return { ...decides(says, mean), parts };
 }
 
@@ -146,7 +150,8 @@ function call(mean: KeyRow['mean'], parts: KeyTable, says = 'parallel.strategy')
 export const WRAPPERS: KeyTable = {
   FullyShardedDataParallel: call(
     (asked) => {
-      const { names, wrap } = madeBy(asked);
+      const { names, wrap, blocksLine } = madeBy(asked);
+      if (blocksLine !== null) return besideBlocks(blocksLine);
       return {
         ...(names.includes('sharding_strategy')
           ? { effect: 'used', why: 'the model is wrapped' }
@@ -172,11 +177,7 @@ export const WRAPPERS: KeyTable = {
   fully_shard: call(
     (asked) => {
       const { wrap, blocksLine } = madeBy(asked);
-      if (blocksLine !== null)
-        return {
-          effect: 'used',
-          why: `is the root; the call of blocks on line ${blocksLine} decides the strategy`,
-        };
+      if (blocksLine !== null) return besideBlocks(blocksLine);
       return { ...fullyShard(asked), usual: { 'parallel.wrap': wrap } };
     },
     ordered(
@@ -214,82 +215,4 @@ export const WRAPPERS: KeyTable = {
     batched_grad_copy: none('gradients are parts of buckets here in any case'),
     forward_sync_buffers: none('buffers are as on rank 0 here in any case'),
   }),
-};
-
-/** Accelerate's names of FSDP's settings, with the names of its plugin. */
-const PLUGIN: Readonly<Record<string, string>> = {
-  fsdp_version: 'fsdp_version',
-  sharding_strategy: 'fsdp_sharding_strategy',
-  reshard_after_forward: 'fsdp_reshard_after_forward',
-  backward_prefetch: 'fsdp_backward_prefetch',
-  auto_wrap_policy: 'fsdp_auto_wrap_policy',
-  transformer_cls_names_to_wrap: 'fsdp_transformer_layer_cls_to_wrap',
-  min_num_params: 'fsdp_min_num_params',
-  sync_module_states: 'fsdp_sync_module_states',
-  forward_prefetch: 'fsdp_forward_prefetch',
-  activation_checkpointing: 'fsdp_activation_checkpointing',
-  activation_checkpointing_offload: 'fsdp_activation_checkpointing_offload',
-  cpu_ram_efficient_loading: 'fsdp_cpu_ram_efficient_loading',
-  state_dict_type: 'fsdp_state_dict_type',
-  use_orig_params: 'fsdp_use_orig_params',
-};
-
-/** Returns the row of Accelerate's file for an argument of its plugin. */
-function ofPlugin(name: string): KeyRow {
-  const key = PLUGIN[name] ?? name;
-  const row = ACCELERATE_FSDP.fsdp[key] ?? none('');
-  return {
-    ...row,
-    mean: (asked) =>
-      row.mean({
-        ...asked,
-        key,
-        value: plain(asked.value),
-        other: (wanted) => {
-          const own = Object.entries(PLUGIN).find(([, theirs]) => theirs === wanted)?.[0];
-          return plain(asked.other(own ?? wanted));
-        },
-      }),
-  };
-}
-
-/** Returns the word of an enumeration's member: Accelerate's file has BACKWARD_PRE for BackwardPrefetch.BACKWARD_PRE. */
-function plain(value: unknown): unknown {
-  return typeof value === 'string' && /^[\w.]+$/.test(value) ? member(value) : value;
-}
-
-function pluginWrap(asked: Asked): Meaning {
-  return isCalled(asked.value) || /_policy$/.test(String(asked.value))
-    ? wrapOf(asked)
-    : ofPlugin('auto_wrap_policy').mean(asked);
-}
-
-/** Accelerate's settings of FSDP in a script. Source: accelerate/utils/dataclasses.py of Accelerate 1.15.0. */
-export const PLUGINS: KeyTable = {
-  FullyShardedDataParallelPlugin: call(
-    (asked) => {
-      const isNamed = ['sharding_strategy', 'reshard_after_forward'].some((name) =>
-        madeBy(asked).names.includes(name),
-      );
-      return isNamed
-        ? { effect: 'used', why: 'the model is wrapped' }
-        : { sets: { 'parallel.strategy': 'FULL_SHARD' } };
-    },
-    ordered(
-      {
-        ...Object.fromEntries(Object.keys(PLUGIN).map((name) => [name, ofPlugin(name)])),
-        auto_wrap_policy: decides('parallel.wrap', pluginWrap),
-        cpu_offload: offload,
-        mixed_precision_policy: policy('MixedPrecision'),
-        limit_all_gathers: setting('parallel.limitAllGathers', yes),
-        ignored_modules: refused(WHOLE_NAMES),
-        param_init_fn: none('models are built chunk by chunk here'),
-        ...allNone(
-          'checkpoints here are sharded, and any number of ranks reads them',
-          'state_dict_config optim_state_dict_config',
-        ),
-      },
-      'fsdp_version sharding_strategy reshard_after_forward backward_prefetch mixed_precision_policy auto_wrap_policy cpu_offload ignored_modules state_dict_type state_dict_config optim_state_dict_config limit_all_gathers use_orig_params param_init_fn sync_module_states forward_prefetch activation_checkpointing activation_checkpointing_offload cpu_ram_efficient_loading transformer_cls_names_to_wrap min_num_params',
-    ),
-  ),
 };

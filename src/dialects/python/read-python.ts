@@ -1,9 +1,10 @@
 import { type KeyTable, none, warned } from '../rows/key-row';
 import { type Dialect, type LocatedKey, NOT_KNOWN, type Source } from '../rows/meant';
+import { PLUGINS } from './accelerate-plugin';
 import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signatures } from './calls';
 import { MESHES } from './meshes';
 import { OFFLOADS, PRECISIONS, ZERO } from './policies';
-import { type CallMade, PLUGINS, WRAPPERS } from './pytorch-fsdp';
+import { type CallMade, WRAPPERS } from './pytorch-fsdp';
 
 /** Calls of PyTorch and Accelerate in a script of Python. */
 export const PYTHON_CALLS: Dialect = {
@@ -69,27 +70,28 @@ function sourceOf(call: PythonCall, calls: readonly PythonCall[], file: string):
   return { dialect: dialectOf(call, differing, blocks), entries: [own, ...entries] };
 }
 
-/** Returns the dialect of a call; arguments of the root that differ from those of blocks have no effect. */
+/** Returns the dialect of a call; arguments of the root or another module that differ from those of blocks have no effect. */
 function dialectOf(
-  { name }: PythonCall,
+  call: PythonCall,
   differing: readonly PythonArgument[],
   blocks: PythonCall | undefined,
 ): Dialect {
+  const { name } = call;
   const row = PYTHON_CALLS.keys[name] ?? none('');
-  const why = (argument: PythonArgument): string =>
-    argument.name === 'reshard_after_forward'
-      ? "is the root's, whose parameters are whole until its backward here in any case"
-      : `is the root's alone; the call of blocks on line ${blocks?.line ?? 0} decides`;
+  const isWholeModel = /^\w+$/.test(String(moduleOf(call)));
+  const other = warned(`is of this module alone; the call of blocks on line ${blocks?.line ?? 0} decides`);
   const rows: KeyTable = Object.fromEntries(
     differing
       .filter((argument) => Object.hasOwn(row.parts ?? {}, argument.name))
-      .map((argument) => [
-        argument.name,
-        argument.name === 'reshard_after_forward' ? none(why(argument)) : warned(why(argument)),
-      ]),
+      .map((argument) => {
+        const isUsual = argument.name === 'reshard_after_forward' && argument.meant === false && isWholeModel;
+        return [argument.name, isUsual ? WHOLE_ROOT : other];
+      }),
   );
   return { name, keys: { [name]: { ...row, parts: { ...row.parts, ...rows, '**': SPREAD } } } };
 }
+
+const WHOLE_ROOT = none('parameters of the root are whole until its backward here in any case');
 
 const SPREAD = warned('its keywords are not known here');
 
