@@ -8,8 +8,8 @@ import type { Dialect, LocatedKey, Source } from './rows/meant';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
-import { MEGATRON_SWIFT } from './trainers/megatron-swift';
-import { SWIFT } from './trainers/swift';
+import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
+import { SWIFT, SWIFT_PT } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRAINER_DEFAULTS, TRANSFORMERS } from './trainers/transformers';
 import { DIFFSYNTH } from './videos/diffsynth';
@@ -63,10 +63,10 @@ const LAUNCHERS: readonly Launcher[] = [
 
 /** Commands that train by themselves. */
 const TRAINERS: readonly Launcher[] = [
-  ...['sft', 'pt'].flatMap((what) => [
-    { words: ['swift', what], dialect: SWIFT },
-    { words: ['megatron', what], dialect: MEGATRON_SWIFT },
-  ]),
+  { words: ['swift', 'sft'], dialect: SWIFT },
+  { words: ['swift', 'pt'], dialect: SWIFT_PT },
+  { words: ['megatron', 'sft'], dialect: MEGATRON_SWIFT },
+  { words: ['megatron', 'pt'], dialect: MEGATRON_SWIFT_PT },
   { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
   { words: ['axolotl', 'train'], dialect: AXOLOTL },
 ];
@@ -160,8 +160,18 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (first === undefined) return [];
   if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
-  const dialect = dialectOf(first.text, rest);
-  return scriptSources(rest, dialect, file);
+  return [callsSource(first, file), ...scriptSources(rest, dialectOf(first.text, rest), file)];
+}
+
+/** Returns the script or the module itself, whose calls are read if it is there. */
+function callsSource({ text, line }: Word, file: string): Source {
+  const script = text.endsWith('.py') ? text : `${text.replaceAll('.', '/')}.py`;
+  const row: KeyRow = {
+    ...none('a script of Python, whose calls are read too'),
+    mean: () => ({ script, effect: 'used', why: 'its calls of PyTorch and Accelerate are read too' }),
+  };
+  const dialect: Dialect = { name: 'the command', keys: { [text]: row } };
+  return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
 /** Dashes that editors put in place of hyphens. */

@@ -3,6 +3,7 @@ import { DEEPSPEED } from './deepspeed/deepspeed';
 import { ENVIRONMENT, SLURM } from './launchers/environment';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
 import { MEGATRON } from './megatron/megatron';
+import { PYTHON_CALLS } from './python/read-python';
 import type { KeyRow, KeyTable } from './rows/key-row';
 import type { Dialect } from './rows/meant';
 import { AXOLOTL } from './trainers/axolotl';
@@ -32,6 +33,7 @@ export const DIALECTS: readonly Dialect[] = [
   MEGATRON,
   WAN,
   DIFFSYNTH,
+  PYTHON_CALLS,
   ENVIRONMENT,
   SLURM,
 ];

@@ -39,8 +39,23 @@ export function placeFindings(meant: readonly Meant[], said: Together): PlaceFin
   const derived = derivedOf(said, { world, line: lineOf('globalBatch'), findings, wrong });
   return {
     findings,
-    derived: derived === null ? [] : [derived, ...microbatches(derived, said, lineOf('microRows'))],
+    derived:
+      derived === null
+        ? usualPasses(said, lineOf('usualRows'))
+        : [derived, ...microbatches(derived, said, lineOf('microRows'))],
   };
+}
+
+/** Returns the passes by which a program fills up a step, if no line says them. Source of swift's: swift/trainers/arguments.py. */
+function usualPasses({ settings, place }: Together, line: Meant | undefined): readonly Derived[] {
+  const { world, usualRows, globalBatch } = place;
+  const isSaid = globalBatch !== undefined || settings.get('accumulation')?.by != null;
+  if (line === undefined || usualRows === undefined || world === undefined || isSaid) return [];
+  const numberAt = (path: string): number => Number(settings.get(path)?.value ?? 1);
+  const degrees = numberAt('parallel.tp') * numberAt('parallel.cp') * numberAt('parallel.pp');
+  const ranks = usualRows.isPerDataRank ? world / degrees : world;
+  const value = Math.max(1, Math.ceil(usualRows.rows / numberAt('batch') / ranks));
+  return [{ path: 'accumulation', value, by: line }];
 }
 
 /** Returns the microbatches of a pipeline, from the rows of a rank and those of a microbatch. */

@@ -6,6 +6,7 @@ import { readRegularFile } from '../core/regular-file';
 import { ACCELERATE, FSDP_CONFIG } from './accelerate/accelerate';
 import { DEEPSPEED } from './deepspeed/deepspeed';
 import { HOSTFILE } from './launchers/torchrun';
+import { pythonSources } from './python/read-python';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { calledScripts, type ScriptLaunch, scriptLaunches } from './script';
@@ -37,6 +38,7 @@ export function readForeign(name: string, cwd: string): ForeignFile | null {
   const text = textOf(name, cwd);
   if (isScriptName(name) || text.startsWith('#!')) return scriptFile(text, name);
   if (/(^|\/)hostfile/.test(name)) return [{ sources: [hostfile(text, name)], line: null }];
+  if (name.endsWith('.py')) return [{ sources: callsOf(text, name), line: null }];
   const source = sourceOf(text, name);
   return source === null ? null : [{ sources: [source], line: null }];
 }
@@ -64,9 +66,21 @@ function scriptFile(text: string, name: string): ForeignFile {
 export function readReferred(name: string, cwd: string): readonly Source[] {
   const text = textOf(name, cwd);
   if (/(^|\/)hostfile/.test(name)) return [hostfile(text, name)];
+  if (name.endsWith('.py')) return pythonSources(text, name);
   const source = sourceOf(text, name);
   if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
   return [source];
+}
+
+/** Returns the calls of a script. Throws: CONFIG if none is known. */
+function callsOf(text: string, file: string): readonly Source[] {
+  const sources = pythonSources(text, file);
+  if (sources.length > 0) return sources;
+  throw new ConfigError(
+    `${file} makes no call that is read: FullyShardedDataParallel, fully_shard, DistributedDataParallel, init_device_mesh, ` +
+      'MixedPrecision, CPUOffload or FullyShardedDataParallelPlugin; name the file that does',
+    { file },
+  );
 }
 
 function textOf(name: string, cwd: string): string {

@@ -91,14 +91,19 @@ function readingOf(sources: readonly Source[], { cwd = '.', world }: ReadOptions
 /** Returns the lines of a source, after those of the files to which it refers: arguments of a command replace settings of its files. */
 function withReferred(source: Source, cwd: string, above: readonly string[]): readonly Meant[] {
   const failures = new Map<string, string>();
-  const named = meantBy(source).flatMap(({ meaning, entry }) =>
-    meaning.file === undefined ? [] : [{ file: meaning.file, by: entry.file }],
-  );
+  const empty = new Set<string>();
+  const named = meantBy(source).flatMap(({ meaning: { file, script }, entry: { file: by } }) => {
+    if (script !== undefined && existsSync(resolve(cwd, placeOf(script, by, cwd))))
+      return [{ file: script, by }];
+    return file === undefined ? [] : [{ file, by }];
+  });
   const files = named.map(({ file }) => file);
   const referred = named.flatMap(({ file, by }): readonly Source[] => {
     try {
       if (above.includes(file)) throw new ConfigError(`${file} refers to itself`);
-      return readReferred(placeOf(file, by, cwd), cwd);
+      const sources = readReferred(placeOf(file, by, cwd), cwd);
+      if (sources.length === 0) empty.add(file);
+      return sources;
     } catch (error) {
       if (!(error instanceof ConfigError)) throw error;
       failures.set(file, error.message);
@@ -111,10 +116,15 @@ function withReferred(source: Source, cwd: string, above: readonly string[]): re
   );
   return [
     ...within,
-    ...own.map((one): Meant => {
-      const failure = failures.get(one.meaning.file ?? '');
-      if (failure === undefined) return one;
-      return { ...one, meaning: { effect: one.meaning.unread ?? 'error', why: failure } };
+    ...own.flatMap((one): readonly Meant[] => {
+      const { file, script, unread = 'error' } = one.meaning;
+      if (script !== undefined && !files.includes(script)) return []; // nobody has given the script
+      const failure = failures.get(file ?? script ?? '');
+      if (failure !== undefined) return [{ ...one, meaning: { effect: unread, why: failure } }];
+      const isEmpty = script !== undefined && empty.has(script);
+      return [
+        isEmpty ? { ...one, meaning: { effect: 'none', why: 'makes no call that is read here' } } : one,
+      ];
     }),
   ];
 }

@@ -5,6 +5,7 @@ import { requireKnownOptions } from '../config/option-names';
 import { MODEL_NAMES, modelShape } from '../config/settings/model';
 import { parseTrainConfig, type TrainConfigInput } from '../config/train-config';
 import { ConfigError } from '../core/errors';
+import type { Reading } from '../dialects/rows/reading';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
 import type { Layout } from './layout';
@@ -19,13 +20,14 @@ import {
 import { modelName, ownModelRefused } from './models';
 import { ourKey, parseRequest, parseWith } from './parse-request';
 import { predict } from './predict';
+import { isReading, readingInput, readingPlace, requireReadable, requireWorld } from './reading-input';
 import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
 
 /**
- * The input of `plan`: a TrainConfig, a plan request, or a name: of a published model ('llama3-8b'), of a preset, or of a file
- * that contains a TrainConfig or a plan request.
+ * The input of `plan`: a TrainConfig, a plan request, the reading of another program's settings (sl.readConfig), or a name: of a published model
+ * ('llama3-8b'), of a preset, or of a file that contains a TrainConfig or a plan request.
  */
-export type PlanInput = PlanRequestInput | TrainConfigInput | string;
+export type PlanInput = PlanRequestInput | TrainConfigInput | Reading | string;
 
 /** Where a TrainConfig runs, as keys of a plan request; other keys of a plan request replace values of the config. */
 export type Place = Partial<PlanRequestInput>;
@@ -57,8 +59,7 @@ export function plannedInput(
 ): PlannedInput {
   requireKnownOptions('plan(input, place, { … })', options, PLAN_OPTIONS);
   const { calibration } = options;
-  const asked = inputOf(input);
-  const place = placeOf(where);
+  const { asked, place } = inputAt(input, where);
   const measured = calibration && parseCalibration(calibration);
   if (!isTrainConfig(asked)) return plannedRequest(withPlace(asked, place), measured);
   const config = parseTrainConfig(asked);
@@ -81,8 +82,24 @@ function planned(written: object, asked: Asked, { assumed, withoutEffect }: Conf
   return { layout, prediction: predict(layout), assumed: [...assumed, ...readings], withoutEffect };
 }
 
-/** Returns the input of a name, and an object unchanged. Throws: CONFIG for anything else. */
+/**
+ * Returns an input, and where it runs: a reading says both, and keys of `where` replace its own. Throws: CONFIG for a reading with lines that are
+ * errors.
+ */
+export function inputAt(input: unknown, where: PlanPlace): { readonly asked: object; readonly place: Place } {
+  const asked = inputOf(input);
+  const place = placeOf(where);
+  if (!isReading(input)) return { asked, place };
+  requireWorld(input, place.gpus);
+  return { asked, place: withPlace(readingPlace(input), place) };
+}
+
+/** Returns the input of a name, the config of a reading, and another object unchanged. Throws: CONFIG for anything else. */
 export function inputOf(input: unknown): object {
+  if (isReading(input)) {
+    requireReadable(input);
+    return readingInput(input);
+  }
   const asked = typeof input === 'string' ? planInputNamed(input) : input;
   if (typeof asked === 'object' && asked !== null && !Array.isArray(asked)) return asked;
   throw new ConfigError(

@@ -3,7 +3,9 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
+import { plan } from '../../src/job/notebook/plan';
 import { readConfig } from '../../src/job/notebook/read-config';
+import { whatIf } from '../../src/job/notebook/what-if';
 import { testData } from '../support/paths';
 import { shardlab } from './run-command';
 
@@ -103,6 +105,42 @@ test('plan takes a command after --, and the launch of a line', async () => {
   const several = await shardlab(['plan', 'launches.txt'], { cwd });
   assert.equal(several.status, 2);
   assert.match(several.stderr, /name one of them: launches\.txt:1/);
+});
+
+test('sl.plan of a reading gives the plan of the command, with the lines that only plans know', async () => {
+  const text = [
+    'distributed_type: FSDP\nnum_processes: 16\nnum_machines: 2\nmixed_precision: fp8',
+    'fsdp_config:\n  fsdp_version: 2\n  fsdp_reshard_after_forward: true',
+    'dynamo_config:\n  dynamo_backend: inductor\n',
+  ].join('\n');
+  writeFileSync(join(folder, 'compiled.yaml'), text);
+  const args = ['plan', '--json', 'compiled.yaml', '--hardware', 'H100-80G', '--set', 'model=llama3-8b'];
+  const { status, stdout, stderr } = await shardlab(args, { cwd: folder });
+  assert.equal(status, 0, stderr);
+  const answer = JSON.parse(stdout);
+  const reading = readConfig('compiled.yaml', { cwd: folder });
+  const input = { ...reading, config: { ...reading.config, model: 'llama3-8b' as const } };
+  const { layout, seconds } = plan(input, 'H100-80G');
+  assert.deepEqual([layout.compile, layout.precision, layout.gpus], [true, 'fp8', 16]);
+  assert.deepEqual([answer.layout.compile, answer.layout.precision, answer.layout.gpus], [true, 'fp8', 16]);
+  assert.equal(Number((seconds.value * 1e3).toPrecision(6)), answer.iteration_ms);
+  const alone = plan(input.config, { on: 'H100-80G', gpus: 16 });
+  assert.equal(alone.layout.compile, false, 'the config alone does not know it');
+  assert.equal(
+    plan(input, { on: 'H100-80G', gpus: 32 }).layout.gpus,
+    32,
+    'the place replaces what lines say',
+  );
+  assert.match(JSON.stringify(whatIf(input, { compile: [true, false] }, 'H100-80G')), /16 x H100-80G/);
+});
+
+test('sl.plan refuses a reading with errors, and one whose rows depend on ranks that no line has', () => {
+  const wrong = readConfig('swift sft --model llama3-8b --lora_rnk 8');
+  assert.throws(() => plan(wrong, 'H100-80G'), /--lora_rnk: swift has no such key; did you mean "lora_rank"/);
+  const rows = readConfig(
+    'python pretrain_gpt.py --global-batch-size 64 --num-layers 8 --hidden-size 512 --num-attention-heads 8 --seq-length 128',
+  );
+  assert.throws(() => plan(rows, { on: 'H100-80G', gpus: 8 }), /64 rows of all ranks.*\{ world: 8 \}/);
 });
 
 test('sl.readConfig returns the same, and is shown as its table', () => {

@@ -1,5 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { readFlags } from '../../src/cli/sft/flags';
+import { configOf } from '../../src/cli/sft/settings';
+import { readConfig } from '../../src/dialects/read';
 import { CHATS } from '../sft/instruction-data';
 import { shardlab } from './run-command';
 
@@ -23,6 +26,37 @@ test('sft --help lists the arguments of swift sft with its defaults', async () =
     /--learning_rate <rate> +default 1e-4 for LoRA, 1e-5 for full/,
   ])
     assert.match(stdout, line);
+});
+
+test('shardlab read of swift sft has the data of shardlab sft: conversations, packing, truncation and validation', () => {
+  const cwd = process.cwd();
+  for (const more of [
+    '',
+    '--packing true --truncation_strategy right --system Hello',
+    '--split_dataset_ratio 0.25 --template chatml',
+    `--val_dataset ${CHATS} --split_dataset_ratio 0.25`,
+  ]) {
+    const words = `--model tiny --dataset ${CHATS} ${more}`.trim().split(' ');
+    const own = configOf({ ...readFlags(words, cwd), ranks: 1, cwd, note: () => undefined }).data;
+    const read = readConfig(['swift', 'sft', ...words]).config.data;
+    const defaults = { packing: false, truncation: 'delete', validation: null };
+    const plain = (data: unknown) =>
+      JSON.parse(JSON.stringify({ ...defaults, ...(data as object), instructions: [CHATS] }));
+    assert.equal((read as { instructions?: unknown }).instructions, CHATS, more);
+    assert.deepEqual(plain(read), plain(own), more);
+  }
+  const texts = readConfig(`swift pt --model tiny --dataset ${CHATS} --packing true`);
+  assert.deepEqual(texts.config.data, { path: CHATS });
+  const plainTexts = readConfig(`swift sft --model tiny --dataset ${CHATS} --use_chat_template false`);
+  assert.deepEqual(plainTexts.config.data, { path: CHATS });
+  const divided = readConfig(
+    `swift sft --model llama3-8b --dataset ${CHATS} --packing true --sequence_parallel_size 2`,
+  );
+  assert.deepEqual(divided.config.data, { instructions: CHATS });
+  assert.match(
+    divided.lines.find(({ key }) => key === '--packing')?.why ?? '',
+    /sequence_parallel_size divides them/,
+  );
 });
 
 test('an unknown argument names the nearest one, and wrong values name what is expected', async () => {

@@ -11,12 +11,23 @@ interface Installed {
   readonly keys: Readonly<Record<string, readonly string[]>>;
 }
 
+/** Keys of packages with their defaults; null: no literal, or none. */
+export interface SourceKeys {
+  readonly versions: Readonly<Record<string, string>>;
+  readonly keys: Readonly<Record<string, Readonly<Record<string, unknown>>>>;
+}
+
 /** The page with its generated part replaced by the tables of dialects. */
-export function dialectsPage(page: string, installed: Installed): string {
+export function dialectsPage(page: string, installed: Installed, sources: SourceKeys): string {
   const [before, rest] = split(page, START);
   const [, after] = split(rest, END);
-  const versions = Object.entries(installed.versions ?? {}).map(([name, version]) => `${name} ${version}`);
-  const counts = Object.entries(installed.keys).map(([name, keys]) => `${keys.length} of ${name}`);
+  const versions = Object.entries({ ...installed.versions, ...sources.versions }).map(([name, version]) =>
+    name === 'Megatron-LM' ? `Megatron-LM at commit ${version}` : `${name} ${version}`,
+  );
+  const counts = [
+    ...Object.entries(installed.keys).map(([name, keys]) => `${keys.length} of ${name}`),
+    ...Object.entries(sources.keys).map(([name, keys]) => `${Object.keys(keys).length} of ${name}`),
+  ];
   const lines = [
     `Compared with ${versions.join(', ')}: ${counts.join(', ')}; every one of these keys has a row.`,
     ...DIALECTS.flatMap(({ name, keys }) => [

@@ -5,12 +5,12 @@ import { foreignOf } from '../../dialects/read';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
 import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
+import { readingInput, readingPlace } from '../../plan/reading-input';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
 import { foreignReading } from '../read/foreign';
 import { layoutAnswer, planAnswer, readingAnswer } from './answer';
 import { type BatchOptions, planBatch } from './batch';
-import { foreignInput, foreignPlace } from './foreign-place';
 import { readCalibration, readPrices } from './read-files';
 
 interface PlanCommandOptions {
@@ -64,9 +64,9 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
       const reading = foreignReading(words, { io, output, world: gpus });
-      const asked = reading === null ? planInputNamed(name, io.cwd) : foreignInput(reading);
+      const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
       const input = withSettings(asked, set) as PlanInput; // the plan checks it
-      const where = reading === null ? place : withPlace(foreignPlace(reading), place);
+      const where = reading === null ? place : withPlace(readingPlace(reading), place);
       const planned = naming(name, () => plan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
       return { planned, cost: tokens === undefined ? undefined : costOf(planned, { tokens }, prices) };

@@ -1,9 +1,8 @@
-import { ConfigError } from '../../core/errors';
 import { MOST_RANKS_HERE } from '../../dialects/assemble';
 import { foreignOf, readConfig } from '../../dialects/read';
 import { linesText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
-import { whereOf } from '../../dialects/together';
+import { degreesOf, requireReadable } from '../../plan/reading-input';
 import type { Io, Output } from '../io';
 
 /**
@@ -17,21 +16,11 @@ export function foreignReading(
   const asked = foreignOf(words, io.cwd);
   if (asked === null) return null;
   const reading = readConfig(asked, { cwd: io.cwd, world });
-  const isRefused = Object.keys(reading.config).length === 0;
-  const errors = reading.lines.filter(
-    ({ effect }) => effect === 'error' || (isRefused && effect === 'refused'),
-  );
-  if (errors.length > 0)
-    throw new ConfigError(errors.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
+  requireReadable(reading);
   output.note(linesText(reading.lines));
   if (reading.config.model === undefined)
     output.note("no line names a model of ours: the default is 'tiny'; --set model=NAME chooses another");
   return reading;
-}
-
-/** Returns the number of ranks that one copy of the model needs. */
-export function degreesOf({ config: { parallel = {} } }: Reading): number {
-  return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
 }
 
 /** Returns the number of ranks to start for a reading: as many as it says, at most some on this machine. */

@@ -5,12 +5,12 @@ import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
+import { readingInput } from '../../plan/reading-input';
 import { type Recommendation, recommend } from '../../plan/recommend';
 import { recommendAsked } from '../../plan/recommend-request';
 import { positiveNumber, wholeNumber } from '../arguments';
 import { type Io, type Perform, progressOn } from '../io';
 import { layoutAnswer, planAnswer } from '../plan/answer';
-import { foreignInput } from '../plan/foreign-place';
 import { readModel, readPrices } from '../plan/read-files';
 import { foreignReading } from '../read/foreign';
 
@@ -69,7 +69,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const { hardware, gpus, seq, gpusPerNode, by, precision, compile } = options;
     const reading = foreignReading([options.model], { io, output, world: gpus });
-    const model = reading === null ? readModel(options.model, io.cwd) : foreignInput(reading);
+    const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
     const asked = recommendAsked(model, {
       ...{ gpus, seq, gpusPerNode, by, precision, compile },
       on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],

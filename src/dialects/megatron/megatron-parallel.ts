@@ -29,8 +29,10 @@ function on(path: string, value: unknown, why?: string): KeyRow {
   );
 }
 
-function fsdp({ value }: Asked): Meaning {
-  return yesOf(value) ? { sets: { 'parallel.strategy': 'FULL_SHARD' } } : { effect: 'none', why: 'is off' };
+function fsdp({ value, other }: Asked): Meaning {
+  if (!yesOf(value)) return { effect: 'none', why: 'is off' };
+  const isKept = yesOf(other('torch_fsdp2_no_reshard_after_forward') ?? false);
+  return { sets: { 'parallel.strategy': isKept ? 'SHARD_GRAD_OP' : 'FULL_SHARD' } };
 }
 
 const WHOLE_BLOCKS = 'whole blocks run again here';
@@ -110,16 +112,18 @@ export const PARALLEL: KeyTable = {
   use_distributed_optimizer: both(on('parallel.strategy', 'ZERO_1'), ({ config }) =>
     config.parallel.strategy === 'ZERO_1' ? true : undefined,
   ),
+  torch_fsdp2_no_reshard_after_forward: on('parallel.strategy', 'SHARD_GRAD_OP'),
   use_torch_fsdp2: both(flag(decides('parallel.strategy', fsdp)), ({ config }) =>
     STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter') ? true : undefined,
   ),
   use_megatron_fsdp: flag(decides('parallel.strategy', fsdp)),
   use_custom_fsdp: flag(decides('parallel.strategy', fsdp)),
-  data_parallel_sharding_strategy: decides('parallel.strategy', ({ value }) => ({
-    sets: {
-      'parallel.strategy': word(SHARDINGS)(value),
-    },
-  })),
+  data_parallel_sharding_strategy: decides('parallel.strategy', ({ value, other }) => {
+    const isUsed = ['use_megatron_fsdp', 'use_custom_fsdp'].some((name) => yesOf(other(name) ?? false));
+    return isUsed
+      ? { sets: { 'parallel.strategy': word(SHARDINGS)(value) } }
+      : { effect: 'none', why: 'has no effect without --use-megatron-fsdp' };
+  }),
   recompute_granularity: both(decides('activationCheckpointing', recompute), writtenRecompute),
   recompute_activations: on('activationCheckpointing', 'selective'),
   optimizer_cpu_offload: on('offload.optimizer', true),

@@ -24,6 +24,7 @@ import { clip, number, numberOf, whole, wholeFromZero, wholeOf, word, wordOf, ye
 import { MEGATRON_OTHER } from './megatron-keys';
 import { isLlama, MODEL } from './megatron-model';
 import { PARALLEL } from './megatron-parallel';
+import { MEGATRON_REST } from './megatron-rest';
 
 // Megatron-LM's arguments. Source: megatron/training/arguments.py and megatron/training/config.
 
@@ -65,10 +66,11 @@ function numberRow(path: string, write: Write, convert: Convert = number): KeyRo
 
 const isSgd = ({ config }: Exported): boolean => config.optimizer.kind === 'sgd';
 
-const beta = (index: 0 | 1): KeyRow =>
+/** Returns the row of one of Adam's two numbers; `usual` is the second one's default. */
+export const beta = (index: 0 | 1, usual = 0.999): KeyRow =>
   both(
     decides('optimizer.betas', ({ value, other }) => {
-      const betas = [numberOf(other('adam_beta1') ?? 0.9), numberOf(other('adam_beta2') ?? 0.999)];
+      const betas = [numberOf(other('adam_beta1') ?? 0.9), numberOf(other('adam_beta2') ?? usual)];
       betas[index] = numberOf(value);
       return { sets: { 'optimizer.betas': betas } };
     }),
@@ -98,7 +100,17 @@ const WSD_DECAYS = { linear: 'linear', cosine: 'cosine', minus_sqrt: '1-sqrt' } 
 
 const SCHEDULE: KeyTable = {
   lr_decay_style: both(
-    decides('schedule.kind', ({ value }) => ({ sets: { 'schedule.kind': word(STYLES)(value) } })),
+    decides('schedule.kind', ({ value, other }) => {
+      const kind = word(STYLES)(value);
+      const isExponential = kind === 'wsd' && other('lr_wsd_decay_style') === undefined;
+      return {
+        sets: { 'schedule.kind': kind },
+        ...(isExponential && {
+          effect: 'warning',
+          why: 'schedule.kind: wsd, whose rate falls exponentially there unless --lr-wsd-decay-style says otherwise; here it falls by schedule.decayType',
+        }),
+      };
+    }),
     styleOf,
   ),
   lr_decay_iters: numberRow(
@@ -242,10 +254,13 @@ export const MEGATRON_KEYS: KeyTable = Object.fromEntries(
   ),
 );
 
+/** The scale of float16's gradients. Source: megatron/training/arguments.py. */
+const SCALER = { 'gradScaler.initScale': 2 ** 32, 'gradScaler.growthInterval': 1000 };
+
 /** Arguments of Megatron-LM's pretrain_gpt.py. */
 export const MEGATRON: Dialect = {
   name: 'Megatron-LM',
-  keys: MEGATRON_KEYS,
+  keys: { ...MEGATRON_REST, ...MEGATRON_KEYS },
   usual: (other) => ({
     usual: {
       ...(other('num_layers') !== undefined && {
@@ -255,6 +270,8 @@ export const MEGATRON: Dialect = {
       }),
       'parallel.strategy': 'NO_SHARD',
       'optimizer.weightDecay': 0.01,
+      ...(other('optimizer') === 'sgd' && { 'optimizer.momentum': 0.9 }),
+      ...(other('fp16') !== undefined && yesOf(other('fp16')) && SCALER),
       'schedule.kind': 'linear',
       seed: 1234,
     },

@@ -63,6 +63,8 @@ export interface Meaning {
   readonly file?: string;
   /** The effect of the line if the file cannot be read; default: error. */
   readonly unread?: Effect;
+  /** A script of Python, whose calls are read too if it is there. */
+  readonly script?: string;
 }
 
 /** Returns the value of a setting. Throws: CONFIG for a value that the key cannot have. */

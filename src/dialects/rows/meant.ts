@@ -40,7 +40,12 @@ export interface Source {
 /** An entry with the names by which the dialect's table has it: ['zero_optimization', 'stage']. */
 export interface LocatedKey extends Entry {
   readonly path: readonly string[];
+  /** The value for the row, if that is not how it is written. */
+  readonly meant?: unknown;
 }
+
+/** A value that a script computes. */
+export const NOT_KNOWN = Symbol('not known');
 
 /** An entry with what it means. */
 export interface Meant {
@@ -49,10 +54,15 @@ export interface Meant {
   readonly row: KeyRow | null;
 }
 
-/** Returns the values of a source by key, with or without the sections that contain it; undefined: the key is not given. */
+/** Returns the values of a source by key, with or without the sections that contain it; undefined: the key is not given, or its value is not known. */
 export function valuesOf({ entries }: Source): Asked['other'] {
-  const values = new Map(entries.map(({ path, value }) => [path.at(-1) ?? '', value]));
-  for (const { path, value } of entries) values.set(path.join('.'), value);
+  const values = new Map<string, unknown>();
+  for (const entry of entries) {
+    const value = valueForRow(entry);
+    if (value === NOT_KNOWN) continue;
+    values.set(entry.path.at(-1) ?? '', value);
+    values.set(entry.path.join('.'), value);
+  }
   return (key) => values.get(key);
 }
 
@@ -79,7 +89,7 @@ export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefi
 }
 
 function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']): Meant {
-  const { path, ...entry } = located;
+  const { path, meant: _, ...entry } = located;
   const { row, table } = rowAt(dialect.keys, path);
   const told = (effect: Effect, why: string): Meant => ({ entry, row, meaning: { effect, why } });
   if (row === null) {
@@ -92,7 +102,9 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
       return told('warning', `${dialect.name} ignores it: it has no such key`);
     return told('error', unknownKey(path, table, dialect));
   }
-  const { value } = entry;
+  const value = valueForRow(located);
+  if (value === NOT_KNOWN && (row.effect === null || row.effect === 'planned'))
+    return told('warning', `not known here: line ${entry.line} computes it; write ${row.says}`);
   if (dialect.auto !== undefined && value === 'auto') return told('none', dialect.auto);
   if (row.effect !== 'none' && typeof value === 'string' && /\$[\w{(]/.test(value))
     return told('warning', 'depends on a variable that these lines do not set, so it is left out');
@@ -102,6 +114,11 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
     if (error instanceof ConfigError) return told('error', error.message);
     throw error;
   }
+}
+
+/** Returns the value of an entry for its row. */
+function valueForRow({ value, meant = value }: LocatedKey): unknown {
+  return meant;
 }
 
 /** Returns the row of a key, and the table in which it is or should be. */

@@ -36,6 +36,8 @@ export interface Place {
   readonly globalBatch: number;
   /** Rows of a microbatch of a pipeline. */
   readonly microRows: number;
+  /** Rows per step of all ranks that a program fills up by passes, unless a line says the passes or the rows. */
+  readonly usualRows: { readonly rows: number; readonly isPerDataRank: boolean };
   /** Whether the model is compiled. */
   readonly compile: boolean;
   readonly dropout: boolean;

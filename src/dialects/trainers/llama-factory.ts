@@ -58,6 +58,30 @@ const OTHER: KeyTable = {
   use_adam_mini: refused('Adam-mini is not built here'),
   use_muon: refused('Muon is not built here'),
   use_llama_pro: refused('LLaMA Pro is not built here; frozen freezes modules'),
+  use_hyper_parallel: refused('HyperParallel is not built here'),
+  use_kt: refused('KTransformers is not built here'),
+  ...Object.fromEntries(
+    ['use_asft_loss', 'use_dft_loss', 'use_eaft_loss'].map((name) => [
+      name,
+      refused('the loss is the mean over tokens here; write a loss of your own'),
+    ]),
+  ),
+  ...allNone(
+    'is for programs that are not built here',
+    'hyper_parallel_args kt_expert_checkpoint_path kt_lora_expert_intermediate_size kt_lora_expert_num kt_use_lora_experts kt_weight_path',
+  ),
+  ...allNone(
+    'is for drawing answers, which run.sample does here',
+    'do_sample length_penalty max_length max_new_tokens num_beams repetition_penalty skip_special_tokens temperature top_k top_p sglang_config sglang_lora_backend sglang_maxlen sglang_mem_fraction sglang_tp_size vllm_config vllm_enforce_eager vllm_gpu_util vllm_max_lora_rank vllm_maxlen',
+  ),
+  ...allNone(
+    'llamafactory-cli export writes models; run.savePretrained does so here',
+    'export_device export_dir export_hub_model_id export_legacy_format export_quantization_dataset export_quantization_maxlen export_quantization_nsamples export_size',
+  ),
+  ...allNone(
+    'is for images, sounds and videos in conversations, which are texts here',
+    'audio_sampling_rate crop_to_patches image_do_pan_and_scan image_min_pixels use_audio_in_video video_fps video_maxlen video_min_pixels',
+  ),
   use_mca: refused('Megatron-LM trains by its own arguments, which megatron sft has'),
   ...allNone(
     'is for other adapters, freezing or preferences; here there are LoRA and training of all parameters',
@@ -83,11 +107,20 @@ const OTHER: KeyTable = {
 
 function finetuning({ value }: Asked): Meaning {
   if (String(value) === 'full') return { effect: 'used', why: 'all parameters train' };
-  if (String(value) === 'lora')
-    return { usual: { 'lora.r': 8, 'lora.alpha': 16, 'lora.targets': 'all-linear' } };
+  if (String(value) === 'lora') return { effect: 'used', why: 'adapters train' };
   return {
     effect: 'refused',
     why: `there is no fine-tuning of kind ${String(value)} here; choose lora or full`,
+  };
+}
+
+/** Returns the defaults of adapters, which train unless finetuning_type says otherwise. Source: hparams/finetuning_args.py. */
+function adapters(other: Asked['other']) {
+  if (String(other('finetuning_type') ?? 'lora') !== 'lora') return {};
+  return {
+    'lora.r': 8,
+    'lora.alpha': 2 * wholeOf(other('lora_rank') ?? 8),
+    'lora.targets': 'all-linear',
   };
 }
 
@@ -165,11 +198,10 @@ export const LLAMA_FACTORY: Dialect = {
     quantization_method: refused('weights are not quantized here'),
     use_galore: refused('GaLore is not built here'),
     use_badam: refused('BAdam is not built here'),
-    pref_beta: refused('preferences are not trained here'),
-    pref_loss: refused('preferences are not trained here'),
+    ...allNone('is for preferences, which are not trained here', 'pref_beta pref_loss'),
   },
-  usual: () => ({
+  usual: (other) => ({
     ...TRAINER_DEFAULTS,
-    usual: { ...TRAINER_DEFAULTS.usual, activationCheckpointing: 'full' },
+    usual: { ...TRAINER_DEFAULTS.usual, activationCheckpointing: 'full', ...adapters(other) },
   }),
 };

@@ -1,6 +1,7 @@
 import { STRATEGIES } from '../../config/strategies';
-import { MEGATRON_KEYS } from '../megatron/megatron';
+import { beta, MEGATRON_KEYS } from '../megatron/megatron';
 import { SHARDINGS, virtual, writtenRecompute, writtenVirtualStages } from '../megatron/megatron-parallel';
+import { MEGATRON_REST } from '../megatron/megatron-rest';
 import {
   allNone,
   both,
@@ -14,9 +15,18 @@ import {
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { wholeOf, wordOf, yesOf } from '../rows/values';
-import { DOCUMENT, SWIFT_KEYS } from './swift';
+import { adapterKeys, DOCUMENT, SWIFT_KEYS } from './swift';
+import { swiftData } from './swift-data';
 
 // `megatron sft`. Source: ms-swift's Command-line-parameters.md of Megatron-SWIFT.
+
+/** Arguments of Megatron-LM that megatron sft has under the same names. */
+const REST =
+  'account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split apply_wd_to_qk_layernorm data_parallel_random_init decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers dsa_indexer_loss_coeff dsa_indexer_use_sparse_loss end_weight_decay lr_warmup_init mhc_recompute_layer_num moe_layer_recompute muon_coefficient_type muon_extra_scale_factor muon_fp32_matmul_prec muon_momentum muon_num_ns_steps muon_scalar_optimizer muon_scale_mode muon_tp_mode pipeline_model_parallel_layout start_weight_decay weight_decay_incr_style';
+
+/** Arguments of megatron rlhf, which megatron sft has too. */
+const RLHF =
+  'advantage_estimator async_generate beta calculate_KL center_rewards_coefficient completion_length_limit_scope cosine_max_len cosine_max_len_value_correct cosine_max_len_value_wrong cosine_min_len_value_correct cosine_min_len_value_wrong delta desirable_weight dynamic_sample epsilon epsilon_high f_divergence_type fipo_clip_high_only fipo_clip_range fipo_decay_rate fipo_safety_threshold generation_batch_size gkd_logits_topk gym_env importance_sampling_level kl_in_reward label_smoothing lmbda log_completions log_entropy log_rollout_offpolicy_metrics max_completion_length max_resample_times max_turns mcore_ref_adapter mcore_ref_model move_model_batches multi_turn_scheduler num_generations num_generations_eval num_iterations off_policy_sequence_mask_delta offload_model offload_optimizer offload_teacher_model overlong_filter real_tau ref_adapters ref_model ref_model_mixup_alpha ref_model_sync_steps reference_free repetition_max_penalty repetition_n_grams reward_funcs reward_model reward_model_plugin reward_weights rlhf_type rollout_importance_sampling_mode rollout_importance_sampling_threshold rpo_alpha scale_rewards seq_kd sft_alpha sleep_level soft_cache_length soft_max_length steps_per_generation sync_ref_model tau_neg tau_pos teacher_kl_coef teacher_model teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key top_entropy_quantile undesirable_weight use_gym_env use_vllm vllm_disable_cascade_attn vllm_enable_lora vllm_enable_prefix_caching vllm_enforce_eager vllm_engine_kwargs vllm_gpu_memory_utilization vllm_limit_mm_per_prompt vllm_max_model_len vllm_max_num_seqs vllm_mm_processor_cache_gb vllm_mode vllm_server_base_url vllm_server_group_port vllm_server_host vllm_server_pass_dataset vllm_server_port vllm_server_timeout vllm_tensor_parallel_size wandb_log_unique_prompts';
 
 /** Arguments of megatron sft alone. */
 const OTHER: KeyTable = {
@@ -49,7 +59,13 @@ const OTHER: KeyTable = {
     'moe_router_dtype moe_z_loss_coeff moe_token_drop_policy mtp_num_layers mtp_loss_scaling_factor language_model_only vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex target_regex',
   ),
   ...allNone('jobs here have collectives of their own', 'ddp_backend ddp_timeout'),
-  lr_warmup_init: refused('the rate rises from 0 here'),
+  ...allNone('is for preferences and rewards, which swift rlhf and megatron rlhf train', RLHF),
+  megatron_extra_kwargs: refused('is JSON, which is not read; write its arguments one by one'),
+  ...allNone(
+    'models and collectives are as they are built here',
+    'bridge_backend cp_partition_mode nccl_comm_warmup save_missing_weights skip_megatron_init microbatch_group_size_per_vp_stage router_replay_mode use_fused_mhc linear_decoupled_in_proj mtp_decoder_input_detach mtp_shared_weights csa_dense_mode align_grad_reduce data_seed remove_unused_columns muon_split_qkv muon_use_nesterov',
+  ),
+  ...onlyRead(MEGATRON_REST, REST),
 };
 
 /** Whether Megatron-FSDP shards more than optimizer states. */
@@ -69,8 +85,14 @@ function written(key: string, write: (exported: Exported) => unknown): KeyTable 
   return { [key]: both(row, write) };
 }
 
+/** The default of --adam_beta2. */
+const BETA2 = 0.95;
+
 /** Arguments of Megatron-LM that megatron sft has with other values. */
 const SWIFTED: KeyTable = {
+  ...adapterKeys('full'),
+  adam_beta1: beta(0, BETA2),
+  adam_beta2: beta(1, BETA2),
   ...onlyRead(
     MEGATRON_KEYS,
     'num_virtual_stages_per_pipeline_rank use_torch_fsdp2 initial_loss_scale loss_scale_window',
@@ -110,7 +132,8 @@ export const MEGATRON_SWIFT: Dialect = {
       batch: 1,
       'optimizer.lr': other('tuner_type') === 'lora' || other('train_type') === 'lora' ? 1e-4 : 1e-5,
       'optimizer.weightDecay': 0.1,
-      'optimizer.betas': [0.9, 0.95],
+      'optimizer.betas': [0.9, BETA2],
+      ...(other('optimizer') === 'sgd' && { 'optimizer.momentum': 0.9 }),
       'schedule.kind': 'cosine',
       seed: 42,
       'mixedPrecision.paramDtype': 'bfloat16',
@@ -118,6 +141,13 @@ export const MEGATRON_SWIFT: Dialect = {
       'parallel.strategy': 'ZERO_1',
       activationCheckpointing: 'selective',
     },
-    why: "Megatron-SWIFT's defaults: bfloat16, optimizer states that are sharded, and selective recomputation",
+    place: { usualRows: { rows: 16, isPerDataRank: true } },
+    why: "Megatron-SWIFT's defaults: bfloat16, optimizer states that are sharded, selective recomputation, and 16 rows per step of all ranks",
   }),
+};
+
+/** `megatron pt`, which trains on texts. */
+export const MEGATRON_SWIFT_PT: Dialect = {
+  ...MEGATRON_SWIFT,
+  keys: { ...MEGATRON_SWIFT.keys, ...swiftData(() => true) },
 };

@@ -14,9 +14,11 @@ export const SWIFT_OTHER: KeyTable = {
   ),
   ...allNone(
     KINDS,
-    'galore_target_modules galore_rank galore_update_proj_gap galore_scale galore_proj_type galore_optim_per_parameter galore_with_embedding galore_quantization galore_proj_quant galore_proj_bits galore_proj_group_size galore_cos_threshold galore_gamma_proj galore_queue_size lora_ga_batch_size lora_ga_iters lora_ga_max_length lora_ga_direction lora_ga_scale lora_ga_stable_gamma fourier_n_frequency fourier_scaling boft_block_size boft_block_num boft_dropout vera_rank vera_projection_prng_key vera_dropout vera_d_initial adalora_target_r adalora_init_r adalora_tinit adalora_tfinal adalora_delta adalora_beta1 adalora_beta2 adalora_orth_reg_weight reft_layers reft_rank reft_intervention_type reft_args llamapro_num_new_blocks llamapro_num_groups lisa_step_interval lorap_lr_ratio',
+    'galore_target_modules galore_rank galore_update_proj_gap galore_scale galore_proj_type galore_optim_per_parameter galore_with_embedding galore_quantization galore_proj_quant galore_proj_bits galore_proj_group_size galore_cos_threshold galore_gamma_proj galore_queue_size lora_ga_batch_size lora_ga_iters lora_ga_max_length lora_ga_direction lora_ga_scale lora_ga_stable_gamma fourier_n_frequency fourier_scaling boft_block_size boft_block_num boft_dropout vera_rank vera_projection_prng_key vera_dropout vera_d_initial adalora_target_r adalora_init_r adalora_tinit adalora_tfinal adalora_delta adalora_beta1 adalora_beta2 adalora_orth_reg_weight adalora_deltaT adapter_act adapter_length boft_n_butterfly_factor reft_layer_key reft_layers reft_rank reft_intervention_type reft_args llamapro_num_new_blocks llamapro_num_groups lisa_step_interval lorap_lr_ratio',
   ),
   use_galore: refused('GaLore is not built here'),
+  use_swift_lora: none("adapters are PEFT's here"),
+  optimizer: refused('optimizers of plugins are not read; write optimizer.kind'),
   lisa_activated_layers: refused('LISA is not built here; frozen freezes modules'),
   lora_dtype: none('adapters are float32 here, and matmuls are as mixedPrecision says'),
   target_regex: refused('write the names of modules as lora.targets'),
@@ -39,11 +41,11 @@ export const SWIFT_OTHER: KeyTable = {
   ),
   ...allNone(
     'run.evaluate evaluates, and run.log writes every step',
-    'eval_use_evalscope eval_dataset eval_dataset_args eval_limit eval_generation_config eval_metric callbacks swanlab_token swanlab_project swanlab_workspace swanlab_exp_name swanlab_notification_method swanlab_webhook_url swanlab_secret swanlab_mode',
+    'eval_use_evalscope eval_dataset eval_dataset_args eval_limit eval_generation_config eval_metric callbacks swanlab_token swanlab_project swanlab_workspace swanlab_exp_name swanlab_notification_method swanlab_webhook_url swanlab_secret swanlab_mode swanlab_email_language swanlab_receiver_email swanlab_sender_email swanlab_smtp_port swanlab_smtp_server extra_eval_args',
   ),
   ...allNone(
     'is for other models or other ways of training',
-    'experts_impl router_aux_loss_coef enable_dft_loss enable_channel_loss loss_type mrl_dims vit_gradient_checkpointing freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex enable_npu_model_patch',
+    'experts_impl router_aux_loss_coef enable_dft_loss enable_channel_loss loss_type mrl_dims vit_gradient_checkpointing ds3_gather_for_generation freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex enable_npu_model_patch',
   ),
   ...allNone('is the launcher that starts the processes', 'use_ray ray_exp_name device_groups'),
   zero_hpz_partition_size: both(

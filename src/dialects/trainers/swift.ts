@@ -19,8 +19,9 @@ import {
 import type { Dialect } from '../rows/meant';
 import { attentionNamed, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { floatOf, strategyOf, wholeOf, word, yesOf } from '../rows/values';
+import { swiftData } from './swift-data';
 import { SWIFT_OTHER } from './swift-keys';
-import { DATA, fsdp, TRAINING_ARGUMENTS } from './transformers';
+import { fsdp, TRAINING_ARGUMENTS } from './transformers';
 
 // ms-swift: `swift sft`, whose arguments are those of transformers and its own, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
 
@@ -133,10 +134,10 @@ function tuner({ value }: Asked): Meaning {
   };
 }
 
-/** Settings of adapters, which have an effect with LoRA only. */
-function adapter(path: string, convert: (value: unknown) => unknown): KeyRow {
+/** Settings of adapters, which have an effect with LoRA only; `usual` is the program's default. */
+function adapter(path: string, convert: (value: unknown) => unknown, usual: 'lora' | 'full'): KeyRow {
   const row = decides(path, ({ value, other }) => {
-    const kind = String(other('tuner_type') ?? other('train_type') ?? other('sft_type') ?? 'lora');
+    const kind = String(other('tuner_type') ?? other('train_type') ?? other('sft_type') ?? usual);
     return kind === 'lora'
       ? { sets: { [path]: convert(value) } }
       : { effect: 'none', why: `has no effect with ${kind}: it is for LoRA` };
@@ -174,7 +175,19 @@ function targets(value: unknown): unknown {
   return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
 }
 
-const CHAT = 'shardlab sft applies chat templates; shardlab run trains the texts of a file as they are';
+/** Returns rows of LoRA; `usual` says what trains by default. */
+export function adapterKeys(usual: 'lora' | 'full'): KeyTable {
+  return {
+    ...settingKeys('peft', {
+      'lora.alpha': { lora_alpha: adapter('lora.alpha', Number, usual) },
+      'lora.dropout': { lora_dropout: adapter('lora.dropout', Number, usual) },
+      'lora.targets': { target_modules: adapter('lora.targets', targets, usual) },
+    }),
+    lora_rank: adapter('lora.r', (value) => wholeOf(value), usual),
+  };
+}
+
+const CHAT = "conversations are written by the tokenizer's chat template here, and answers count in the loss";
 
 export const SWIFT_KEYS: KeyTable = {
   ...SWIFT_OTHER,
@@ -182,22 +195,11 @@ export const SWIFT_KEYS: KeyTable = {
   model_type: decides('model', (asked) =>
     asked.other('model') === undefined ? modelMeaning(asked) : { effect: 'none', why: 'the model decides' },
   ),
-  dataset: DATA,
-  val_dataset: none('write data.validation'),
-  split_dataset_ratio: decides('data.validation', ({ value }) =>
-    isNothing(value)
-      ? { effect: 'none', why: 'is off' }
-      : { effect: 'none', why: 'write data.validation with your own data' },
-  ),
+  ...swiftData(),
   tuner_type: both(decides('lora', tuner), ({ config }) => (config.lora === null ? 'full' : 'lora')),
   train_type: decides('lora', tuner),
   sft_type: decides('lora', tuner),
-  ...settingKeys('peft', {
-    'lora.alpha': { lora_alpha: adapter('lora.alpha', Number) },
-    'lora.dropout': { lora_dropout: adapter('lora.dropout', Number) },
-    'lora.targets': { target_modules: adapter('lora.targets', targets) },
-  }),
-  lora_rank: adapter('lora.r', (value) => wholeOf(value)),
+  ...adapterKeys('lora'),
   deepspeed: both(decides('parallel.strategy', deepspeed), deepspeedName),
   fsdp: both(decides('parallel.strategy', fsdpFile), (exported) =>
     isBySwiftFsdp(exported) ? SWIFT_FSDP_FILE : undefined,
@@ -222,10 +224,9 @@ export const SWIFT_KEYS: KeyTable = {
   torch_dtype: both(decides('mixedPrecision.paramDtype', weights), () => 'float32'),
   max_length: both(SEQUENCE, writtenSequence),
   attn_impl: attentionNamed(/flash/),
-  packing: none('shardlab sft packs examples; with shardlab run, texts fill sequences without gaps'),
   ...allNone(
     CHAT,
-    'template system agent_template loss_scale max_model_len truncation_strategy padding_free padding_side response_prefix norm_bbox use_chat_template enable_thinking add_non_thinking_prefix',
+    'agent_template loss_scale max_model_len padding_free padding_side response_prefix norm_bbox enable_thinking add_non_thinking_prefix',
   ),
   ...allNone(
     'nothing is downloaded from a hub',
@@ -266,11 +267,13 @@ export const SWIFT: Dialect = {
       activationCheckpointing: 'full',
       ...(isLora(other) && LORA_DEFAULTS),
     },
-    why: isLora(other)
-      ? "swift's defaults: adapters (LoRA) train, unless --tuner_type full"
-      : "swift's defaults",
+    place: { usualRows: { rows: 16, isPerDataRank: false } },
+    why: `swift's defaults: ${isLora(other) ? 'adapters (LoRA) train, unless --tuner_type full; ' : ''}without --gradient_accumulation_steps, a step has 16 rows of all ranks`,
   }),
 };
+
+/** `swift pt`, which trains on texts. */
+export const SWIFT_PT: Dialect = { ...SWIFT, keys: { ...SWIFT.keys, ...swiftData(() => true) } };
 
 function isLora(other: Asked['other']): boolean {
   const given = other('tuner_type') ?? other('train_type') ?? other('sft_type');

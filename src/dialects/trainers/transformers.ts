@@ -78,12 +78,21 @@ export function fileKey(says: string): KeyRow {
   };
 }
 
+/** Whether a value names a file or a folder of data, and no data set of a hub. */
+export function isDataFile(value: unknown): boolean {
+  return /\.(jsonl?|csv|tsv|txt|parquet)$|^[./~]/.test(String(value));
+}
+
 /** Returns the row of a file or folder of data. */
 export const DATA: KeyRow = decides('data.path', ({ value }) => {
   const [first] = [value].flat();
   if (isNothing(first)) return { effect: 'none', why: 'is empty' };
-  const isFile = /\.(jsonl?|csv|tsv|txt|parquet)$|^[./~]/.test(String(first));
-  return isFile
+  if (isDataFile(String(first).replace(/#\d+$/, '')) && /#\d+$/.test(String(first)))
+    return {
+      effect: 'refused',
+      why: `${String(first)} names a part of a file; write the rows that you want into a file of their own`,
+    };
+  return isDataFile(first)
     ? { sets: { 'data.path': Array.isArray(value) ? value.map(String) : String(value) } }
     : {
         effect: 'refused',

@@ -4,19 +4,19 @@ import type { Reading } from '../../dialects/rows/reading';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 
 /** Another program's settings in our own words. Shown in a notebook as a table of its lines. */
-export type ConfigReading = Pick<Reading, 'world' | 'machines' | 'config' | 'lines'> & Shown;
+export type ConfigReading = Reading & Shown;
 
 /**
  * Reads another program's settings (docs/dialects.md): a file, a launch script, or a command as a text or as words.
- * `config` of the result is what `job.train` takes; `lines` says what each line does here. Throws: CONFIG if nothing there is a setting of a
- * known program.
+ * `config` of the result is what `job.train` takes; `lines` says what each line does here. `sl.plan` takes the whole result, because only plans know
+ * some lines, such as compilation. Throws: CONFIG if nothing there is a setting of a known program.
  * @example
  * const { config } = sl.readConfig('accelerate.yaml');
  * const run = await job.train({ ...config, model: 'tiny' });
+ * sl.plan(sl.readConfig('accelerate.yaml'), 'H100-80G');
  * sl.readConfig('torchrun --nproc_per_node=8 train.py --learning_rate 2.5e-5');
  */
 export function readConfig(settings: Foreign, options: ReadOptions = {}): ConfigReading {
   const reading = readForeignConfig(settings, options);
-  const { world, machines, config, lines } = reading;
-  return withShown({ world, machines, config, lines }, shownAsText(readingText(reading)));
+  return withShown({ ...reading }, shownAsText(readingText(reading)));
 }

@@ -8,7 +8,7 @@ import { tokensPerStep } from '../../plan/cost-of';
 import { type KnobValues, type Turn, turnsOf } from '../../plan/knobs';
 import { isTrainConfig } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
-import { inputOf, type PlanInput, type PlanPlace, placeOf, withPlace } from '../../plan/plan-input';
+import { inputAt, type PlanInput, type PlanPlace, withPlace } from '../../plan/plan-input';
 import { sessionGuesses } from '../run/guesses';
 import { refuseOwn } from './own-plan';
 import { type Plan, plan } from './plan';
@@ -20,8 +20,8 @@ import { warnOf } from './plan-figures';
  */
 export function whatIf(input: PlanInput, knobs: KnobValues, place: PlanPlace = {}): Figure {
   refuseOwn('whatIf', input);
-  const asked = inputOf(input) as PlanInput; // a plan checks it
-  const at = placeOf(place);
+  const { asked: given, place: at } = inputAt(input, place);
+  const asked = given as PlanInput; // a plan checks it
   const base = plan(asked, at);
   const { layout } = base;
   // A config's batch is per rank. The global batch is fixed, so that changes of other settings do not change it.

@@ -3,6 +3,7 @@
 import argparse
 import dataclasses
 import importlib.metadata
+import inspect
 import json
 import sys
 import typing
@@ -98,6 +99,25 @@ def deepspeed_keys() -> list[str]:
     return sorted(key for key in keys if isinstance(key, str))
 
 
+def call_keys() -> list[str]:
+    """Keywords of the calls by which scripts of Python shard a model, in the order of their signatures."""
+    from accelerate import FullyShardedDataParallelPlugin
+    from torch.distributed import fsdp
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.optim import ZeroRedundancyOptimizer
+    from torch.nn.parallel import DistributedDataParallel
+
+    names = ("FullyShardedDataParallel", "fully_shard", "MixedPrecision", "MixedPrecisionPolicy", "CPUOffload", "CPUOffloadPolicy")
+    calls = [getattr(fsdp, name) for name in names]
+    calls += [DistributedDataParallel, ZeroRedundancyOptimizer, init_device_mesh, FullyShardedDataParallelPlugin]
+    return [
+        f"{call.__name__}.{name}"
+        for call in calls
+        for name, parameter in inspect.signature(call).parameters.items()
+        if name not in ("module", "self") and parameter.kind is not inspect.Parameter.VAR_KEYWORD
+    ]
+
+
 def main() -> None:
     from accelerate.commands.config.config_args import ClusterConfig, SageMakerConfig
     from accelerate.commands.launch import launch_command_parser
@@ -128,6 +148,7 @@ def main() -> None:
             "DeepSpeed": deepspeed_keys(),
             "torchrun": parser_keys(get_args_parser()),
             "transformers": field_keys(TrainingArguments),
+            "PyTorch in a script": call_keys(),
         },
     }
     with open(sys.argv[1], "w", encoding="utf-8") as file:

@@ -1,0 +1,154 @@
+import { type Argument, dottedName, type Expression, expressionOf } from './expressions';
+import { afterBracket, type Statement, splitAt, type Token } from './tokens';
+
+/** What the names of a file stand for, if the file says it without a computation. */
+export interface Names {
+  /** Returns the full name of an imported name, with its attributes: 'torch.bfloat16'; null: it is not imported. */
+  readonly imported: (name: string) => string | null;
+  /** Whether a statement of the file gives the name a value. */
+  readonly isOwn: (name: string) => boolean;
+  /** Returns the only value that a name ever has; null: it has several, or none that the file shows. */
+  readonly valueOf: (name: string) => Expression | null;
+}
+
+/** Methods that change a list or a dict. */
+const CHANGES = [
+  'update',
+  'setdefault',
+  'pop',
+  'popitem',
+  'clear',
+  'append',
+  'extend',
+  'insert',
+  'add',
+  'remove',
+];
+
+/** Finds what statements bind names to. */
+export function namesOf(statements: readonly Statement[]): Names {
+  const imports = new Map<string, string>();
+  const values = new Map<string, Expression>();
+  const counts = new Map<string, number>();
+  const bind = (name: string): void => {
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+  };
+  for (const { tokens } of statements) {
+    const imported = importsOf(tokens);
+    for (const [name, full] of imported) {
+      if (!imports.has(name)) imports.set(name, full);
+    }
+    if (imported.length > 0) continue;
+    for (const name of boundBy(tokens)) bind(name);
+    const assigned = assignmentOf(tokens);
+    if (assigned !== null) values.set(assigned.name, expressionOf(assigned.tokens));
+  }
+  return {
+    imported(name) {
+      const [root = '', ...rest] = name.split('.');
+      const full = imports.get(root);
+      return full === undefined || counts.has(root) ? null : [full, ...rest].join('.');
+    },
+    isOwn: (name) => counts.has(name.split('.')[0] ?? ''),
+    valueOf: (name) => (counts.get(name) === 1 && !imports.has(name) ? (values.get(name) ?? null) : null),
+  };
+}
+
+/** Returns the names that an import gives, with their full names. */
+function importsOf(tokens: readonly Token[]): readonly (readonly [string, string])[] {
+  const [first] = tokens;
+  if (first?.kind !== 'name' || (first.text !== 'import' && first.text !== 'from')) return [];
+  const at = tokens.findIndex(({ text }) => text === 'import');
+  const module =
+    first.text === 'from'
+      ? tokens
+          .slice(1, at)
+          .map(({ text }) => text)
+          .join('')
+      : null;
+  const listed = tokens.slice(at + 1).filter(({ text }) => text !== '(' && text !== ')');
+  return splitAt(listed, ',').flatMap((part) => {
+    const [name] = part;
+    if (name?.kind !== 'name') return [];
+    const full = dottedName(part, 0);
+    const alias = part[full.end]?.text === 'as' ? part[full.end + 1]?.text : undefined;
+    if (module !== null) return [[alias ?? name.text, `${module}.${full.name}`] as const];
+    return [alias === undefined ? ([name.text, name.text] as const) : ([alias, full.name] as const)];
+  });
+}
+
+/** Returns the name and the value of 'name = value' or 'name: type = value'; null: the statement is another one. */
+function assignmentOf(
+  tokens: readonly Token[],
+): { readonly name: string; readonly tokens: readonly Token[] } | null {
+  const [target = [], value, ...more] = splitAt(tokens, '=');
+  const [name, colon] = target;
+  if (value === undefined || more.length > 0 || name?.kind !== 'name') return null;
+  return target.length === 1 || colon?.text === ':' ? { name: name.text, tokens: value } : null;
+}
+
+/** Returns the names that a statement binds or changes; of those in doubt, it returns more rather than fewer. */
+function boundBy(tokens: readonly Token[]): readonly string[] {
+  const names = (from: readonly Token[]): readonly string[] =>
+    from.flatMap(({ kind, text }) => (kind === 'name' ? [text] : []));
+  const targets = splitAt(tokens, '=').slice(0, -1);
+  const found = targets.flatMap((target) =>
+    names(target.filter(({ text }, at) => at === 0 || text !== ':')).slice(
+      0,
+      target[1]?.text === ':' ? 1 : undefined,
+    ),
+  );
+  const [first, second] = tokens;
+  if (first?.text === 'global' || first?.text === 'nonlocal' || first?.text === 'del')
+    found.push(...names(tokens.slice(1)));
+  for (const [at, { kind, text }] of tokens.entries()) {
+    const [before, next] = [tokens[at - 1], tokens[at + 1]];
+    if (kind === 'sign' && (text === ':=' || /^(\*\*|\/\/|>>|<<|[-+*/%@&|^])=$/.test(text)))
+      found.push(
+        ...names(tokens.slice(Math.max(0, at - 1), at)),
+        ...(text === ':=' ? [] : names(tokens.slice(0, 1))),
+      );
+    if (kind !== 'name') continue;
+    if (text === 'as' && next !== undefined) found.push(...names([next]));
+    if (text === 'for')
+      found.push(
+        ...names(
+          tokens.slice(
+            at + 1,
+            tokens.findIndex((one, index) => index > at && one.text === 'in'),
+          ),
+        ),
+      );
+    if (text === 'class' && next !== undefined) found.push(next.text);
+    if (text === 'def')
+      found.push(
+        ...names(
+          tokens.slice(
+            at + 1,
+            afterBracket(
+              tokens,
+              tokens.findIndex((one) => one.text === '('),
+            ),
+          ),
+        ),
+      );
+    if (text === 'lambda')
+      found.push(
+        ...names(
+          tokens.slice(
+            at + 1,
+            tokens.findIndex((one, index) => index > at && one.text === ':'),
+          ),
+        ),
+      );
+    if (CHANGES.includes(text) && before?.text === '.' && next?.text === '(')
+      found.push(tokens[at - 2]?.text ?? '');
+  }
+  return second === undefined ? [] : found;
+}
+
+/** Returns the entries of a dict that is written out, also as dict(…); null: it is computed. */
+export function entriesIn(expression: Expression): readonly Argument[] | null {
+  if (expression.kind === 'dict') return expression.items;
+  return expression.kind === 'call' && expression.callee === 'dict' ? expression.given : null;
+}

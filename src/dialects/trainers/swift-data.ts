@@ -1,0 +1,86 @@
+import {
+  type Asked,
+  decides,
+  isNothing,
+  type KeyRow,
+  type KeyTable,
+  type Meaning,
+  none,
+} from '../rows/key-row';
+import { numberOf, wholeOf, word, yesOf } from '../rows/values';
+import { DATA, isDataFile } from './transformers';
+
+// Data of swift and megatron sft: conversations, which shardlab sft reads with the same arguments.
+
+/** Whether texts are trained as they are, as in `swift pt`. */
+type IsPlain = (other: Asked['other']) => boolean;
+
+const PLAIN: IsPlain = (other) =>
+  other('use_chat_template') !== undefined && !yesOf(other('use_chat_template'));
+
+/** Returns the row of a setting that only conversations of files have. */
+function ofConversations(path: string, isPlain: IsPlain, mean: (asked: Asked) => Meaning): KeyRow {
+  return decides(path, (asked) => {
+    const [first] = [asked.other('dataset')].flat();
+    return isPlain(asked.other) || !isDataFile(first)
+      ? { effect: 'none', why: 'is for conversations, and no file of --dataset has them' }
+      : mean(asked);
+  });
+}
+
+/** Returns whether rows have several examples; ranks that share sequences or layers need rows of one example. */
+function packing({ value, other }: Asked): Meaning {
+  const names = ['sequence_parallel_size', 'context_parallel_size', 'pipeline_model_parallel_size'];
+  const divided = names.find((name) => wholeOf(other(name) ?? 1) > 1);
+  return yesOf(value) && divided !== undefined
+    ? { effect: 'refused', why: `rows have one example each here, because --${divided} divides them` }
+    : { sets: { 'data.packing': yesOf(value) } };
+}
+
+/** Returns the form of conversations: a file of Jinja, or chatml; the tokenizer has its own. */
+function template({ value }: Asked): Meaning {
+  const isKnown = value === 'chatml' || /\.jinja2?$|^[./~]/.test(String(value));
+  return isKnown
+    ? { sets: { 'data.chatTemplate': String(value) } }
+    : {
+        effect: 'none',
+        why: "the tokenizer's own chat template is used; data.chatTemplate names another file",
+      };
+}
+
+function truncation({ value }: Asked): Meaning {
+  return String(value) === 'split'
+    ? { effect: 'refused', why: 'examples are not split here; choose delete, left or right' }
+    : { sets: { 'data.truncation': word({ delete: 'delete', left: 'left', right: 'right' })(value) } };
+}
+
+function validation({ value, other }: Asked): Meaning {
+  if (!isNothing(other('val_dataset') ?? ''))
+    return { effect: 'none', why: '--val_dataset names the validation data' };
+  return numberOf(value) > 0
+    ? { sets: { 'data.validation': numberOf(value) } }
+    : { effect: 'none', why: 'is off' };
+}
+
+/** Returns rows of the data; `isPlain` says whether they are texts. */
+export function swiftData(isPlain: IsPlain = PLAIN): KeyTable {
+  const row = (path: string, mean: (asked: Asked) => Meaning): KeyRow => ofConversations(path, isPlain, mean);
+  return {
+    dataset: decides('data.instructions', (asked) => {
+      const meaning = DATA.mean(asked);
+      const files = meaning.sets?.['data.path'];
+      return files === undefined || isPlain(asked.other) ? meaning : { sets: { 'data.instructions': files } };
+    }),
+    val_dataset: row('data.validation', ({ value }) =>
+      [value].flat().every(isDataFile)
+        ? { sets: { 'data.validation': [value].flat().map(String) } }
+        : { effect: 'refused', why: `${String(value)} is a name of a hub, and nothing is downloaded` },
+    ),
+    split_dataset_ratio: row('data.validation', validation),
+    packing: row('data.packing', packing),
+    truncation_strategy: row('data.truncation', truncation),
+    system: row('data.system', ({ value }) => ({ sets: { 'data.system': String(value) } })),
+    template: row('data.chatTemplate', template),
+    use_chat_template: none('true: --dataset has conversations; false: it has texts'),
+  };
+}

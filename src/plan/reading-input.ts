@@ -1,0 +1,53 @@
+import type { TrainConfigInput } from '../config/train-config';
+import { ConfigError } from '../core/errors';
+import type { Reading } from '../dialects/rows/reading';
+import { whereOf } from '../dialects/together';
+import type { PlanRequestInput } from './request';
+
+/** Whether an input is the reading of another program's settings, as sl.readConfig returns it. */
+export function isReading(input: unknown): input is Reading {
+  return (
+    typeof input === 'object' && input !== null && 'config' in input && 'lines' in input && 'place' in input
+  );
+}
+
+/** Throws: CONFIG with every line that is an error, or refused if no line is a setting. */
+export function requireReadable({ config, lines }: Reading): void {
+  const isRefused = Object.keys(config).length === 0;
+  const wrong = lines.filter(({ effect }) => effect === 'error' || (isRefused && effect === 'refused'));
+  if (wrong.length > 0)
+    throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
+}
+
+/** Returns the config of a reading. A seed, which a plan does not depend on, tells it from a plan request. */
+export function readingInput({ config }: Reading): TrainConfigInput {
+  return { seed: 0, ...config };
+}
+
+/** Returns where a reading runs, and what only plans know, as keys of a plan request. */
+export function readingPlace(reading: Reading): Partial<PlanRequestInput> {
+  const { world, machines, place } = reading;
+  const degrees = degreesOf(reading);
+  const gpus = world ?? (degrees > 1 ? degrees : undefined);
+  return {
+    ...(gpus !== undefined && { gpus }),
+    ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
+    ...(place.compile === true && { compile: true }),
+    ...(place.dropout !== undefined && { dropout: place.dropout }),
+    ...(place.isFp8 === true && { precision: 'fp8' }),
+  };
+}
+
+/** Returns the number of ranks that one copy of the model needs. */
+export function degreesOf({ config: { parallel = {} } }: Reading): number {
+  return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
+}
+
+/** Throws: CONFIG if a plan is for a number of GPUs on which the rows of the reading depend, and which it does not know. */
+export function requireWorld({ world, place: { globalBatch } }: Reading, gpus: unknown): void {
+  if (world !== null || globalBatch === undefined || gpus === undefined) return;
+  throw new ConfigError(
+    `a step has ${globalBatch} rows of all ranks, whose number no line says, so the rows per rank are not known; ` +
+      `write sl.readConfig(FILE, { world: ${String(gpus)} })`,
+  );
+}
