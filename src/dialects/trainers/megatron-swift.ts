@@ -50,6 +50,7 @@ const OTHER: KeyTable = {
   ),
   ...allNone('jobs here have collectives of their own', 'ddp_backend ddp_timeout'),
   lr_warmup_init: refused('the rate rises from 0 here'),
+  use_dora: refused("Megatron-LM's layers have no DoRA; swift sft has it"),
 };
 
 /** Whether Megatron-FSDP shards more than optimizer states. */
