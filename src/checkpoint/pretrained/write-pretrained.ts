@@ -6,10 +6,19 @@ import { makeFolder } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import { fileError, writeAll } from '../format/file-system';
 import { indexText } from '../format/index-file';
+import { processMark } from '../format/process-mark';
 import { encodeHeader, numElements } from '../format/safetensors-header';
 import { storedBytes } from '../format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../load/catalog';
-import { adaptersIn, isOfAdapter, mergerOf, peftConfig, peftName, type StoredAdapter } from './adapters';
+import {
+  adaptersIn,
+  blocksIn,
+  isOfAdapter,
+  mergerOf,
+  peftConfig,
+  peftName,
+  type StoredAdapter,
+} from './adapters';
 import { publishedModel } from './published-config';
 import { publishedName } from './published-names';
 
@@ -38,8 +47,6 @@ interface Published {
 }
 
 const MAX_SHARD_BYTES = 5e9;
-/** Number of elements that are copied at once. */
-const BLOCK = 2 ** 20;
 
 /** Files of a published model besides its weights: its tokenizer and settings of generation. They are copied. */
 export const TOKENIZER_FILES = [
@@ -69,7 +76,7 @@ export function writePretrained({
 }: PretrainedSave): Bytes {
   const published = publishedModel(shape);
   const prefix = lora?.only === true ? 'adapter_model' : published.prefix;
-  const building = `${folder}.saving-${process.pid}`;
+  const building = `${folder}.saving-${processMark()}`;
   const catalog = openCatalog(source, 'model');
   try {
     makeFolder(building);
@@ -165,13 +172,8 @@ function writeShard(file: string, tensors: readonly Published[], written: (bytes
 }
 
 function* blocksOf({ array, adapter }: Published): Generator<Uint8Array> {
-  const merged = adapter === undefined ? null : mergerOf(adapter);
-  for (const { file, tensor, start: first, length } of array.pieces) {
-    for (let start = 0; start < length; start += BLOCK) {
-      const bytes = file.read(tensor, start, Math.min(BLOCK, length - start));
-      yield merged === null ? bytes : merged(bytes, array, first + start);
-    }
-  }
+  const merged = adapter === undefined ? null : mergerOf(adapter, array);
+  for (const block of blocksIn(array)) yield merged === null ? block.bytes : merged(block);
 }
 
 /** Returns the bytes of a matrix's transpose. */
