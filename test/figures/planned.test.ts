@@ -85,7 +85,7 @@ test('documented numbers are written as in the documents', () => {
 
 test('the title of the claims counts every verdict, and a guess can refer to the counts', () => {
   const { title, quantities } = figures['claims-some'] ?? assert.fail();
-  assert.equal(title, 'Of 13 claims, 2 hold, 2 in part, 5 do not, and 4 are undecided');
+  assert.equal(title, 'Of 13 claims, 2 hold, 2 in part, 5 do not and 4 are undecided');
   assert.equal(quantities.holds?.value, 2);
 });
 

@@ -133,7 +133,7 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
   const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,
-    `${numbers}${finding.verdict}${detail === '' ? '' : `, ${detail}`}${finding.judged === true ? ' (judged)' : ''}`,
+    `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged === true ? ' (judged)' : ''}`,
     finding.why,
     ...more,
     ...(finding.follows === undefined ? [] : [`judged once, with ${finding.follows}`]),

@@ -205,13 +205,15 @@ function claimsTitle(results: readonly ClaimResult[]): string {
   const all = counted(results.length, 'claim');
   const sum = (...verdicts: readonly Verdict[]): number =>
     verdicts.reduce((total, verdict) => total + counts[verdict], 0);
-  const partly = sum('holds partly', 'holds only if');
-  const wrong = sum('off', 'contradicts itself');
-  const unknown = sum('undefined', 'open');
-  return titleOf(
-    `Of ${all}, ${listed(present.map(say))}`,
-    `Of ${all}, ${say('holds')}, ${partly} in part, ${wrong} ${wrong === 1 ? 'does' : 'do'} not, and ${unknown} ${unknown === 1 ? 'is' : 'are'} undecided`,
-  );
+  const number = (count: number, one: string, many: string): string[] =>
+    count === 0 ? [] : [`${count} ${count === 1 ? one : many}`];
+  const short = [
+    say('holds'),
+    ...number(sum('holds partly', 'holds only if'), 'in part', 'in part'),
+    ...number(sum('off', 'contradicts itself'), 'does not', 'do not'),
+    ...number(sum('undefined', 'open'), 'is undecided', 'are undecided'),
+  ];
+  return titleOf(`Of ${all}, ${listed(present.map(say))}`, `Of ${all}, ${listed(short)}`);
 }
 
 function claimQuantities(results: readonly ClaimResult[]): Quantities {

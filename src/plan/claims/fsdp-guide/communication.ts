@@ -72,7 +72,7 @@ export const GUIDE_COMMUNICATION: readonly ClaimEntry[] = [
       const moved = 100 * (fact(facts, 'wireRatio') - 1);
       return {
         verdict: onlyIf(change <= -25, moved <= -25),
-        condition: 'it is off otherwise, and computation is left to hide a gather',
+        condition: 'there was no prefetch before, and computation can hide a gather',
         otherwise: 'BACKWARD_PRE is the default, so setting it changes nothing; no byte moves faster',
         measured: change,
         unit: '% of the waits for gathers',

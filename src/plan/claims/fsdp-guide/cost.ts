@@ -11,7 +11,6 @@ import { percentFaster, SPEED } from './speed';
 const FIVE_BILLION = { params: 5e9, gpus: 8 } as const;
 const THREE_BILLION = { params: 3e9 } as const;
 const BEFORE_USD = 120;
-const AFTER_USD = 84;
 
 function threeBillion(strategy: 'NO_SHARD' | 'FULL_SHARD'): PlanRequestInput {
   return {

@@ -5,7 +5,7 @@ import type { ClaimEntry } from '../entry';
 import { holdsOr, isNear, ofParts, onlyIf } from '../finding';
 import type { PlanLab } from '../lab';
 import { STATE_BYTES_PER_PARAMETER } from '../model-states';
-import { changeCell, planCell } from '../plan-cell';
+import { changeCell } from '../plan-cell';
 import { BENCHMARK, benchmarkRequest, CARD, DOCUMENTED, GB, GIB, STATES } from './benchmark';
 
 /** The benchmark's memory: under DDP 72 GB used and 10 free, under FSDP 28 on all GPUs and 3.5 per GPU. */
