@@ -108,12 +108,12 @@ const ADVICE = {
     isOther: ({ tp, hardware }) => tp > hardware.gpusPerNode,
   },
   accumulation: {
-    statement: "accumulation matched to the pipeline's depth",
+    statement: "accumulation matched to the pipeline's depth: several microbatches per stage",
     appliesTo: () => true,
     isAdvised: ({ pp }) => pp > 1,
     isOther: () => false,
-    // Compares a pipeline with one microbatch per stage with the same pipeline with eight microbatches per stage.
-    pair: (layout) => ({ advised: accumulating(layout, 1), other: accumulating(layout, 8) }),
+    // Compares a pipeline with eight microbatches per stage with the same pipeline with one microbatch per stage.
+    pair: (layout) => ({ advised: accumulating(layout, 8), other: accumulating(layout, 1) }),
   },
 } as const satisfies Record<string, Advice>;
 

@@ -10,7 +10,7 @@ import { whatIfFigure } from '../../src/figures/plans/what-if';
 import type { WhatIfKnob } from '../../src/figures/plans/what-if-settings';
 import type { MeasuredRun } from '../../src/plan/accuracy';
 import type { Claim, DocumentName } from '../../src/plan/claims/claim';
-import type { Finding, Verdict } from '../../src/plan/claims/finding';
+import { type Finding, type SettledFinding, VERDICTS, type Verdict } from '../../src/plan/claims/finding';
 import type { ClaimResult } from '../../src/plan/claims/survey';
 import { predict } from '../../src/plan/predict';
 import type { Estimate } from '../../src/plan/prediction';
@@ -23,7 +23,7 @@ export function about(value: number, share = 0.06): Estimate {
   return { value, low: value * (1 - share), high: value * (1 + share) };
 }
 
-type Found = Partial<Pick<Finding, 'predicted' | 'measured' | 'by'>>;
+type Found = Partial<Pick<SettledFinding, 'predicted' | 'measured' | 'by' | 'judged'>>;
 
 /** A claim with a finding. */
 export function result(
@@ -50,24 +50,43 @@ export function result(
     evidence: { kind: 'formula', source: '1 - 1 / 8' } as const,
     ...found,
   };
-  const finding: Finding =
-    verdict === 'not checkable here'
-      ? { ...base, verdict, needs: '8 A100', command: 'torchrun --nproc_per_node 8 train.py' }
-      : { ...base, verdict };
-  return { claim, finding };
+  return { claim, finding: findingOf(verdict, base) };
+}
+
+function findingOf(verdict: Verdict, base: Omit<SettledFinding, 'verdict'>): Finding {
+  switch (verdict) {
+    case 'open': {
+      const predicted = typeof base.predicted === 'object' ? base.predicted : about(base.predicted ?? 1);
+      return {
+        ...base,
+        predicted,
+        verdict,
+        needs: '8 A100',
+        command: 'torchrun --nproc_per_node 8 train.py',
+      };
+    }
+    case 'holds partly':
+      return { ...base, verdict, part: 'the first part' };
+    case 'holds only if':
+      return { ...base, verdict, condition: 'N is 10 GPUs', otherwise: '8 GPUs save 87.5%' };
+    default:
+      return { ...base, verdict };
+  }
 }
 
 export const SOME_CLAIMS: readonly ClaimResult[] = [
   result('guide.shard.params', -75, '%', 'off', { predicted: -87.5, by: '12.5 points too low' }),
-  result('guide.shard.optimizer', -80, '%', 'off', { predicted: -87.5, by: '7.5 points too low' }),
+  result('guide.shard.optimizer', -80, '%', 'holds only if', { predicted: -87.5 }),
   result('guide.comm.rounds', 4, 'rounds', 'off', { predicted: 21, by: '5.25 x too low' }),
-  result('swift.mem.adam', 8, 'bytes/parameter', 'confirmed', { measured: 8 }),
+  result('swift.mem.adam', 8, 'bytes/parameter', 'holds', { measured: 8 }),
   result('wan.mem.params', 12.8, 'GB', 'off', { predicted: 7.15, by: '1.79 x too high' }),
-  result('wan.mem.activations', 22.3, 'GB', 'not checkable here', { predicted: about(19, 0.25) }),
+  result('wan.mem.activations', 22.3, 'GB', 'open', { predicted: about(19, 0.25) }),
   result('wan.arith.samples_per_step', null, null, 'contradicts itself', { by: '2.1 x' }),
-  result('guide.perf.fsdp_speedup', 3.2, 'x', 'not checkable here', { predicted: about(0.9, 0.08) }),
-  result('acc.ranks', 32, 'processes', 'confirmed', { predicted: 32 }),
-  result('acc.time', [10, 20], 'min', 'not checkable here', { predicted: about(31, 0.3) }),
+  result('guide.perf.fsdp_speedup', 3.2, 'x', 'open', { predicted: about(0.9, 0.08) }),
+  result('acc.ranks', 32, 'processes', 'holds', { predicted: 32 }),
+  result('acc.time', [10, 20], 'min', 'open', { predicted: about(31, 0.3) }),
+  result('wan.launch', null, null, 'holds partly', { by: 'no script' }),
+  result('wan.mem.efficiency', 92, '%', 'undefined', { predicted: 77.5, judged: true }),
   result('wan.model.size', 27e9, 'parameters', 'off', { predicted: 28.58e9, by: '1.06 x too low' }),
 ];
 
@@ -81,11 +100,11 @@ const DOCUMENT_NAMES: readonly DocumentName[] = [
 
 /** `count` claims of all documents and verdicts. */
 export function manyClaims(count: number): ClaimResult[] {
-  const verdicts = ['confirmed', 'off', 'confirmed', 'not checkable here', 'contradicts itself'] as const;
+  const verdicts = [...VERDICTS, 'holds', 'off', 'holds'] as const;
   return Array.from({ length: count }, (_, i) => {
     const document = DOCUMENT_NAMES[Math.floor(Math.sqrt(i * 7)) % 5] ?? 'fsdp-guide';
-    const verdict = verdicts[(i * 7) % 5] ?? 'off';
-    const number = verdict === 'confirmed' ? 10 : 10 * 1.9 ** Math.sin(i * 2.1);
+    const verdict = verdicts[(i * 7) % verdicts.length] ?? 'off';
+    const number = verdict === 'holds' ? 10 : 10 * 1.9 ** Math.sin(i * 2.1);
     return result(`claim.${i}`, i % 4 === 3 ? null : 10, 'GB', verdict, { predicted: number }, document);
   });
 }

@@ -8,7 +8,7 @@ import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
 import type { ClaimEntry, Facts } from '../../plan/claims/entry';
-import { numberOf } from '../../plan/claims/finding';
+import { detailOf, type Finding, numberOf } from '../../plan/claims/finding';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
 import { CLAIMS } from '../../plan/claims/registry';
@@ -90,7 +90,9 @@ function asJson(
       by: finding.by,
       why: finding.why,
       evidence: finding.evidence,
-      ...(finding.verdict === 'not checkable here' ? { needs: finding.needs, command: finding.command } : {}),
+      judged: finding.judged === true,
+      follows: finding.follows ?? null,
+      ...moreOf(finding),
       holds,
       change,
     })),
@@ -102,10 +104,24 @@ function asText(checks: readonly ClaimCheck[]): string {
   const [only] = checks;
   if (only !== undefined && checks.length === 1) return oneClaim(only);
   const { rows } = claimsTable(checks);
-  const columns = ['id', 'documented', 'found', 'verdict', 'by'].map((key) => ({ key }));
+  const columns = ['id', 'documented', 'found', 'verdict', 'detail'].map((key) => ({ key }));
   const counts = Object.entries(countVerdicts(checks)).map(([verdict, count]) => `${count} ${verdict}`);
   const title = `${counted(checks.length, 'claim')}: ${counts.join(', ')}`;
   return createTable(rows, { title, columns }).toText(checks.length);
+}
+
+/** Returns the fields that only some verdicts have. */
+function moreOf(finding: Finding): Readonly<Record<string, string>> {
+  switch (finding.verdict) {
+    case 'holds partly':
+      return { part: finding.part };
+    case 'holds only if':
+      return { condition: finding.condition, otherwise: finding.otherwise };
+    case 'open':
+      return { needs: finding.needs, command: finding.command };
+    default:
+      return {};
+  }
 }
 
 function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
@@ -113,15 +129,14 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
   const told = (word: string, value: unknown): string =>
     value === '' || value === undefined ? '' : `${word} ${value}, `;
   const numbers = `${told('documented', row?.documented)}${told('found', row?.found)}`;
-  const open =
-    finding.verdict === 'not checkable here'
-      ? [`needs: ${finding.needs}`, `to check: ${finding.command}`]
-      : [];
+  const detail = detailOf(finding);
+  const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,
-    `${numbers}${finding.verdict}${finding.by === '' ? '' : `, ${finding.by}`}`,
+    `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged === true ? ' (judged)' : ''}`,
     finding.why,
-    ...open,
+    ...more,
+    ...(finding.follows === undefined ? [] : [`judged once, with ${finding.follows}`]),
     holds ? 'the evidence holds' : `the evidence no longer holds: ${change}`,
     `by ${finding.evidence.kind}:`,
     finding.evidence.source,

@@ -1,5 +1,5 @@
 import type { Claim } from '../../plan/claims/claim';
-import { type Finding, numberOf, VERDICTS, type Verdict } from '../../plan/claims/finding';
+import { detailOf, type Finding, numberOf, VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import type { Estimate } from '../../plan/prediction';
 import { plain } from '../grammar/ink';
@@ -7,22 +7,27 @@ import { dots } from '../grammar/marks';
 import type { MarkerSymbol, ScatterTrace } from '../grammar/plotly';
 import { createTable, type Table } from '../table';
 
+const [TRUE, FALSE, UNKNOWN] = ['#2362AC', '#B3401A', '#6b6b6b'] as const;
+
 /** Each verdict's dot (verdicts of one colour differ in shape), and the words that follow a number of claims ("3 hold"). */
 export const VERDICT_MARKS = {
-  confirmed: { symbol: 'circle', color: '#2362AC', plural: 'hold', singular: 'holds' },
-  off: { symbol: 'x', color: '#B3401A', plural: 'do not hold', singular: 'does not hold' },
+  holds: { symbol: 'circle', color: TRUE, plural: 'hold', singular: 'holds' },
+  'holds partly': { symbol: 'square', color: TRUE, plural: 'hold partly', singular: 'holds partly' },
+  'holds only if': {
+    symbol: 'triangle-up',
+    color: TRUE,
+    plural: 'hold under a condition',
+    singular: 'holds under a condition',
+  },
+  off: { symbol: 'x', color: FALSE, plural: 'are off', singular: 'is off' },
   'contradicts itself': {
     symbol: 'diamond-open',
-    color: '#B3401A',
+    color: FALSE,
     plural: 'contradict themselves',
     singular: 'contradicts itself',
   },
-  'not checkable here': {
-    symbol: 'circle-open',
-    color: '#6b6b6b',
-    plural: 'need other hardware',
-    singular: 'needs other hardware',
-  },
+  undefined: { symbol: 'diamond', color: UNKNOWN, plural: 'are undefined', singular: 'is undefined' },
+  open: { symbol: 'circle-open', color: UNKNOWN, plural: 'are open', singular: 'is open' },
 } as const satisfies Record<Verdict, { readonly symbol: MarkerSymbol; readonly [word: string]: string }>;
 
 /** Returns documented ÷ found; null if a number is missing or zero, or if the numbers differ in sign or unit. */
@@ -152,11 +157,14 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
       ratio: claimRatio(one),
       verdict: finding.verdict,
       by: finding.by,
+      detail: detailOf(finding),
+      judged: finding.judged === true ? 'judged' : '',
+      follows: finding.follows ?? '',
       why: finding.why,
       statement: claim.statement,
       evidence: finding.evidence.kind,
       document: claim.document,
-      needs: finding.verdict === 'not checkable here' ? finding.needs : '',
+      needs: finding.verdict === 'open' ? finding.needs : '',
     };
   });
   return createTable(rows);

@@ -19,18 +19,15 @@ const DOT = 8;
 const DOTS_PIXELS = 300;
 const COUNTS_PIXELS = 260;
 
-/** The bars' fills: dark for claims that hold, hatched for those that cannot be checked here. */
+/** The bars' fills: blue for claims that hold, red for wrong ones, grey for the others; lighter or hatched if not wholly so. */
 const VERDICT_FILL: Readonly<Record<Verdict, Fill>> = {
-  confirmed: { color: '#2362AC' },
+  holds: { color: '#2362AC' },
+  'holds partly': { color: '#7FA8DC' },
+  'holds only if': { color: '#C3D6EF', pattern: hatch('/') },
   off: { color: '#B3401A' },
-  'contradicts itself': {
-    color: '#F5A985',
-    pattern: hatch('\\'),
-  },
-  'not checkable here': {
-    color: '#C9CED3',
-    pattern: hatch('x'),
-  },
+  'contradicts itself': { color: '#F5A985', pattern: hatch('\\') },
+  undefined: { color: '#8A9299' },
+  open: { color: '#C9CED3', pattern: hatch('x') },
 };
 
 /** Draws many claims, one row per document: how many claims have each verdict, and each claim's ratio as a dot. */

@@ -1,4 +1,4 @@
-import { VERDICTS, type Verdict } from '../../plan/claims/finding';
+import { type Finding, VERDICTS, type Verdict } from '../../plan/claims/finding';
 import type { ClaimResult } from '../../plan/claims/survey';
 import { createFigure, type Figure, type Quantities, titleOf } from '../figure';
 import { counted, listed } from '../format';
@@ -57,7 +57,7 @@ export function claimsFigure(results: readonly ClaimResult[]): Figure {
   return createFigure({
     ...parts,
     subtitle: hasDots
-      ? 'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: the prediction’s interval.'
+      ? 'Documented value ÷ value found here (run, dry run, formula or prediction); grey bar: its interval; *: judged on words.'
       : 'Statements without a number to compare; found here: by a run, a dry run, a formula or a prediction.',
     ...plot({ ...FRAME, left, pixels }, [
       {
@@ -133,7 +133,7 @@ function rowTexts(one: ClaimResult, row: number): Annotation[] {
   const { finding } = one;
   const { symbol, color } = VERDICT_MARKS[finding.verdict];
   const sign = claimRatio(one) === null ? `<span style="color:${color}">${GLYPHS[symbol] ?? ''}</span> ` : '';
-  const verdict = finding.verdict === 'off' && finding.by !== '' ? finding.by : finding.verdict;
+  const verdict = shortVerdict(finding);
   return [
     cell(COLUMNS.found, row, wrappedMarkup(foundText(finding) || '—', 11, WIDTHS.found, strong)),
     cell(
@@ -144,10 +144,21 @@ function rowTexts(one: ClaimResult, row: number): Annotation[] {
   ];
 }
 
+/** Returns a verdict in a few words: how wrong the claim is, or on which condition it holds; '*' marks a judgement on words. */
+function shortVerdict(finding: Finding): string {
+  const { verdict, by, judged } = finding;
+  const more = verdict === 'holds only if' ? `only if ${finding.condition}` : verdict;
+  const words = verdict === 'off' && by !== '' ? by : more;
+  return judged === true ? `${words}*` : words;
+}
+
 /** Signs in front of the verdict of claims without a dot (they have no ratio). */
 const GLYPHS: Readonly<Record<string, string>> = {
   circle: '●',
+  square: '■',
+  'triangle-up': '▲',
   x: '×',
+  diamond: '◆',
   'diamond-open': '◇',
   'circle-open': '○',
 };
@@ -192,26 +203,34 @@ function claimsTitle(results: readonly ClaimResult[]): string {
   };
   const present = VERDICTS.filter((verdict) => counts[verdict] > 0);
   const all = counted(results.length, 'claim');
-  const rest = results.length - counts.confirmed - counts['not checkable here'];
-  return titleOf(
-    `Of ${all}, ${listed(present.map(say))}`,
-    `Of ${all}, ${say('confirmed')}, ${rest} ${rest === 1 ? 'does' : 'do'} not, and ${say('not checkable here')}`,
-  );
+  const sum = (...verdicts: readonly Verdict[]): number =>
+    verdicts.reduce((total, verdict) => total + counts[verdict], 0);
+  const number = (count: number, one: string, many: string): string[] =>
+    count === 0 ? [] : [`${count} ${count === 1 ? one : many}`];
+  const short = [
+    say('holds'),
+    ...number(sum('holds partly', 'holds only if'), 'in part', 'in part'),
+    ...number(sum('off', 'contradicts itself'), 'does not', 'do not'),
+    ...number(sum('undefined', 'open'), 'is undecided', 'are undecided'),
+  ];
+  return titleOf(`Of ${all}, ${listed(present.map(say))}`, `Of ${all}, ${listed(short)}`);
 }
 
 function claimQuantities(results: readonly ClaimResult[]): Quantities {
   const counts = countVerdicts(results);
   const percents = results.filter(({ claim }) => claim.unit === '%');
-  const kept = countVerdicts(percents).confirmed;
+  const kept = countVerdicts(percents).holds;
   const quantity = (value: number, says: (count: string) => string) => ({ value, unit: '', says });
+  const of = (verdict: Verdict) =>
+    quantity(counts[verdict], (count) => `${count} claims ${VERDICT_MARKS[verdict].plural}`);
   return {
-    confirmed: quantity(counts.confirmed, (count) => `${count} of ${results.length} claims hold`),
-    off: quantity(counts.off, (count) => `${count} claims do not hold`),
-    contradictions: quantity(
-      counts['contradicts itself'],
-      (count) => `${count} claims contradict themselves`,
-    ),
-    notCheckable: quantity(counts['not checkable here'], (count) => `${count} claims need other hardware`),
-    percentsConfirmed: quantity(kept, (count) => `${count} of the ${percents.length} percentages hold`),
+    holds: quantity(counts.holds, (count) => `${count} of ${results.length} claims hold`),
+    partly: of('holds partly'),
+    onlyIf: of('holds only if'),
+    off: of('off'),
+    contradictions: of('contradicts itself'),
+    undefined: of('undefined'),
+    open: of('open'),
+    percentsHold: quantity(kept, (count) => `${count} of the ${percents.length} percentages hold`),
   };
 }

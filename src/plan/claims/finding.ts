@@ -1,7 +1,20 @@
 import type { Estimate } from '../prediction';
 
-/** 'off': `by` says by how much; 'contradicts itself': the document's own numbers or words exclude each other. */
-export const VERDICTS = ['confirmed', 'off', 'contradicts itself', 'not checkable here'] as const;
+/**
+ * 'holds': true under the usual reading. 'holds partly': some parts are true, others not. 'holds only if': true under a
+ * condition that the document does not state. 'off': wrong under any usual reading. 'contradicts itself': the document's own
+ * numbers or words exclude each other. 'undefined': a term is not defined, or a named setting does not exist. 'open': a
+ * measurement is missing.
+ */
+export const VERDICTS = [
+  'holds',
+  'holds partly',
+  'holds only if',
+  'off',
+  'contradicts itself',
+  'undefined',
+  'open',
+] as const;
 export type Verdict = (typeof VERDICTS)[number];
 
 /**
@@ -24,21 +37,45 @@ interface Found {
   readonly measured?: number | undefined;
   /** Unit of `predicted` and `measured`; null if there is no number. */
   readonly unit: string | null;
-  /** How wrong the claim is, such as '1.9 x too high' or '14.5 points too high'; '' if it is not wrong. */
+  /**
+   * How wrong the claim is ('1.9 x too high'), which of its parts is wrong, what it contradicts, or what is not defined; ''
+   * if nothing is wrong with it.
+   */
   readonly by: string;
   /** The reason, in one or two sentences. */
   readonly why: string;
+  /** Set if the verdict is a judgement on words; all others follow from numbers. */
+  readonly judged?: true;
+  /** The claim that judges the same number or code; this claim follows it. */
+  readonly follows?: string;
   readonly evidence: Evidence;
 }
 
-/** A finding that needs no other hardware. */
+/** A finding that its number or `by` explains. */
 export interface SettledFinding extends Found {
-  readonly verdict: Exclude<Verdict, 'not checkable here'>;
+  readonly verdict: 'holds' | 'off' | 'contradicts itself' | 'undefined';
+}
+
+/** A finding about a sentence with several parts; `by` says which part is wrong. */
+export interface PartialFinding extends Found {
+  readonly verdict: 'holds partly';
+  /** The part that holds. */
+  readonly part: string;
+}
+
+/** A finding about a sentence that leaves out a condition. */
+export interface ConditionalFinding extends Found {
+  readonly verdict: 'holds only if';
+  /** The condition; it follows 'only if'. */
+  readonly condition: string;
+  /** What happens if the condition is not met. */
+  readonly otherwise: string;
 }
 
 /** A finding that needs other hardware: its name, the command to run there, and the expected result. */
 export interface OpenFinding extends Found {
-  readonly verdict: 'not checkable here';
+  readonly verdict: 'open';
+  readonly predicted: Estimate;
   /** The hardware that is missing. */
   readonly needs: string;
   /** The exact command to run on this hardware. */
@@ -46,7 +83,45 @@ export interface OpenFinding extends Found {
 }
 
 /** The result of a check of a claim. */
-export type Finding = SettledFinding | OpenFinding;
+export type Finding = SettledFinding | PartialFinding | ConditionalFinding | OpenFinding;
+
+/** Returns what completes a verdict's word: 'only if N is 10', '1.90 x too high'; '' if nothing does. */
+export function detailOf(finding: Finding): string {
+  switch (finding.verdict) {
+    case 'holds':
+      return '';
+    case 'holds partly':
+      return `right: ${finding.part}; wrong: ${finding.by}`;
+    case 'holds only if':
+      return finding.condition;
+    case 'open':
+      return `needs ${finding.needs}`;
+    default:
+      return finding.by;
+  }
+}
+
+/** Returns 'holds' if a sentence is true, else another word. */
+export function holdsOr<Word extends Verdict>(isTrue: boolean, otherwise: Word): 'holds' | Word {
+  return isTrue ? 'holds' : otherwise;
+}
+
+/** Returns the word for a sentence that leaves out a condition: whether it is true if the condition is met, and if not. */
+export function onlyIf(isTrueIfMet: boolean, isTrueOtherwise: boolean): 'holds' | 'holds only if' | 'off' {
+  if (isTrueIfMet && isTrueOtherwise) return 'holds';
+  return isTrueIfMet ? 'holds only if' : 'off';
+}
+
+/** Returns the word for a sentence with parts. */
+export function ofParts(...areTrue: readonly boolean[]): 'holds' | 'holds partly' | 'off' {
+  if (areTrue.every((isTrue) => isTrue)) return 'holds';
+  return areTrue.some((isTrue) => isTrue) ? 'holds partly' : 'off';
+}
+
+/** Whether a documented number differs from ours by at most a share of ours. */
+export function isNear(documented: number, ours: number, within = 0.05): boolean {
+  return Math.abs(documented - ours) <= within * Math.abs(ours);
+}
 
 /** Returns a finding's number: the measured one if there is one, else the predicted one; null if it has none. */
 export function numberOf({ measured, predicted }: Finding): number | null {

@@ -3,12 +3,14 @@ import { test } from 'node:test';
 import { createContext, runInContext } from 'node:vm';
 import * as sl from '../../../src/index';
 import { CLAIM_IDS, DOCUMENTS } from '../../../src/plan/claims/claim';
-import { numberOf } from '../../../src/plan/claims/finding';
+import { detailOf, isNear, numberOf, ofParts, onlyIf } from '../../../src/plan/claims/finding';
+import { advised, heldOn } from '../../../src/plan/claims/fsdp-megatron-swift/advised';
 import type { PlanLab } from '../../../src/plan/claims/lab';
 import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
 import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';
 import { changeOf, checkClaims, selectClaims } from '../../../src/plan/claims/survey';
+import { readFiles } from '../../project/sources';
 
 const CHECKS = checkClaims(CLAIMS, PLAN_LAB, recordedRuns);
 
@@ -38,11 +40,78 @@ test("evidence without a run is a cell that runs, and a cell's number is the fin
   }
 });
 
-test('a finding that disagrees says by how much, and every finding says why', () => {
+test('every finding says why, and every word of the scale has what completes it', () => {
   for (const { claim, finding } of CHECKS) {
     assert.ok(finding.why.length > 20, claim.id);
-    if (finding.verdict === 'off') assert.notEqual(finding.by, '', claim.id);
-    if (finding.verdict === 'not checkable here') assert.ok(finding.needs && finding.command, claim.id);
+    if (finding.verdict === 'holds') assert.equal(detailOf(finding), '', claim.id);
+    else assert.ok(detailOf(finding).length > 5, claim.id);
+    if (finding.verdict === 'holds partly') assert.ok(finding.part !== '' && finding.by !== '', claim.id);
+    if (finding.verdict === 'holds only if') {
+      assert.ok(finding.otherwise.length > 5, claim.id);
+      // The figure's column has few lines.
+      assert.ok(finding.condition.length <= 80, `${claim.id}: ${finding.condition}`);
+    }
+    if (finding.verdict !== 'open') continue;
+    assert.ok(finding.needs && finding.command, claim.id);
+    assert.ok(finding.predicted.low < finding.predicted.high, claim.id);
+  }
+});
+
+test('a verdict that no comparison decides is marked as a judgement', () => {
+  for (const [file, text] of readFiles(['src/plan/claims'], '.ts')) {
+    const lines = text.split('\n');
+    for (const [i, line] of lines.entries()) {
+      const word = /^ +verdict: '(.*)',$/.exec(line)?.[1];
+      if (word === undefined || word === 'open') continue;
+      assert.match(lines[i + 1] ?? '', /judged: true/, `${file}:${i + 1}`);
+    }
+  }
+});
+
+test('a number that a document states is judged once', () => {
+  const judged = new Map<string, string>();
+  for (const { claim, finding } of CHECKS) {
+    const { document, documented, unit, kind } = claim;
+    if (finding.follows !== undefined) {
+      const first = CHECKS.find((other) => other.claim.id === finding.follows) ?? assert.fail(claim.id);
+      assert.equal(first.finding.follows, undefined, claim.id);
+      continue;
+    }
+    if (documented === null || kind === 'advice' || document !== 'wan22-fsdp') continue;
+    const number = `${document} ${JSON.stringify(documented)} ${unit}`;
+    assert.equal(judged.get(number), undefined, `${claim.id} and ${judged.get(number)} state ${number}`);
+    judged.set(number, claim.id);
+  }
+  const of = (id: string) => CHECKS.find(({ claim }) => claim.id === id)?.finding ?? assert.fail(id);
+  assert.equal(numberOf(of('wan.arith.adam')), numberOf(of('wan.mem.optimizer')));
+  assert.equal(numberOf(of('wan.arith.27b_bf16_over_8')), numberOf(of('wan.mem.params')));
+});
+
+test('the words for conditions and parts follow from comparisons', () => {
+  assert.deepEqual(
+    [onlyIf(true, true), onlyIf(true, false), onlyIf(false, false), onlyIf(false, true)],
+    ['holds', 'holds only if', 'off', 'off'],
+  );
+  assert.deepEqual(
+    [ofParts(true, true), ofParts(true, false), ofParts(false, false)],
+    ['holds', 'holds partly', 'off'],
+  );
+  assert.ok(isNear(100, 104) && !isNear(100, 106) && isNear(-50, -50, 0) && !isNear(50, -50));
+});
+
+test("the documents' advice has the verdict of the counts that sl.advice shows", () => {
+  for (const [id, name] of [
+    ['swift.advice.small', 'small'],
+    ['swift.advice.mid', 'mid'],
+    ['swift.advice.large', 'large'],
+    ['swift.advice.nvlink', 'nvlink'],
+    ['swift.advice.accumulation', 'accumulation'],
+  ] as const) {
+    const facts = recordedRuns.experiments[advised.name] ?? assert.fail();
+    const { isMost, isSome, numHolds } = heldOn(facts, name);
+    const { finding } = CHECKS.find(({ claim }) => claim.id === id) ?? assert.fail(id);
+    assert.equal(numberOf(finding), numHolds);
+    assert.equal(finding.verdict, onlyIf(isSome, isMost));
   }
 });
 
@@ -51,10 +120,7 @@ test('a verdict or number that differs from the expected one is named', () => {
   const value = numberOf(finding) ?? 0;
   assert.equal(finding.verdict, 'off');
   assert.equal(changeOf({ verdict: finding.verdict, value }, finding), '');
-  assert.match(
-    changeOf({ verdict: 'confirmed', value }, finding),
-    /the verdict was 'confirmed' and is 'off'/,
-  );
+  assert.match(changeOf({ verdict: 'holds', value }, finding), /the verdict was 'holds' and is 'off'/);
   assert.match(
     changeOf({ verdict: finding.verdict, value: value * 1.1 }, finding),
     /the number was .* and is/,

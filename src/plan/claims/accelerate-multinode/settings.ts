@@ -3,6 +3,7 @@ import { configWarnings } from '../../../config/config-warnings';
 import { parseTrainConfig, type TrainConfigInput } from '../../../config/train-config';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
+import { holdsOr, ofParts, onlyIf } from '../finding';
 import { ACCELERATE_YAML, NCCL_ENV } from './document-files';
 
 const MACHINES = 4;
@@ -44,7 +45,7 @@ const run = await job.train({ model: 'tiny', parallel: { strategy: 'ZERO_2' }, o
 export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
   {
     claim: claimOf('acc.yaml'),
-    expected: { verdict: 'confirmed', value: 1, within: 0 },
+    expected: { verdict: 'holds partly', value: 1, within: 0 },
     check() {
       const file = readYaml();
       const { deepspeed_config: deepspeed, dynamo_config: dynamo } = file as Readonly<
@@ -55,13 +56,12 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
         holds(deepspeed, STATED_OF_DEEPSPEED) &&
         holds(dynamo, { dynamo_backend: 'INDUCTOR' });
       return {
-        verdict: isAsStated ? 'confirmed' : 'off',
+        verdict: ofParts(isAsStated, warningsOf(AS_CONFIG).length === 0),
+        part: 'all keys exist, 4 x 8 is 32, and the optimizer is on the CPU',
         predicted: warningsOf(AS_CONFIG).length,
         unit: 'warnings',
-        by: '',
-        why:
-          'Accelerate has all these keys, and they fit together: ZeRO-2 over 32 ranks, optimizer on the CPU. Two of them have no effect at ' +
-          'stage 2 (acc.yaml.offload_param), and main_process_ip is masked: write an address before you start.',
+        by: 'two keys have no effect at stage 2 (acc.yaml.offload_param)',
+        why: 'Accelerate has all these keys, and they fit together: ZeRO-2 over 32 ranks, optimizer on the CPU. offload_param_device and zero3_init_flag have no effect at stage 2, and main_process_ip is masked: write an address before you start.',
         evidence: { kind: 'run', source: WARNING_CELL },
       };
     },
@@ -72,7 +72,7 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
     check() {
       const [warning] = warningsOf(AS_CONFIG).filter((text) => text.startsWith('offload.parameters'));
       return {
-        verdict: warning === undefined ? 'confirmed' : 'off',
+        verdict: holdsOr(warning === undefined, 'off'),
         predicted: 2,
         unit: 'settings without effect',
         by: 'neither has an effect at stage 2',
@@ -85,12 +85,12 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('acc.ranks'),
-    expected: { verdict: 'confirmed', value: 32, within: 0 },
+    expected: { verdict: 'holds', value: 32, within: 0 },
     check() {
       const { num_machines: machines, num_processes: processes } = readYaml();
       const product = Number(machines) * GPUS_EACH;
       return {
-        verdict: processes === product ? 'confirmed' : 'off',
+        verdict: holdsOr(processes === product, 'off'),
         predicted: product,
         unit: 'processes',
         by: '',
@@ -101,14 +101,14 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('acc.per_machine'),
-    expected: { verdict: 'confirmed', value: 4, within: 0 },
+    expected: { verdict: 'holds', value: 4, within: 0 },
     check() {
       const base = readYaml();
       const files = Array.from({ length: MACHINES }, (_, rank) => stringify({ ...base, machine_rank: rank }));
       const differing = new Set(files.flatMap((file) => linesNotIn(file, files[0] ?? '')));
       const isOneKey = [...differing].every((line) => line.startsWith('machine_rank:'));
       return {
-        verdict: isOneKey ? 'confirmed' : 'off',
+        verdict: holdsOr(isOneKey, 'off'),
         predicted: new Set(files).size,
         unit: 'files',
         by: '',
@@ -124,17 +124,20 @@ export const ACCELERATE_SETTINGS: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('acc.nccl'),
-    expected: { verdict: 'confirmed', value: 1, within: 0 },
+    expected: { verdict: 'holds only if', value: 1, within: 0 },
     check() {
       const atDefault = Object.entries(NCCL_ENV).filter(([name, value]) => NCCL_DEFAULTS[name] === value);
       return {
-        verdict: Object.keys(NCCL_ENV).every((name) => name in NCCL_DEFAULTS) ? 'confirmed' : 'off',
+        verdict: onlyIf(
+          Object.keys(NCCL_ENV).every((name) => name in NCCL_DEFAULTS),
+          false,
+        ),
+        condition: 'the network is RoCE v2 with GID 3, and eth0 is its interface',
+        otherwise: 'on InfiniBand the index has no meaning, and without eth0 nothing starts',
         predicted: atDefault.length,
         unit: 'variables at their default',
         by: '',
-        why:
-          'All five exist. NCCL_IB_DISABLE=0 is the default; GID index 3 means RoCE v2 on most network cards and has no meaning on InfiniBand; ' +
-          'eth0 must exist on every machine, and with InfiniBand it carries only the bootstrap; SUBSYS=ALL logs every call.',
+        why: 'All five exist, but none is tuned: NCCL_IB_DISABLE=0 is the default; GID index 3 means RoCE v2 on most network cards; eth0 must exist on every machine, and with InfiniBand it carries only the bootstrap; SUBSYS=ALL logs every call, which helps to debug and slows a run.',
         evidence: { kind: 'run', source: "sl.lookup('NCCL variables')" },
       };
     },

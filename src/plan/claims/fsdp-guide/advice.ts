@@ -3,6 +3,7 @@ import { parseTrainConfig } from '../../../config/train-config';
 import { forecastRun } from '../../dry-run/forecast';
 import { claimOf } from '../claim';
 import { type ClaimEntry, type Experiment, fact } from '../entry';
+import { holdsOr } from '../finding';
 import { volumeAgainstDdp } from '../model-states';
 
 const MOE = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32, experts: 4 } as const;
@@ -34,12 +35,12 @@ export const expertUnits: Experiment = {
 export const GUIDE_ADVICE: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.fix.moe_unit'),
-    expected: { verdict: 'confirmed', value: 0, within: 1e-5 },
+    expected: { verdict: 'holds', value: 0, within: 1e-5 },
     experiment: expertUnits,
     check(_, facts) {
       const difference = fact(facts, 'largestDifference');
       return {
-        verdict: difference < 1e-5 ? 'confirmed' : 'off',
+        verdict: holdsOr(difference < 1e-5, 'off'),
         measured: difference,
         unit: 'nats between the losses',
         by: '',
@@ -64,9 +65,12 @@ sl.compare(runs, 'comm')`,
       const wrong = ['mixed_precision=True', 'size_based_auto_wrap_policy', 'ShardStrategy.FULL_SHARD'].map(
         (name) => findFragment(name),
       );
+      const numErrors = wrong.filter(({ inTheOriginal }) =>
+        /Error|does not exist/.test(inTheOriginal),
+      ).length;
       return {
-        verdict: 'off',
-        predicted: wrong.filter(({ inTheOriginal }) => /Error|does not exist/.test(inTheOriginal)).length,
+        verdict: holdsOr(numErrors === 0, 'off'),
+        predicted: numErrors,
         unit: 'errors',
         by: 'it stops at its first line; three names have to be corrected',
         why:
@@ -88,6 +92,7 @@ sl.compare(runs, 'comm')`,
         forecastRun(parseTrainConfig({ model: 'tiny', parallel: { strategy } }), 8)?.peaks['param.full'] ?? 0;
       return {
         verdict: 'contradicts itself',
+        judged: true,
         predicted: volumeAgainstDdp('FULL_SHARD', 8) / volumeAgainstDdp('SHARD_GRAD_OP', 8),
         unit: "x SHARD_GRAD_OP's volume under FULL_SHARD",
         by: 'two statements exclude each other, twice',
@@ -101,17 +106,14 @@ sl.compare(runs, 'comm')`,
   },
   {
     claim: claimOf('guide.future'),
-    expected: { verdict: 'not checkable here' },
+    expected: { verdict: 'undefined' },
     check: () => ({
-      verdict: 'not checkable here',
+      verdict: 'undefined',
+      judged: true,
       unit: '%',
-      by: '',
-      why:
-        'This is a forecast, and the guide does not list the frameworks that it counts; no model here predicts it. Automatic wrapping exists: ' +
-        'transformer_auto_wrap_policy and size_based_auto_wrap_policy since PyTorch 1.12.',
+      by: 'a forecast without a list of what it counts',
+      why: 'The guide does not list the frameworks of which 70% are to use FSDP, and "qubit sharding" has no meaning. What can be checked is older than the guide: transformer_auto_wrap_policy and size_based_auto_wrap_policy exist since PyTorch 1.12.',
       evidence: { kind: 'run', source: "sl.lookup('size_based_auto_wrap_policy')" },
-      needs: 'the end of 2028, and a list of the frameworks that count',
-      command: 'git grep -l -E "fully_shard|FullyShardedDataParallel"  # in a checkout of each framework',
     }),
   },
 ];

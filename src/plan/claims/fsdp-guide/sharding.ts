@@ -5,9 +5,9 @@ import type { Bytes } from '../../../core/units';
 import { totalBytes } from '../../../ledger/memory';
 import { noBytes } from '../../../ledger/record';
 import { forecastRun } from '../../dry-run/forecast';
-import { type Claim, claimOf } from '../claim';
+import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
-import { pointsOff, type SettledFinding } from '../finding';
+import { type Finding, holdsOr, isNear, onlyIf } from '../finding';
 import { bytesOf, modelStates } from '../model-states';
 
 const GPUS = 8;
@@ -16,39 +16,43 @@ const GPUS = 8;
 export const GUIDE_SHARDING: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.shard.params'),
-    expected: { verdict: 'confirmed', value: -87.5 },
-    check: () => ({
-      ...sharded(['param.full', 'param.shard']),
-      verdict: 'confirmed',
-      by: '',
-      why: 'Between steps each of 8 GPUs stores 1/8, so it saves 87.5%, which is more than 75%. While a unit computes, its parameters are whole.',
-    }),
+    expected: { verdict: 'holds', value: -87.5 },
+    check: () =>
+      sharded(
+        ['param.full', 'param.shard'],
+        { saving: 75, relation: 'at least' },
+        'Between steps each of 8 GPUs stores 1/8, so it saves 87.5%; 4 GPUs save 75%. While a unit computes, its parameters are whole.',
+      ),
   },
   {
     claim: claimOf('guide.shard.grads'),
-    expected: { verdict: 'off', value: -87.5 },
-    check: () => ({
-      ...sharded(['grad.full', 'grad.shard'], -90),
-      why: 'The saving is 7/8, as for parameters and optimizer states; 90% needs 10 GPUs.',
-    }),
+    expected: { verdict: 'holds only if', value: -87.5 },
+    check: () =>
+      sharded(
+        ['grad.full', 'grad.shard'],
+        { saving: 90, relation: 'equal' },
+        'The table states no number of GPUs. The saving is 1 - 1/N, the same for parameters, gradients and optimizer states, so no N makes all three numbers of the table right.',
+      ),
   },
   {
     claim: claimOf('guide.shard.optimizer'),
-    expected: { verdict: 'off', value: -87.5 },
-    check: () => ({
-      ...sharded(['optimizer'], -80),
-      why: 'The saving is 7/8, as for parameters and gradients; 80% needs 5 GPUs.',
-    }),
+    expected: { verdict: 'holds only if', value: -87.5 },
+    check: () =>
+      sharded(
+        ['optimizer'],
+        { saving: 80, relation: 'equal' },
+        'The table states no number of GPUs. The saving is 1 - 1/N, the same as for gradients, for which the table states 90%.',
+      ),
   },
   {
     claim: claimOf('guide.tune.full_shard'),
-    expected: { verdict: 'confirmed' },
+    expected: { verdict: 'holds' },
     check() {
       const held = STRATEGIES.map((strategy) => ({ strategy, ...heldUnder(strategy) }));
       const full = heldUnder('FULL_SHARD');
       const isLeast = held.every(({ rest, peaks }) => full.rest <= rest && full.peaks <= peaks);
       return {
-        verdict: isLeast ? 'confirmed' : 'off',
+        verdict: holdsOr(isLeast, 'off'),
         unit: null,
         by: isLeast ? '' : 'another strategy holds less',
         why:
@@ -87,18 +91,29 @@ function heldUnder(strategy: StrategyName): { readonly rest: Bytes; readonly pea
   return { rest: totalBytes(states), peaks: largest };
 }
 
-/** Returns by how many percent a GPU's bytes with these causes change from DDP to FULL_SHARD. */
+/** Returns a verdict on the saving of a GPU's bytes with these causes, from DDP to FULL_SHARD; N is varied. */
 function sharded(
   causes: readonly MemoryCause[],
-  documented: Claim['documented'] & number = -87.5,
-): Omit<SettledFinding, 'why'> {
-  const whole = bytesOf(modelStates(1e9, 'NO_SHARD', GPUS), causes);
-  const change = 100 * (bytesOf(modelStates(1e9, 'FULL_SHARD', GPUS), causes) / whole - 1);
+  documented: { readonly saving: number; readonly relation: 'at least' | 'equal' },
+  why: string,
+): Finding {
+  const saved = (world: number): number => {
+    const bytes = (strategy: StrategyName): number => bytesOf(modelStates(1e9, strategy, world), causes);
+    return 100 * (1 - bytes('FULL_SHARD') / bytes('NO_SHARD'));
+  };
+  const isRight = (world: number): boolean =>
+    documented.relation === 'equal'
+      ? isNear(documented.saving, saved(world), 0.001)
+      : saved(world) >= documented.saving;
+  const worlds = Array.from({ length: 64 }, (_, i) => i + 1).filter(isRight);
   return {
-    verdict: 'off',
-    predicted: change,
+    verdict: onlyIf(worlds.length > 0, isRight(GPUS)),
+    condition: `N is ${worlds[0]} GPUs`,
+    otherwise: `the guide's ${GPUS} GPUs save ${saved(GPUS)}%`,
+    predicted: -saved(GPUS),
     unit: '%',
-    by: pointsOff(-documented, -change),
+    by: '',
+    why,
     evidence: { kind: 'formula', source: '100 * (1 / 8 - 1)' },
   };
 }

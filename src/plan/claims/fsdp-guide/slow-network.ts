@@ -2,12 +2,15 @@ import type { Estimate } from '../../prediction';
 import type { PlanRequestInput } from '../../request';
 import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
+import { isNear, ofParts, onlyIf } from '../finding';
 import type { PlanLab } from '../lab';
 import { changeCell } from '../plan-cell';
 import { percentFaster, SPEED } from './speed';
 import { slowWire } from './wire-runs';
 
 const DOCUMENTED = -18;
+/** The percentage of DDP's step in which ranks wait, if half of it longer is the documented loss of speed. */
+const WAITING = 200 * (1 / (1 + DOCUMENTED / 100) - 1);
 
 /** Three published sizes that cover most models for four V100: GPT-2, GPT-2 medium and GPT-2 XL. */
 const MODELS_TRIED = [
@@ -50,20 +53,23 @@ function slowerOnEthernet(lab: PlanLab): Estimate {
 export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
   {
     claim: claimOf('guide.net.10gbe'),
-    expected: { verdict: 'confirmed', value: -23, within: 4 },
+    expected: { verdict: 'holds only if', value: -23, within: 4 },
     experiment: slowWire,
     check(lab, facts) {
       const predicted = slowerOnEthernet(lab);
       const isInside = predicted.low <= DOCUMENTED && DOCUMENTED <= predicted.high;
       const volume = fact(facts, 'fsdpWireBytes') / fact(facts, 'ddpWireBytes');
       return {
-        verdict: isInside ? 'confirmed' : 'off',
+        verdict: onlyIf(
+          isInside,
+          isNear(DOCUMENTED, predicted.low, 0.1) && isNear(DOCUMENTED, predicted.high, 0.1),
+        ),
+        condition: `ranks wait for ${WAITING.toFixed(0)}% of a step of DDP`,
+        otherwise: `${predicted.low.toFixed(0)} to ${predicted.high.toFixed(0)}% for models from GPT-2 to GPT-2 XL, in fp32 or fp16`,
         predicted,
         unit: '%',
-        by: isInside ? '' : 'outside of the predicted range',
-        why:
-          `In fp32, FSDP moves 3 volumes and DDP 2, which costs up to 33% of the speed; GPT-2 medium is predicted to lose ${(-predicted.value).toFixed(0)}%. With ` +
-          `16-bit parameters and fp32 gradients both move the same bytes, and little is lost. The guide's number is between. In runs of a wider model on 4 ranks, FSDP moved ${volume.toPrecision(3)} x DDP's bytes.`,
+        by: '',
+        why: `In fp32, FSDP moves 3 volumes and DDP 2, so a step is longer by half of DDP's wait: by 0 to 50%. 18% less speed is a wait of ${WAITING.toFixed(0)}% of DDP's step; GPT-2 medium is predicted to lose ${(-predicted.value).toFixed(0)}%. With 16-bit parameters and fp32 gradients both move the same bytes. In runs of a wider model on 4 ranks, FSDP moved ${volume.toPrecision(3)} x DDP's bytes.`,
         evidence: {
           kind: 'prediction',
           source: changeCell(onEthernet('FULL_SHARD'), onEthernet('NO_SHARD'), SPEED),
@@ -73,26 +79,25 @@ export const GUIDE_SLOW_NETWORK: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('guide.fix.compression'),
-    expected: { verdict: 'off', value: 1.23, within: 0.005 },
+    expected: { verdict: 'holds partly', value: 0.74, within: 0.005 },
     experiment: slowWire,
     check(_, facts) {
       const ddp = fact(facts, 'ddpWireBytes');
       const gradients = fact(facts, 'fp16GradientsWireBytes') / ddp;
       const both = fact(facts, 'fp16BothWireBytes') / ddp;
       return {
-        verdict: gradients > 1 ? 'off' : 'confirmed',
-        measured: gradients,
+        verdict: ofParts(both < 1, false),
+        part: `with 16 bit both ways FSDP moves ${both.toPrecision(2)} of DDP's bytes`,
+        measured: both,
         unit: "x DDP's bytes",
-        by: `only half of it: ${(fact(facts, 'fsdpWireBytes') / ddp).toPrecision(3)} times DDP's bytes become ${gradients.toPrecision(3)} times`,
-        why:
-          'FULL_SHARD moves 3 volumes, DDP 2. With fp16 gradients alone FULL_SHARD moves 2.5. With 16-bit parameters too, the ratio to DDP is ' +
-          `${both.toPrecision(2)}. Overlap hides communication only while there is computation, so it gains nothing if the wire is the limit.`,
+        by: 'torch.cuda.amp overlaps nothing (guide.fix.amp)',
+        why: `FULL_SHARD moves 3 volumes, DDP 2: ${(fact(facts, 'fsdpWireBytes') / ddp).toPrecision(3)} times DDP's bytes in these runs. With fp16 gradients alone it is ${gradients.toPrecision(3)}, with 16-bit parameters too ${both.toPrecision(2)}. Overlap, by prefetch, hides communication only while there is computation.`,
         evidence: {
           kind: 'run',
           source: `const job = await sl.launch({ ranks: 4, link: '10GbE' });
 const runs = {
   DDP: await job.train({ model: 'tiny', parallel: { strategy: 'NO_SHARD' } }),
-  'fp16 gradients': await job.train({ model: 'tiny', parallel: { communicationDataType: 'fp16' } }),
+  'fp16 both ways': await job.train({ model: 'tiny', mixedPrecision: { paramDtype: 'fp16', reduceDtype: 'fp16' } }),
 };
 for (const run of Object.values(runs)) await run.step(3);
 sl.compare(runs, 'comm')`,

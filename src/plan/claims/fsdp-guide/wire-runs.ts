@@ -37,6 +37,39 @@ export const slowWire: Experiment = {
   },
 };
 
+/** FULL_SHARD on a slow link with enough computation to hide a gather, with and without prefetch in backward. */
+export const prefetch: Experiment = {
+  name: 'Waits for gathers with and without prefetch in backward, 2 ranks',
+  async run(lab) {
+    const base = {
+      model: { kind: 'gpt', layers: 4, dim: 128, heads: 4, vocab: 512, seq: 64 },
+      batch: 4,
+    } as const;
+    const { onDemand, pre } = await lab.inTurn(
+      { onDemand: { ...base, parallel: { backwardPrefetch: null } }, pre: base },
+      { ranks: 2, link: '1GbE', rounds: 5 },
+    );
+    return {
+      onDemandWaitSeconds: gatherWait(onDemand),
+      preWaitSeconds: gatherWait(pre),
+      wireRatio: wire(pre) / wire(onDemand),
+    };
+  },
+};
+
+/** Returns the time in which rank 0 only waited for all-gathers of parameters, in the last step. */
+function gatherWait({ collectives }: RunFacts): number {
+  return collectives.reduce(
+    (sum, { op, cause, exposedSeconds }) =>
+      op === 'allGather' && cause === 'param' ? sum + exposedSeconds : sum,
+    0,
+  );
+}
+
+function wire({ collectives }: RunFacts): number {
+  return collectives.reduce((sum, { wireBytes }) => sum + wireBytes, 0);
+}
+
 /** 1, 4 and 8 microbatches per step, with gradients reduced after each microbatch, or once. */
 export const accumulation: Experiment = {
   name: 'Accumulation over 1, 4 and 8 micro-batches on 10GbE, 4 ranks',

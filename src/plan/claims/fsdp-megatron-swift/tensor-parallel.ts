@@ -3,6 +3,7 @@ import { layoutOf } from '../../layout-of';
 import type { PlanRequestInput } from '../../request';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
+import { holdsOr } from '../finding';
 import { changeCell } from '../plan-cell';
 
 /** A matrix as a list of rows. */
@@ -50,9 +51,9 @@ const FUSED: PlanRequestInput = {
 export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
   {
     claim: claimOf('swift.tp.linear'),
-    expected: { verdict: 'confirmed' },
+    expected: { verdict: 'holds' },
     check: () => ({
-      verdict: equal(sum(HALVES.map(({ out }) => out)), WHOLE) ? 'confirmed' : 'off',
+      verdict: holdsOr(equal(sum(HALVES.map(({ out }) => out)), WHOLE), 'off'),
       unit: null,
       by: '',
       why:
@@ -71,7 +72,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
         multiply(X, UP),
       );
       return {
-        verdict: isJoined ? 'off' : 'confirmed',
+        verdict: holdsOr(!isJoined, 'off'),
         unit: null,
         by: 'the parts are concatenated: by an all-gather, or not at all',
         why:
@@ -85,7 +86,7 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
     claim: claimOf('swift.tp.row'),
     expected: { verdict: 'off' },
     check: () => ({
-      verdict: equal(sum(HALVES.map(({ out }) => out)), WHOLE) ? 'off' : 'confirmed',
+      verdict: holdsOr(!equal(sum(HALVES.map(({ out }) => out)), WHOLE), 'off'),
       unit: null,
       by: 'it reduces outputs, in forward',
       why:
@@ -96,14 +97,14 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('swift.tp.fused'),
-    expected: { verdict: 'confirmed', value: -14, within: 4 },
+    expected: { verdict: 'holds', value: -14, within: 4 },
     check(lab) {
       const [fused, eager] = [lab.predict(FUSED), lab.predict({ ...FUSED, compile: false })].map(
         ({ time }) => time.computeByCause.elementwise,
       ) as [number, number]; // two predictions
       const change = 100 * (fused / eager - 1);
       return {
-        verdict: change < -5 ? 'confirmed' : 'off',
+        verdict: holdsOr(change < -5, 'off'),
         predicted: change,
         unit: '% of element-wise time',
         by: '',
@@ -123,11 +124,11 @@ export const SWIFT_TENSOR_PARALLEL: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('swift.limit.tp'),
-    expected: { verdict: 'confirmed', value: 5, within: 0 },
+    expected: { verdict: 'holds', value: 5, within: 0 },
     check() {
       const legal = [2, 3, 4, 5, 6, 7, 8].filter((tp) => isLegal(tp));
       return {
-        verdict: legal.length < 7 ? 'confirmed' : 'off',
+        verdict: holdsOr(legal.length < 7, 'off'),
         predicted: legal[0] ?? 0,
         unit: 'is the smallest degree that divides GPT-2 XL',
         by: '',

@@ -3,7 +3,7 @@ import { ShardlabError } from '../../../core/errors';
 import type { Claim } from '../claim';
 import { claimOf } from '../claim';
 import type { ClaimEntry } from '../entry';
-import type { SettledFinding } from '../finding';
+import { holdsOr, type SettledFinding } from '../finding';
 
 /** The document's pieces of code: whether they run in PyTorch unchanged, and what they would do. */
 export const WAN_CODE: readonly ClaimEntry[] = [
@@ -39,12 +39,13 @@ export const WAN_CODE: readonly ClaimEntry[] = [
   },
   {
     claim: claimOf('wan.code.sparse'),
-    expected: { verdict: 'off' },
+    expected: { verdict: 'undefined' },
     check: () =>
       code(
         'sparse_all_to_all',
-        'ImportError',
+        'ImportError: the function does not exist',
         'torch.distributed.algorithms._comm_hooks has no sparse_all_to_all in any version. The document may mean all_to_all_single with sizes by rank, or a hook that reduces only touched rows.',
+        'undefined',
       ),
   },
   {
@@ -59,13 +60,16 @@ export const WAN_CODE: readonly ClaimEntry[] = [
   },
 ];
 
-function code(name: string, by: string, why: string): SettledFinding {
+/** What a fragment's reference says of code that does not work. */
+const FAILS = /Error|fails|hangs|never existed/;
+
+function code(name: string, by: string, why: string, word: 'off' | 'undefined' = 'off'): SettledFinding {
   const fragment = FRAGMENTS.find((each) => each.name === name && each.document === WAN);
   if (fragment === undefined) {
     throw new ShardlabError('CHECK', `no fragment of ${WAN} is called '${name}'; see sl.lookup()`);
   }
   return {
-    verdict: 'off',
+    verdict: holdsOr(!FAILS.test(fragment.inTheOriginal), word),
     unit: null,
     by,
     why,

@@ -1,5 +1,6 @@
 import { claimOf } from '../claim';
 import { type ClaimEntry, fact } from '../entry';
+import { holdsOr, isNear, ofParts, onlyIf } from '../finding';
 import {
   BARRIER,
   DELAYED_UPDATE,
@@ -13,16 +14,18 @@ import {
 export const WAN_MECHANISMS: readonly ClaimEntry[] = [
   {
     claim: claimOf('wan.fsdp.experts'),
-    expected: { verdict: 'off', value: 0, within: 1e-5 },
+    expected: { verdict: 'holds partly', value: 0, within: 1e-5 },
     experiment: EXPERT_UNITS,
     check: (_, facts) => ({
-      verdict: 'off',
+      verdict: ofParts(
+        fact(facts, 'lossDifference') < 1e-5,
+        fact(facts, 'gathers') < fact(facts, 'gathersFullShard'),
+        false,
+      ),
+      part: 'experts as units that keep their parameters after forward, and a replicated gate',
       measured: fact(facts, 'lossDifference'),
       unit: 'difference from the losses of DDP',
-      by:
-        fact(facts, 'gathers') < fact(facts, 'gathersFullShard')
-          ? 'units and gate work as stated; the choice of experts overlaps nothing'
-          : 'such units save no gathers, and the choice of experts overlaps nothing',
+      by: 'the choice of experts overlaps nothing',
       why: `The losses are DDP's, with ${fact(facts, 'gathers')} all-gathers per step instead of ${fact(facts, 'gathersFullShard')} and ${fact(facts, 'wholeRatio').toFixed(2)} x as many whole parameters at the peak; an all-reduce sums each gate's gradient. A gate runs before its experts, so its choice overlaps nothing. Wan chooses its expert by the timestep, which is known before the step.`,
       evidence: {
         kind: 'run',
@@ -40,14 +43,16 @@ await run.units()`,
   },
   {
     claim: claimOf('wan.ac.every4'),
-    expected: { verdict: 'confirmed', value: 22.7, within: 1 },
+    expected: { verdict: 'holds only if', value: 22.7, within: 1 },
     experiment: EVERY_FOURTH,
     check: (_, facts) => ({
-      verdict: 'confirmed',
+      verdict: onlyIf(fact(facts, 'savedPercent') > 0 && fact(facts, 'lossDifference') === 0, false),
+      condition: 'the wrapped layer is put back into the model',
+      otherwise: 'nothing is checkpointed (wan.code.ac)',
       measured: fact(facts, 'savedPercent'),
       unit: '% of activations saved',
       by: '',
-      why: `It works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than a quarter of the activations; recomputing every block saves ${Math.round(fact(facts, 'savedPercentFull'))}%, and recomputes four times as many blocks as recomputing every fourth block does.`,
+      why: `As a technique it works, with equal losses (difference ${fact(facts, 'lossDifference')}), and saves less than a quarter of the activations; recomputing every block saves ${Math.round(fact(facts, 'savedPercentFull'))}%. As printed, the loop assigns to its own variable only, so the model keeps its layers.`,
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -65,7 +70,7 @@ sl.compare({ none: await of(null), every4: await of({ everyNth: 4 }), full: awai
     expected: { verdict: 'off', value: 88.1, within: 2 },
     experiment: GATE_LOAD,
     check: (_, facts) => ({
-      verdict: 'off',
+      verdict: holdsOr(isNear(50, 100 * fact(facts, 'share'), 0.2), 'off'),
       measured: 100 * fact(facts, 'share'),
       unit: '% of rows to the preferred of two experts',
       by: 'the load does not become equal',
@@ -85,14 +90,16 @@ await job.on(0).run(({ tf, TemperatureGating }) => {
   },
   {
     claim: claimOf('wan.checkpoint'),
-    expected: { verdict: 'confirmed', value: 0, within: 1e-6 },
+    expected: { verdict: 'off', value: 0, within: 1e-6 },
     experiment: SHARDED_CHECKPOINT,
     check: (_, facts) => ({
-      verdict: 'confirmed',
+      verdict: 'off',
+      judged: true,
+      follows: 'wan.code.checkpoint',
       measured: fact(facts, 'lossDifference'),
-      unit: 'difference of the next losses',
-      by: '',
-      why: "Each rank saves its shards of model and optimizer; after a load with another strategy the run continues with the same losses. The document's own code does not work (wan.code.checkpoint).",
+      unit: 'difference of the next losses if every rank saves',
+      by: 'not safe: one rank saves alone, and waits for the others',
+      why: 'Only rank 0 saves: it would store its own shards, and it hangs in a collective before that. If each rank saves its shards of model and optimizer, a load with another strategy works, and the run continues with the same losses.',
       evidence: {
         kind: 'run',
         source: `const job = await sl.launch({ ranks: 2 });
@@ -111,7 +118,7 @@ await other.step(3);
     expected: { verdict: 'off', value: 0, within: 0 },
     experiment: BARRIER,
     check: (_, facts) => ({
-      verdict: 'off',
+      verdict: holdsOr(fact(facts, 'leftBeforeTheLast') > 0, 'off'),
       measured: fact(facts, 'leftBeforeTheLast'),
       unit: 'ranks that leave before the slowest arrives',
       by: 'a barrier does not balance the load',
@@ -136,7 +143,7 @@ await job.on('all').run(({ rank, dist }) => {
     expected: { verdict: 'off', value: 1, within: 0 },
     experiment: DELAYED_UPDATE,
     check: (_, facts) => ({
-      verdict: 'off',
+      verdict: holdsOr(fact(facts, 'wireRatio') < 0.95, 'off'),
       measured: fact(facts, 'wireRatio'),
       unit: 'x the bytes on the wire',
       by: 'no effect on communication',

@@ -66,8 +66,15 @@ export function sdxlForwardFlops(latent: number = UNET.latent): number {
   return flops;
 }
 
-/** Returns the speed of training at 1024 x 1024 on 8 A100, at 45% (30 to 60%) of their peak, as usual for such convolutions. */
-export function sdxlSamplesPerSecond(): Estimate {
-  const at = (share: number): number => (share * PEAK) / (3 * sdxlForwardFlops());
+/** Returns the speed of training on 8 A100, at 1024 x 1024 by default, at 45% (30 to 60%) of their peak, as usual for such convolutions. */
+export function sdxlSamplesPerSecond(latent: number = UNET.latent): Estimate {
+  const at = (share: number): number => (share * PEAK) / (3 * sdxlForwardFlops(latent));
   return { value: at(0.45), low: at(0.3), high: at(0.6) };
+}
+
+/** Returns the largest side in latents, in steps of 64 pixels, with which this speed is reached. */
+export function largestLatent(samplesPerSecond: number): number {
+  let latent: number = UNET.latent;
+  while (latent > 8 && sdxlSamplesPerSecond(latent).value < samplesPerSecond) latent -= 8;
+  return latent;
 }
