@@ -29,7 +29,18 @@ const LAYERS = [
  * itself, except those that are named here.
  */
 const ROOMS: Readonly<Record<string, readonly string[]>> = {
-  dialects: ['shell', 'rows', 'launchers', 'megatron', 'deepspeed', 'accelerate', 'python', 'trainers', 'videos', '.'],
+  dialects: [
+    'shell',
+    'rows',
+    'launchers',
+    'megatron',
+    'deepspeed',
+    'accelerate',
+    'python',
+    'trainers',
+    'videos',
+    '.',
+  ],
   figures: ['format', 'grammar', 'static', '.', 'parity', 'plans', 'claims'],
   checkpoint: ['format', 'state', 'save', 'load', 'reshard', 'pretrained'],
   job: ['control', 'rank', 'launch', 'torch', 'export', 'run', 'notebook'],
