@@ -151,9 +151,9 @@ export class Group implements ProcessGroup, MadeGroup {
     checkSubgroup(this.#identity, ranks);
     const globalRanks = ranks.map((rank) => this.ranks[rank] ?? rank);
     const wanted = name ?? `${this.name}[${ranks.join(',')}]`;
-    const leads = this.rank === 0 && ranks.length > 1;
-    const offer = leads ? (this.#plane?.offerSubgroup(ranks.length) ?? 0) : 0;
-    const parts = { op: 'subgroup', inputs: [], outputs: [], value: offer } as const;
+    const leader = this.rank === 0 && ranks.length > 1 ? this.#plane : undefined;
+    const value = leader?.offerSubgroup(ranks.length) ?? 0;
+    const parts = { op: 'subgroup', inputs: [], outputs: [], value } as const;
     const whole = { ...parts, signature: signatureOf(ranks) };
     const header = this.#header(whole, { detail: `making ${wanted}` }, 'float32', ranks.length);
     const { values } = this.#runner.runInternal({ header, inputs: [], outputs: [] });
@@ -165,12 +165,8 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 
   alone(name: string): ProcessGroup {
-    const own = [this.ranks[this.rank] ?? this.rank];
-    return new Group(this.#context, this.#identityOf(name, own, 0), undefined);
-  }
-
-  #identityOf(name: string, ranks: readonly number[], rank: number): GroupIdentity {
-    return { name: this.#uniqueName(name, ranks), ranks, rank, world: this.#identity.world };
+    const identity = this.#identityOf(name, this.ranks.slice(this.rank, this.rank + 1), 0);
+    return new Group(this.#context, identity, undefined);
   }
 
   get lastNumber(): number {
@@ -192,15 +188,15 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 
   /**
-   * Returns a group's name with a number if an earlier group has the same name and ranks. All members use the same number,
+   * Returns a group's identity; its name has a number if an earlier group has the same name and ranks. All members use the same number,
    * because all make groups in the same order.
    */
-  #uniqueName(title: string, ranks: readonly number[]): string {
+  #identityOf(title: string, ranks: readonly number[], rank: number): GroupIdentity {
     const { numGroups } = this.#context;
     const key = `${title} of ${ranks.join(',')}`;
     const count = (numGroups.get(key) ?? 0) + 1;
     numGroups.set(key, count);
-    return count === 1 ? title : `${title} #${count}`;
+    return { name: count === 1 ? title : `${title} #${count}`, ranks, rank, world: this.#identity.world };
   }
 
   /** Returns every rank's `value`, in rank order. */

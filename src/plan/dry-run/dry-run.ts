@@ -77,7 +77,7 @@ export function dryRun(
   return new DryRun(full, world, runs);
 }
 
-/** The stages of a model of so many layers take long enough for threads to be worth their start. */
+/** The stages of a model with at least this many layers take long, so threads start at once. */
 const MANY_LAYERS = 64;
 
 function isLarge(config: TrainConfig): boolean {
