@@ -148,7 +148,7 @@ function joined(examples: readonly string[]): readonly string[] {
     if (!fits || /^%%/.test(code) || /^%%/.test(last.code)) cells.push({ code, names, count: 1 });
     else {
       cells[cells.length - 1] = {
-        code: `${last.code};\n${code}`,
+        code: `${last.code}\n;${code}`,
         names: new Set([...last.names, ...names]),
         count: last.count + 1,
       };
