@@ -148,9 +148,11 @@ test('a text that is no address, a file without one, and too many addresses are 
     assert.equal(status, 2, text);
     return stderr;
   };
-  for (const text of ['localhost', 'a.yaml', '10.0.0.1:0', '10.0.0.1:70000', '10.0.0.1:1,']) {
+  for (const text of ['localhost', 'a.yaml', '10.0.0.1:1,', '']) {
     assert.match(await said(text), /neither an address nor a file; give HOST:PORT/);
   }
+  for (const text of ['10.0.0.1:0', '10.0.0.1:70000', '[::1]:70000'])
+    assert.match(await said(text), /a port is from 1 to 65535, not \d+/);
   writeFileSync(join(folder, 'one.yaml'), 'distributed_type: MULTI_GPU\nnum_machines: 1\nnum_processes: 8\n');
   assert.match(await said('one.yaml'), /one\.yaml does not say where machines meet/);
   assert.match(await said(Array(65).fill('10.0.0.1:1').join(',')), /65 addresses are too many/);

@@ -127,3 +127,10 @@ test("srun's options without a value, and values without a blank before them, ar
   assert.deepEqual([reading.world, reading.machines, reading.config.steps], [4, 2, 5]);
   assert.ok(reading.lines.every(({ effect }) => effect !== 'error'));
 });
+
+test('the tasks of a Slurm job are ranks, whether a line has all of them or those of a machine', () => {
+  const world = (options: string): unknown =>
+    readText('a.sh', `srun ${options} python train.py --bf16\n`).world;
+  assert.equal(world('-N 2 -n 16'), 16);
+  assert.equal(world('--nodes=2 --ntasks=16 --ntasks-per-node=8'), 16);
+});

@@ -37,6 +37,7 @@ const RENDEZVOUS_PORT = 29_500;
 /** The port of torchrun's --rdzv-endpoint without a number. */
 const ENDPOINT_PORT = 29_400;
 const SSH_PORT = 22;
+const MOST_PORT = 65_535;
 /** Sockets are opened all at once. */
 const MOST_TARGETS = 64;
 
@@ -45,6 +46,7 @@ const MOST_TARGETS = 64;
  * text is neither, or if the file names no address.
  */
 export function askedOf(text: string, { cwd, env }: Pick<Io, 'cwd' | 'env'>): Asked {
+  if (text.trim() === '') throw noAddress('without a text');
   const file = text.replace(/:\d+$/, '');
   const isFile = existsSync(resolve(cwd, text)) || existsSync(resolve(cwd, file));
   const isCommand = /\s/.test(text.trim().replaceAll(/\s*,\s*/g, ','));
@@ -62,10 +64,18 @@ function ofAddresses(text: string): Asked {
   const targets = text.split(',').map((each): Target => {
     const address = each.trim();
     const { host, port } = parseAddress(address) ?? {};
+    const number = /:(\d+)$/.exec(address)?.[1];
+    if (host === undefined && number !== undefined) requirePort(address, Number(number));
     if (host === undefined || port === undefined) throw noAddress(address);
     return { host, port, service: 'rendezvous', where: undefined };
   });
   return { targets, variables: [], machine: undefined, machines: undefined };
+}
+
+/** Throws: CONFIG for a number that no port has. */
+function requirePort(address: string, port: number): void {
+  if (port >= 1 && port <= MOST_PORT) return;
+  throw new ConfigError(`--reach ${address}: a port is from 1 to ${MOST_PORT}, not ${port}`);
 }
 
 function noAddress(address: string): ConfigError {
@@ -80,7 +90,7 @@ function parseAddress(text: string, usual?: number): { host: string; port: numbe
   const match = /^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d+))?$/.exec(text);
   const host = match?.[1] ?? match?.[2];
   const port = match?.[3] === undefined ? usual : Number(match[3]);
-  if (host === undefined || port === undefined || port < 1 || port > 65_535) return undefined;
+  if (host === undefined || port === undefined || port < 1 || port > MOST_PORT) return undefined;
   return { host, port };
 }
 

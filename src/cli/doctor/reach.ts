@@ -34,11 +34,11 @@ function isUnwritten(host: string): boolean {
 
 function checkOf(target: Target, probed: Probed | null, asked: Asked): Check {
   const { host, port, service, where } = target;
-  const name = `reach ${host}:${port}`;
+  const name = `reach ${host.includes(':') ? `[${host}]` : host}:${port}`;
   const named = where === undefined ? '' : ` (${where})`;
   const facts = { host, port, service, where: where ?? null };
   if (probed === null) {
-    const found = `the address is not written yet${named}`;
+    const found = `placeholder address, not written yet${named}`;
     return {
       ...{ name, status: 'bad', found, advice: PLACEHOLDER_ADVICE },
       facts: { ...facts, outcome: 'placeholder', reachable: false },

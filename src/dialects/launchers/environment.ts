@@ -140,13 +140,24 @@ const SLURM_FLAGS: KeyTable = flags({
   pty: exported(SLURM_LOGS),
 });
 
+const LAUNCHER = 'the launcher starts the ranks of a machine';
+
+/** The tasks of all machines, unless a line has those of one machine. */
+const ALL_TASKS: KeyRow = {
+  ...place('number of ranks', () => ({})),
+  mean: ({ value, other }) =>
+    other('ntasks_per_node') === undefined
+      ? { place: { world: wholeOf(value) } }
+      : { effect: 'none', why: 'follows from the nodes and the tasks per node' },
+};
+
 function slurmKeys(tasks: KeyRow): KeyTable {
   return {
     nodes: {
       ...place('number of machines', (value) => ({ machines: wholeOf(String(value).split('-').at(-1)) })),
     },
     ntasks_per_node: tasks,
-    ntasks: none('follows from the nodes and the tasks per node'),
+    ntasks: tasks === processes ? ALL_TASKS : none(LAUNCHER),
     ...Object.fromEntries(
       [
         'gpus_per_node',
@@ -200,10 +211,7 @@ function slurmKeys(tasks: KeyRow): KeyTable {
 }
 
 /** Options of a Slurm job that starts one launcher per machine, which starts the ranks. */
-export const SLURM_WITH_LAUNCHER: Dialect = {
-  name: 'Slurm',
-  keys: slurmKeys(none('the launcher starts the ranks of a machine')),
-};
+export const SLURM_WITH_LAUNCHER: Dialect = { name: 'Slurm', keys: slurmKeys(none(LAUNCHER)) };
 
 /** Options of a Slurm job whose tasks are the ranks. */
 export const SLURM: Dialect = { name: 'Slurm', keys: slurmKeys(processes) };
