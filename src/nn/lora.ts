@@ -2,11 +2,13 @@ import { issueMessage, toIssues } from '../config/config-issue';
 import { type LoraConfig, loraSchema } from '../config/settings/lora';
 import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
-import { constant } from './init';
+import { magnitudesOf, perNorm } from './dora';
+import { constant, type FirstValues, uniform } from './init';
 import { Dropout } from './layers/dropout';
-import { Linear } from './linear';
-import type { Module } from './module';
+import { affine, Linear } from './linear';
+import { Module } from './module';
 import { modulesEndingWith } from './name-patterns';
+import { Parameter } from './parameter';
 
 /** Options of `applyLoRA`; see the setting `lora`. */
 export type LoraOptions = { readonly [Key in keyof LoraConfig]?: LoraConfig[Key] };
@@ -17,9 +19,9 @@ type Layer = Linear<boolean>;
 /**
  * Adds adapters to a model's linear layers, in place, and freezes all other parameters. A layer then computes
  * Wx + b + alpha / r · B A dropout(x). A has the initial values of a linear layer, and B is 0, so the output does not change at
- * first. New parameters are 'blocks.0.qkv.lora_A.weight' [r, inputs] and 'blocks.0.qkv.lora_B.weight' [outputs, r]. Call it before a
- * strategy is applied. Returns the names of the adapted layers.
- * Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
+ * first. New parameters are 'blocks.0.qkv.lora_A.weight' [r, inputs] and 'blocks.0.qkv.lora_B.weight' [outputs, r]; `useDora` adds
+ * 'blocks.0.qkv.lora_magnitude_vector' [outputs], see [Note: DoRA]. Call it before a strategy is applied. Returns the names of the
+ * adapted layers. Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
  * Throws: CONFIG for unknown options, a name that fits no linear layer, a second call, and a sharded model.
  * @example
  * const net = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
@@ -40,8 +42,8 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
 }
 
 /**
- * Adds each adapter's product to its layer's matrix and removes the adapters; parameters remain frozen. The model computes the
- * same, except for rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
+ * Gives each layer with an adapter the matrix that both compute together, and removes the adapters; parameters remain frozen. The model
+ * computes the same, except for rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
  */
 export function mergeLoRA(model: Module): void {
   const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
@@ -50,13 +52,12 @@ export function mergeLoRA(model: Module): void {
   for (const layer of layers) {
     const adapter = adapterOf(layer);
     if (adapter === null) continue;
-    const { a, b } = adapter;
     const before = layer.weight.tensor;
-    const product = () => tf.mul(tf.matMul(b.weight.tensor, a.weight.tensor), b.scale);
-    layer.weight.replace(tf.keep(tf.tidy(() => tf.add(before, product()))));
+    layer.weight.replace(tf.keep(tf.tidy(() => mergedOf(layer, adapter))));
     before.dispose();
-    for (const part of PARTS) Reflect.deleteProperty(layer, part);
-    for (const module of [a, b]) module.dispose();
+    for (const part of [...PARTS, MAGNITUDES]) Reflect.deleteProperty(layer, part);
+    for (const module of [adapter.a, adapter.b]) module.dispose();
+    adapter.magnitudes?.free();
   }
 }
 
@@ -66,15 +67,30 @@ export function loraOf(model: Module): LoraConfig | null {
   return null;
 }
 
-/** The names of an adapter's modules, as in PEFT. */
+/** The names of an adapter's modules and of its magnitudes, as in PEFT. */
 const PARTS = ['lora_A', 'lora_B', 'lora_dropout'] as const;
+const MAGNITUDES = 'lora_magnitude_vector';
+
+/** A matrix of an adapter. It is no Linear, so that policies leave it in the unit of its layer, whose forward may read it. */
+class LoraMatrix extends Module {
+  readonly weight: Parameter;
+
+  constructor(inputs: number, outputs: number, first: FirstValues) {
+    super();
+    this.weight = Parameter.deferred([outputs, inputs], first);
+  }
+
+  forward(x: tf.Tensor): tf.Tensor {
+    return affine(x, this.weight.tensor);
+  }
+}
 
 /** The matrix B, whose output is multiplied by alpha / r. */
-class LoraB extends Linear<boolean> {
+class LoraB extends LoraMatrix {
   readonly config: LoraConfig;
 
   constructor(outputs: number, config: LoraConfig) {
-    super(config.r, outputs, { bias: false, init: { weight: constant(0) } });
+    super(config.r, outputs, constant(0));
     this.config = config;
   }
 
@@ -87,29 +103,65 @@ class LoraB extends Linear<boolean> {
   }
 }
 
+interface Adapter {
+  readonly a: LoraMatrix;
+  readonly b: LoraB;
+  readonly drop: Dropout | null;
+  /** null without DoRA. */
+  readonly magnitudes: Parameter | null;
+}
+
 function adapt(layer: Layer, config: LoraConfig): void {
-  const { r, dropout } = config;
+  const { r, dropout, useDora } = config;
   const [outputs = 0, inputs = 0] = layer.weight.shape;
-  Reflect.set(layer, 'lora_A', new Linear<boolean>(inputs, r, { bias: false }));
+  Reflect.set(layer, 'lora_A', new LoraMatrix(inputs, r, uniform(1 / Math.sqrt(inputs))));
   Reflect.set(layer, 'lora_B', new LoraB(outputs, config));
   if (dropout > 0) Reflect.set(layer, 'lora_dropout', new Dropout(dropout));
+  if (useDora) Reflect.set(layer, MAGNITUDES, magnitudesOf(layer.weight));
   layer.wrapOnce(WRAPPED, (given, next) => {
     const adapter = adapterOf(layer);
-    const y = next(...given);
-    if (adapter === null) return y;
+    const y = next(...given) as tf.Tensor;
     const [x] = given as [tf.Tensor]; // a linear layer's input
-    const { a, b, drop } = adapter;
-    return tf.add(y as tf.Tensor, b.apply(a.apply(drop === null ? x : drop.apply(x))));
+    return adapter === null ? y : adaptedOf(layer, adapter, x, y);
   });
 }
 
 const WRAPPED = Symbol('LoRA');
 
+/** Returns the output of a layer with its adapter; y is that of the layer alone. Source: PEFT, also for dropout with DoRA. */
+function adaptedOf(layer: Layer, adapter: Adapter, x: tf.Tensor, y: tf.Tensor): tf.Tensor {
+  const { a, b, drop, magnitudes } = adapter;
+  const dropped = drop === null ? x : drop.apply(x);
+  const added = b.apply(a.apply(dropped));
+  if (magnitudes === null) return tf.add(y, added);
+  const bias = layer.bias?.tensor;
+  const factors = perNorm(magnitudes.tensor, () => sumOf(layer, adapter));
+  if (drop !== null && layer.training) {
+    const own = affine(dropped, layer.weight.tensor);
+    return tf.add(tf.sub(y, own), tf.mul(tf.add(own, added), factors));
+  }
+  const scaled = tf.mul(tf.add(bias === undefined ? y : tf.sub(y, bias), added), factors);
+  return bias === undefined ? scaled : tf.add(scaled, bias);
+}
+
+/** Returns W + alpha / r · BA. */
+function sumOf({ weight }: Layer, { a, b }: Adapter): tf.Tensor {
+  return tf.add(weight.tensor, tf.mul(tf.matMul(b.weight.tensor, a.weight.tensor), b.scale));
+}
+
+function mergedOf(layer: Layer, adapter: Adapter): tf.Tensor {
+  const sum = sumOf(layer, adapter);
+  if (adapter.magnitudes === null) return sum;
+  const factors = perNorm(adapter.magnitudes.tensor, () => sum);
+  return tf.mul(sum, tf.reshape(factors, [-1, 1]));
+}
+
 /** Returns a module's adapter; null: it has none. */
-function adapterOf(module: Module): { a: Layer; b: LoraB; drop: Dropout | null } | null {
+function adapterOf(module: Module): Adapter | null {
   const [a, b, drop] = PARTS.map((part) => module.children.get(part));
-  if (!(a instanceof Linear && b instanceof LoraB)) return null;
-  return { a, b, drop: drop instanceof Dropout ? drop : null };
+  if (!(a instanceof LoraMatrix && b instanceof LoraB)) return null;
+  const magnitudes = module.ownParameters.get(MAGNITUDES) ?? null;
+  return { a, b, drop: drop instanceof Dropout ? drop : null, magnitudes };
 }
 
 function layersOf(model: Module, targets: LoraConfig['targets']): Layer[] {

@@ -40,3 +40,15 @@ export function noWholeTensor(parameter: {
     `parameter ${name} ${JSON.stringify(shape)} has no whole tensor on this rank: ${why}`,
   );
 }
+
+/** Returns the error for a parameter that would train, or not, after a strategy was applied. */
+export function shardedAlready(
+  parameter: { readonly name: string; readonly state: { readonly name: string } },
+  value: boolean,
+): ConfigError {
+  const { name, state } = parameter;
+  return new ConfigError(
+    `${name}: requiresGrad is set to ${value}, but unit "${state.name}" shards it already; ` +
+      'freeze parameters before fullyShard, FSDP or DDP',
+  );
+}

@@ -1,11 +1,10 @@
 import { type Leaf, markLeaf } from '../autograd/leaves';
 import type { HostArray } from '../backend/host-arrays';
 import type { DType } from '../core/dtypes';
-import { ConfigError } from '../core/errors';
 import * as tf from '../core/tf';
 import type { ProcessGroup } from '../dist/types';
 import type { FirstValues, ValueSource } from './init';
-import { noWholeTensor, requireOwnValues } from './parameter-errors';
+import { noWholeTensor, requireOwnValues, shardedAlready } from './parameter-errors';
 import type { TensorSplit } from './tensor-split';
 
 /** A position in a tensor: the elements from index `offset` on. */
@@ -76,9 +75,6 @@ export interface StateBuffer {
   dispose(): void;
 }
 
-/** The shape of a parameter that has no tensor. */
-type ShapeOnly = { readonly shape: readonly number[]; readonly size: number };
-
 /** A module whose forward reads a parameter. */
 export interface ParameterUser {
   readonly path: string;
@@ -113,7 +109,7 @@ export class Parameter implements Leaf {
   #state: StateBuffer;
   #requiresGrad: boolean;
 
-  constructor(tensor: tf.Tensor | ShapeOnly, options: { readonly requiresGrad?: boolean } = {}) {
+  constructor(tensor: tf.Tensor | Pick<Parameter, 'shape' | 'size'>, options: { readonly requiresGrad?: boolean } = {}) {
     this.#requiresGrad = options.requiresGrad ?? true;
     requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;
@@ -158,12 +154,7 @@ export class Parameter implements Leaf {
 
   /** Throws: CONFIG after a strategy was applied, because the strategy has already chosen what to reduce and update. */
   set requiresGrad(value: boolean) {
-    if (this.isAdopted) {
-      throw new ConfigError(
-        `${this.name}: requiresGrad is set to ${value}, but unit "${this.#state.name}" shards it already; ` +
-          'freeze parameters before fullyShard, FSDP or DDP',
-      );
-    }
+    if (this.isAdopted) throw shardedAlready(this, value);
     this.#requiresGrad = value;
   }
 
@@ -195,6 +186,12 @@ export class Parameter implements Leaf {
     const { shape } = this;
     this.#source ??= this.#first?.({ ...this.#place, shape }) ?? null;
     return this.#source;
+  }
+
+  /** Makes the values before training, also after they are sharded; null: they are in a tensor. */
+  get first(): FirstValues | null {
+    const source = this.#source;
+    return this.#first ?? (source && (() => source));
   }
 
   /** Replaces the values by a source, which is read when they are needed. The caller owns the former tensor. */

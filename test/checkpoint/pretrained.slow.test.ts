@@ -88,33 +88,44 @@ describe('a model in a folder of transformers', () => {
 
   it('is saved with its adapters merged, or only they in the form of PEFT', async (context) => {
     const job = await launchFor(context, { ranks: 2 });
-    const lora = { r: 2, alpha: 8 };
     const adapted = [
-      ['gpt2', 'FULL_SHARD'],
-      ['llama', 'ZERO_1'],
+      ['gpt2', 'FULL_SHARD', false],
+      ['llama', 'ZERO_1', false],
+      ['gpt2', 'ZERO_1', true],
+      ['llama', 'FULL_SHARD', true],
     ] as const;
-    for (const [name, strategy] of valuesHere(adapted, [0])) {
+    for (const [name, strategy, useDora] of valuesHere(adapted, [0, 3])) {
       const config = { data: 'synthetic', batch: 2, parallel: { strategy } } as const;
       const run = await job.train({
         ...config,
         model: { from: join(FOLDERS, name) },
-        lora,
+        lora: { r: 2, alpha: 8, useDora },
         optimizer: { lr: 0.05 },
       });
       await run.step(2);
-      const [merged, adapter] = [join(temporary, `merged-${name}`), join(temporary, `adapter-${name}`)];
+      const [merged, adapter] = ['merged', 'adapter'].map((what) =>
+        join(temporary, `${what}-${name}-${useDora}`),
+      ) as [string, string];
       await run.savePretrained(merged);
       await run.savePretrained(adapter, { adapter: true });
       assert.deepEqual(
         [...tensorsOf(merged).keys()].sort(),
         [...tensorsOf(join(FOLDERS, name)).keys()].sort(),
       );
-      const settings = json<{ target_modules: string[]; lora_alpha: number }>(adapter, 'adapter_config.json');
+      const settings = json<{ target_modules: string[]; lora_alpha: number; use_dora: boolean }>(
+        adapter,
+        'adapter_config.json',
+      );
       const named = [...readSafetensors(join(adapter, 'adapter_model.safetensors')).keys()];
       const expected = settings.target_modules.flatMap((layer) =>
-        ['A', 'B'].map((part) => `base_model.model.${layer}.lora_${part}.weight`),
+        ['A.weight', 'B.weight', ...(useDora ? ['magnitude_vector'] : [])].map(
+          (part) => `base_model.model.${layer}.lora_${part}`,
+        ),
       );
-      assert.deepEqual([named.sort(), settings.lora_alpha], [expected.sort(), 8]);
+      assert.deepEqual(
+        [named.sort(), settings.lora_alpha, settings.use_dora],
+        [expected.sort(), 8, useDora],
+      );
       await run.step();
       // Without training, the third step of the merged model has the loss of the adapted one.
       const again = await job.train({

@@ -98,7 +98,6 @@ test('each way of training, serving or loading that is not built here has one li
     ['--eval_use_evalscope true', /evalscope eval --model output\/last-merged loads the exported folder/],
     ['--push_to_hub true', /nothing is sent to a hub/],
     ['--use_hf true', /nothing is downloaded/],
-    ['--use_dora true', /DoRA is not built here; LoRA is/],
     ['--quant_bits 4', /weights are not quantized here/],
   ] as const)
     await refused([...TRAINING, ...args.split(' ')], message);

@@ -1,4 +1,4 @@
-"""Writes lora_reference.json: losses of PEFT's adapters on a tiny Llama and a tiny GPT-2, step by step.
+"""Writes lora_reference.json: losses of PEFT's adapters on a tiny Llama and a tiny GPT-2, without and with DoRA, step by step.
 
 Needs torch, transformers and peft. Parameters have model_reference.py's scattered values: those of the base in the order of the
 base model, then all A; B is 0, as PEFT makes it. Training is plain SGD without momentum, so the losses depend on the gradients
@@ -65,7 +65,7 @@ def case(name, model, shape, lora, targets):
     return {
         "name": name,
         "shape": shape,
-        "lora": {"r": lora["r"], "alpha": lora["lora_alpha"], "targets": targets},
+        "lora": {"r": lora["r"], "alpha": lora["lora_alpha"], "targets": targets, "useDora": lora["use_dora"]},
         "base": names,
         "trained": [name for name, _ in trained],
         "lr": LR,
@@ -88,13 +88,15 @@ def cases():
         tie_word_embeddings=False,
         attn_implementation="eager",
     )
-    lora = {"r": 3, "lora_alpha": 6}
     sizes = {**shape, "kvHeads": 2, "ffn": 24}
-    yield case("llama", LlamaForCausalLM(llama), sizes, lora, ["q_proj", "v_proj", "down_proj"])
     gpt2 = GPT2Config(
         vocab_size=40, n_embd=16, n_layer=2, n_head=4, n_positions=8, resid_pdrop=0, embd_pdrop=0, attn_pdrop=0
     )
-    yield case("gpt2", GPT2LMHeadModel(gpt2), shape, {"r": 2, "lora_alpha": 2}, ["c_attn", "c_fc"])
+    for dora in (False, True):
+        lora = {"r": 3, "lora_alpha": 6, "use_dora": dora}
+        yield case("llama", LlamaForCausalLM(llama), sizes, lora, ["q_proj", "v_proj", "down_proj"])
+        lora = {"r": 2, "lora_alpha": 2, "use_dora": dora}
+        yield case("gpt2", GPT2LMHeadModel(gpt2), shape, lora, ["c_attn", "c_fc"])
 
 
 if __name__ == "__main__":

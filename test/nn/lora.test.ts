@@ -7,7 +7,9 @@ import type { LoraConfig } from '../../src/config/settings/lora';
 import { modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import * as tf from '../../src/core/tf';
-import { loadState } from '../../src/nn/load-state';
+import { magnitudesOf } from '../../src/nn/dora';
+import { Linear } from '../../src/nn/linear';
+import { loadState, type StateEntry } from '../../src/nn/load-state';
 import { applyLoRA, mergeLoRA } from '../../src/nn/lora';
 import { buildModel } from '../../src/nn/models/build-model';
 import { gpt } from '../../src/nn/models/gpt';
@@ -20,7 +22,7 @@ import { referenceCases, scattered } from './model-reference';
 interface PeftCase {
   readonly name: 'llama' | 'gpt2';
   readonly shape: Readonly<Record<string, number>>;
-  readonly lora: Pick<LoraConfig, 'r' | 'alpha'> & { readonly targets: string[] };
+  readonly lora: Pick<LoraConfig, 'r' | 'alpha' | 'useDora'> & { readonly targets: string[] };
   readonly base: readonly string[];
   readonly trained: readonly string[];
   readonly lr: number;
@@ -38,14 +40,15 @@ before(async () => {
 });
 
 for (const reference of referenceCases<unknown>('lora_reference.json') as unknown as PeftCase[]) {
-  test(`losses with adapters equal those of PEFT, before and after merging: ${reference.name}`, () => {
+  const kind = reference.lora.useDora ? 'DoRA' : 'LoRA';
+  test(`losses with adapters equal those of PEFT, before and after merging: ${kind}, ${reference.name}`, () => {
     const { lora, losses, lr, merged } = reference;
     const model = modelOf(reference);
     applyLoRA(model, { ...lora, targets: lora.targets.map((target) => OURS[target] ?? target) });
     loadA(model, reference);
     const trained = [...model.namedParameters()].filter(([, { requiresGrad }]) => requiresGrad);
     assert.equal(trained.length, reference.trained.length);
-    assert.ok(trained.every(([name]) => /\.lora_[AB]\.weight$/.test(name)));
+    assert.ok(trained.every(([name]) => /\.lora_([AB]\.weight|magnitude_vector)$/.test(name)));
     const { optimizer: rule, offload } = parseTrainConfig({ optimizer: { kind: 'sgd', lr } });
     const optimizer = createOptimizer(engine, model, rule, offload);
     const found = losses.map(() => {
@@ -87,6 +90,42 @@ test('adapters change nothing before training, and their initial values are thos
   for (const model of [plain, adapted]) model.dispose();
 });
 
+test('magnitudes begin as the norms of their matrices, whatever gives these values, so they change nothing before training', () => {
+  const plain = gpt({ ...SHAPE, seed: 3 });
+  const options = { r: 4, dropout: 0.5, targets: ['qkv', 'fc2'], useDora: true };
+  const losses = [plain, gpt({ ...SHAPE, seed: 3 }), gpt({ ...SHAPE, seed: 5 }), gpt(SHAPE)].map((model, i) => {
+    // The last two get other values after and before they have adapters.
+    if (i === 3) loadState(engine, model, new Map(valuesOf(plain)));
+    if (i > 0) applyLoRA(model, options);
+    if (i === 2) model.manualSeed(3);
+    const state = model.namedParameters();
+    for (const [name, { tensor }] of i > 0 ? state : []) {
+      if (!name.endsWith('.lora_magnitude_vector')) continue;
+      const weight = state.get(name.replace('lora_magnitude_vector', 'weight'))?.tensor ?? tf.zeros([1, 1]);
+      assert.deepEqual(tensor.shape, weight.shape.slice(0, 1));
+      assertClose(tensor.dataSync(), tf.norm(weight, 2, 1).dataSync(), 1e-6, name);
+    }
+    const [loss = Number.NaN] = tf.tidy(() => lossOf(model).dataSync());
+    return loss;
+  });
+  assertClose(losses, Array(4).fill(losses[0]), 1e-6, 'losses');
+  const written = gpt({ ...SHAPE, seed: 3 });
+  for (const { tensor } of written.parameters()) assert.ok(tensor.size > 0); // From now on, the values are in tensors.
+  applyLoRA(written, options);
+  const [loss = Number.NaN] = tf.tidy(() => lossOf(written).dataSync());
+  assertClose([loss], losses.slice(0, 1), 1e-6, 'loss');
+});
+
+test('magnitudes of a matrix with a row of zeros are refused, because the row has no direction', () => {
+  const model = new Linear(3, 2);
+  const { weight } = model;
+  weight.defer({ fill: (start, target) => target.set([1, 2, 3, 0, 0, 0].slice(start, start + target.length)) });
+  assert.throws(
+    () => magnitudesOf(weight).tensor,
+    /lora\.useDora: all weights of row 1 of weight are 0, .*leave the layer out of lora\.targets/,
+  );
+});
+
 test('a wrong target, a second call and wrong options are refused', () => {
   const model = gpt(SHAPE);
   assert.throws(
@@ -114,6 +153,14 @@ test('a config refuses adapters of split matrices, and warns of frozen names bes
     /lora\.lora_alpha: .*lora\.alpha/,
   );
 });
+
+/** A model's values, to load into another model. */
+function valuesOf(model: Module): [string, StateEntry][] {
+  return [...model.namedParameters()].map(([name, { shape, tensor }]) => [
+    name,
+    { shape, values: tensor.dataSync() as Float32Array },
+  ]);
+}
 
 function modelOf({ name, shape, base }: PeftCase): Module {
   const model = { ...shape, kind: name === 'gpt2' ? 'gpt' : 'llama' } as object;

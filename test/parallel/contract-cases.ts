@@ -18,6 +18,7 @@ const SOME = [2, 3];
 
 /** No number of ranks divides r, and one block has no adapter in its attention. */
 const LORA = { r: 5, alpha: 10, targets: ['blocks.0.qkv', 'fc1'] };
+const DORA = { ...LORA, useDora: true };
 
 const CASES: Readonly<Record<string, ContractCase>> = {
   NO_SHARD: { config: { parallel: { strategy: 'NO_SHARD' } }, worlds: ALL },
@@ -91,6 +92,20 @@ const CASES: Readonly<Record<string, ContractCase>> = {
   'adapters, ZERO_1': { config: { lora: LORA, parallel: { strategy: 'ZERO_1' } }, worlds: [2] },
   'adapters, ZERO_2, accumulation': {
     config: { lora: LORA, parallel: { strategy: 'ZERO_2' }, accumulation: 2 },
+    worlds: [2],
+  },
+  magnitudes: { config: { lora: DORA }, worlds: [3] },
+  'magnitudes, every Linear': { config: { lora: DORA, parallel: { wrap: 'linear' } }, worlds: [2] },
+  'magnitudes, NO_SHARD, selective recompute': {
+    config: { lora: DORA, parallel: { strategy: 'NO_SHARD' }, activationCheckpointing: 'selective' },
+    worlds: [2],
+  },
+  'magnitudes, ZERO_1, recompute': {
+    config: { lora: DORA, parallel: { strategy: 'ZERO_1' }, activationCheckpointing: 'full' },
+    worlds: [2],
+  },
+  'magnitudes, ZERO_2, accumulation': {
+    config: { lora: DORA, parallel: { strategy: 'ZERO_2' }, accumulation: 2 },
     worlds: [2],
   },
   'a frozen unit': { config: { frozen: ['blocks.1'] }, worlds: SOME },

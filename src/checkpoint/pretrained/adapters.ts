@@ -4,14 +4,19 @@ import { decodeValues, encodeValues } from '../format/stored-dtypes';
 import type { StoredArray } from '../load/catalog';
 import { publishedName } from './published-names';
 
-/** The matrices of a layer's adapter in a checkpoint, and the factor alpha / r of their product. */
+/** A layer's adapter in a checkpoint, and the factor alpha / r of the product of its matrices. */
 export interface StoredAdapter {
   readonly a: StoredArray;
   readonly b: StoredArray;
+  /** The norms of the rows afterwards. [Note: DoRA] */
+  readonly magnitudes: StoredArray | undefined;
   readonly scale: number;
 }
 
-const PART = /^(.*\.)?lora_([AB])\.weight$/;
+const PART = /^(.*\.)?lora_([AB]\.weight|magnitude_vector)$/;
+
+/** Number of elements that are read at once. */
+const BLOCK = 2 ** 20;
 
 /** Whether a parameter belongs to an adapter. */
 export function isOfAdapter(name: string): boolean {
@@ -27,35 +32,75 @@ export function adaptersIn(
   for (const [name, a] of arrays) {
     const [, layer = '', part] = PART.exec(name) ?? [];
     const b = arrays.get(`${layer}lora_B.weight`);
-    if (part === 'A' && b !== undefined) found.set(`${layer}weight`, { a, b, scale: alpha / r });
+    if (part !== 'A.weight' || b === undefined) continue;
+    const magnitudes = arrays.get(`${layer}lora_magnitude_vector`);
+    found.set(`${layer}weight`, { a, b, magnitudes, scale: alpha / r });
   }
   return found;
 }
 
-/**
- * Returns a function that adds an adapter's product to a part of its matrix: it takes the stored bytes of the elements from
- * `start` on, and returns their bytes afterwards.
- */
-export function mergerOf({
-  a,
-  b,
-  scale,
-}: StoredAdapter): (bytes: Uint8Array, array: StoredArray, start: number) => Uint8Array {
+/** Consecutive elements of an array, from index `start` on. */
+export interface StoredBlock {
+  readonly bytes: Uint8Array;
+  readonly start: number;
+}
+
+/** Reads an array in blocks. */
+export function* blocksIn({ pieces }: StoredArray): Generator<StoredBlock> {
+  for (const { file, tensor, start: first, length } of pieces) {
+    for (let start = 0; start < length; start += BLOCK)
+      yield { bytes: file.read(tensor, start, Math.min(BLOCK, length - start)), start: first + start };
+  }
+}
+
+/** Returns a function that takes blocks of a matrix, and returns their bytes with its adapter merged into them. */
+export function mergerOf(adapter: StoredAdapter, matrix: StoredArray): (block: StoredBlock) => Uint8Array {
+  const { dtype } = matrix;
+  const addTo = adderOf(adapter);
+  const [outputs = 0, inputs = 1] = matrix.shape;
+  const rowOf = (element: number): number => Math.floor(element / inputs);
+  const summed = ({ bytes, start }: StoredBlock) => addTo(decodeValues(bytes, dtype), start);
+  const factors = new Float64Array(outputs).fill(1);
+  if (adapter.magnitudes !== undefined) {
+    const squares = new Float64Array(outputs);
+    for (const block of blocksIn(matrix)) {
+      summed(block).forEach((value, i) => {
+        const row = rowOf(block.start + i);
+        squares[row] = (squares[row] ?? 0) + value * value;
+      });
+    }
+    const magnitudes = valuesOf(adapter.magnitudes);
+    squares.forEach((square, row) => {
+      factors[row] = (magnitudes[row] ?? 0) / Math.sqrt(square);
+    });
+  }
+  return (block) => {
+    const values = summed(block);
+    values.forEach((value, i) => {
+      values[i] = value * (factors[rowOf(block.start + i)] ?? 1);
+    });
+    return encodeValues(values, dtype);
+  };
+}
+
+type Values = ReturnType<typeof decodeValues>;
+
+/** Returns a function that adds an adapter's product to the elements of its matrix from `start` on, in place. */
+function adderOf({ a, b, scale }: StoredAdapter): (values: Values, start: number) => Values {
   const [valuesA, valuesB] = [valuesOf(a), valuesOf(b)];
   const [r = 0, inputs = 1] = a.shape;
-  return (bytes, { dtype }, start) => {
-    const values = decodeValues(bytes, dtype);
+  return (values, start) => {
     for (let i = 0; i < values.length; i++) {
       const [row, column] = [Math.floor((start + i) / inputs), (start + i) % inputs];
       let sum = 0;
       for (let k = 0; k < r; k++) sum += (valuesB[row * r + k] ?? 0) * (valuesA[k * inputs + column] ?? 0);
       values[i] = (values[i] ?? 0) + scale * sum;
     }
-    return encodeValues(values, dtype);
+    return values;
   };
 }
 
-function valuesOf({ dtype, pieces }: StoredArray): Float32Array | Int32Array {
+function valuesOf({ dtype, pieces }: StoredArray): Values {
   return decodeValues(
     Buffer.concat(pieces.map(({ file, tensor, length }) => file.read(tensor, 0, length))),
     dtype,
@@ -66,13 +111,13 @@ function valuesOf({ dtype, pieces }: StoredArray): Float32Array | Int32Array {
 export function peftName(shape: ModelConfig, name: string): string {
   const [, layer = '', part] = PART.exec(name) ?? [];
   const { name: weight } = publishedName(shape, `${layer}weight`);
-  return `base_model.model.${weight.replace(/weight$/, '')}lora_${part}.weight`;
+  return `base_model.model.${weight.replace(/weight$/, '')}lora_${part}`;
 }
 
 /** Returns adapter_config.json, by which PEFT builds the adapters. `layers` are the names of the adapted matrices. */
 export function peftConfig(
   shape: ModelConfig,
-  { r, alpha, dropout }: LoraConfig,
+  { r, alpha, dropout, useDora }: LoraConfig,
   layers: Iterable<string>,
 ): Readonly<Record<string, unknown>> {
   const targets = Array.from(layers, (name) => publishedName(shape, name).name.replace(/\.weight$/, ''));
@@ -83,6 +128,7 @@ export function peftConfig(
     r,
     lora_alpha: alpha,
     lora_dropout: dropout,
+    use_dora: useDora,
     target_modules: targets,
     // GPT-2's Conv1D has matrices [inputs, outputs].
     fan_in_fan_out: shape.kind === 'gpt',

@@ -9,7 +9,7 @@ import { indexText } from '../format/index-file';
 import { encodeHeader, numElements } from '../format/safetensors-header';
 import { storedBytes } from '../format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../load/catalog';
-import { adaptersIn, isOfAdapter, mergerOf, peftConfig, peftName, type StoredAdapter } from './adapters';
+import { adaptersIn, blocksIn, isOfAdapter, mergerOf, peftConfig, peftName, type StoredAdapter } from './adapters';
 import { publishedModel } from './published-config';
 import { publishedName } from './published-names';
 
@@ -38,8 +38,6 @@ interface Published {
 }
 
 const MAX_SHARD_BYTES = 5e9;
-/** Number of elements that are copied at once. */
-const BLOCK = 2 ** 20;
 
 /** Files of a published model besides its weights: its tokenizer and settings of generation. They are copied. */
 export const TOKENIZER_FILES = [
@@ -165,13 +163,8 @@ function writeShard(file: string, tensors: readonly Published[], written: (bytes
 }
 
 function* blocksOf({ array, adapter }: Published): Generator<Uint8Array> {
-  const merged = adapter === undefined ? null : mergerOf(adapter);
-  for (const { file, tensor, start: first, length } of array.pieces) {
-    for (let start = 0; start < length; start += BLOCK) {
-      const bytes = file.read(tensor, start, Math.min(BLOCK, length - start));
-      yield merged === null ? bytes : merged(bytes, array, first + start);
-    }
-  }
+  const merged = adapter === undefined ? null : mergerOf(adapter, array);
+  for (const block of blocksIn(array)) yield merged === null ? block.bytes : merged(block);
 }
 
 /** Returns the bytes of a matrix's transpose. */

@@ -83,6 +83,7 @@ const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['lora_alpha <n>', 'default 32'],
   ['lora_dropout <share>', 'default 0.05'],
   ['target_modules <names…>', 'default all-linear'],
+  ['use_dora <true|false>', 'default false'],
   ['learning_rate <rate>', 'default 1e-4 for LoRA, 1e-5 for full'],
   ['lr_scheduler_type <name>', 'default cosine'],
   ['warmup_ratio <share>', 'default 0'],

@@ -27,6 +27,12 @@ export const LORA_PARTS = {
     form: "['q_proj', 'v_proj'], or 'all-linear'",
     names: { peft: 'target_modules', diffSynth: 'lora_target_modules' },
   },
+  useDora: {
+    schema: z.boolean().default(false),
+    says:
+      'DoRA: each row of W + alpha / r · BA is scaled to a norm of its own, which trains too and begins as the norm of the row of W',
+    names: { peft: 'use_dora' },
+  },
 } as const satisfies Required<Setting<never>>['parts'];
 
 export const loraSchema = schemaOf(LORA_PARTS);

@@ -224,7 +224,7 @@ const ADAPTERS: KeyTable = {
   gptq: QUANTIZED,
   quantization: QUANTIZED,
   qat: QUANTIZED,
-  peft_use_dora: refused('DoRA is not built here; LoRA is'),
+  peft_use_dora: adapterSetting('lora.useDora', yesOf),
   peft_use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
   relora: refused('ReLoRA is not built here; LoRA is'),
   rl: refused('preferences and rewards are not trained here; supervised fine-tuning is'),

@@ -140,6 +140,7 @@ export const LLAMA_FACTORY: Dialect = {
     ...settingKeys('peft', {
       'lora.alpha': { lora_alpha: adapter('lora.alpha', Number) },
       'lora.dropout': { lora_dropout: adapter('lora.dropout', Number) },
+      'lora.useDora': { use_dora: adapter('lora.useDora', yesOf) },
     }),
     lora_rank: adapter('lora.r', (value) => wholeOf(value)),
     lora_target: adapter(
@@ -191,7 +192,6 @@ export const LLAMA_FACTORY: Dialect = {
       'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
     ),
     pure_bf16: refused('master parameters are float32 here'),
-    use_dora: refused('DoRA is not built here; LoRA is'),
     use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
     pissa_init: refused('adapters have their usual initial values here'),
     quantization_bit: refused('weights are not quantized here'),

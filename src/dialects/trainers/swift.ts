@@ -200,6 +200,7 @@ export const SWIFT_KEYS: KeyTable = {
   train_type: decides('lora', tuner),
   sft_type: decides('lora', tuner),
   ...adapterKeys('lora'),
+  ...settingKeys('peft', { 'lora.useDora': { use_dora: adapter('lora.useDora', yesOf, 'lora') } }),
   deepspeed: both(decides('parallel.strategy', deepspeed), deepspeedName),
   fsdp: both(decides('parallel.strategy', fsdpFile), (exported) =>
     isBySwiftFsdp(exported) ? SWIFT_FSDP_FILE : undefined,
@@ -244,7 +245,6 @@ export const SWIFT_KEYS: KeyTable = {
     'it is for other models or other ways of training',
     'task_type model_kwargs load_args load_data_args ignore_args_error tuner_backend adapters external_plugins freeze_vit freeze_llm freeze_aligner vit_lr aligner_lr device_map max_memory rope_scaling local_repo_path init_strategy new_special_tokens num_labels problem_type modules_to_save check_model acc_strategy predict_with_generate metric',
   ),
-  use_dora: refused('DoRA is not built here; LoRA is'),
   use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
   lora_bias: none('adapters have no bias here'),
   init_weights: none("adapters have PEFT's initial values here"),

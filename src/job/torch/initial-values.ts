@@ -110,19 +110,19 @@ interface Filled {
   readonly fill: (start: number, values: Float32Array) => void;
 }
 
-/** Returns the values of a model of this library. Files have none of adapters, which get those of the seed. */
+/** Returns the values of a model of this library. Files have none of adapters, which get those of the seed, or of the files' matrices. */
 function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMap<string, Filled> {
   const model = buildModel(config);
-  const stored = new Set(model.namedState().keys());
+  if (first !== undefined) {
+    for (const [name, parameter] of model.namedState())
+      parameter.defer({ fill: filed(name, parameter, first.state.get(name)) });
+  }
   chooseTrained(model, config);
   return new Map(
-    [...model.namedState()].map(([name, parameter]) => {
-      const fill =
-        first === undefined || !stored.has(name)
-          ? ownValues(parameter)
-          : filed(name, parameter, first.state.get(name));
-      return [name, { shape: parameter.shape, fill }];
-    }),
+    [...model.namedState()].map(([name, parameter]) => [
+      name,
+      { shape: parameter.shape, fill: ownValues(parameter) },
+    ]),
   );
 }
 

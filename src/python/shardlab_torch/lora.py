@@ -1,13 +1,29 @@
-"""Adapters of linear layers (LoRA): y = Wx + b + alpha / r · BAx. Only A and B train."""
+"""
+Adapters of linear layers. LoRA: y = Wx + b + alpha / r · BAx, and only A and B train. DoRA: y = m · Vx / ‖V‖ + b with V = W + alpha / r · BA,
+where the norm is that of each row and a constant in backward; m trains too.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from .errors import Json
+
+
+class LoraMatrix(nn.Module):
+    """A matrix of an adapter. It is no nn.Linear, so that policies leave it in the unit of its layer, whose forward may read it."""
+
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(outputs, inputs))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight)
 
 
 def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
@@ -15,21 +31,30 @@ def adapt(model: nn.Module, names: Iterable[str], config: Json) -> None:
     layers = dict(model.named_modules())
     for name in names:
         if name in layers:
-            _add(layers[name], int(config["r"]), config["alpha"] / config["r"])
+            _add(layers[name], int(config["r"]), config["alpha"] / config["r"], config["useDora"])
 
 
 def is_adapter(name: str) -> bool:
     """Whether a parameter is of an adapter, by its name."""
-    return name.endswith((".lora_A.weight", ".lora_B.weight"))
+    return name.endswith((".lora_A.weight", ".lora_B.weight", ".lora_magnitude_vector"))
 
 
-def _add(layer: Any, rank: int, scale: float) -> None:
-    layer.lora_A = nn.Linear(layer.in_features, rank, bias=False)
-    layer.lora_B = nn.Linear(rank, layer.out_features, bias=False)
+def _add(layer: Any, rank: int, scale: float, has_magnitudes: bool) -> None:
+    layer.lora_A = LoraMatrix(layer.in_features, rank)
+    layer.lora_B = LoraMatrix(rank, layer.out_features)
+    if has_magnitudes:
+        layer.lora_magnitude_vector = nn.Parameter(torch.empty(layer.out_features))
     original = layer.forward
 
     def forward(x: Tensor) -> Tensor:
-        y: Tensor = original(x) + layer.lora_B(layer.lora_A(x)) * scale
-        return y
+        y: Tensor = original(x)
+        added = layer.lora_B(layer.lora_A(x)) * scale
+        if not has_magnitudes:
+            return y + added
+        bias = layer.bias
+        with torch.no_grad():
+            norms = torch.linalg.vector_norm(layer.weight + scale * (layer.lora_B.weight @ layer.lora_A.weight), dim=1)
+        scaled: Tensor = ((y if bias is None else y - bias) + added) * (layer.lora_magnitude_vector / norms)
+        return scaled if bias is None else scaled + bias
 
     layer.forward = forward

@@ -121,6 +121,22 @@ export const CASES: readonly Case[] = [
     },
   },
   { name: 'LoRA, FSDP1', ranks: 2, dp: 2, config: { ...parallel({}), lora: {} }, framework: 'fsdp1' },
+  {
+    name: 'DoRA of a Llama, every Linear, recompute',
+    ranks: 2,
+    dp: 2,
+    config: {
+      ...parallel({ wrap: 'linear' }, LLAMA),
+      ...{ lora: { r: 2, targets: ['q_proj', 'v_proj'], useDora: true }, activationCheckpointing: 'full' },
+    },
+  },
+  { name: 'DoRA, FSDP1', ranks: 2, dp: 2, config: { ...parallel({}), lora: { useDora: true } }, framework: 'fsdp1' },
+  {
+    name: 'DoRA, PP 2',
+    ranks: 2,
+    dp: 1,
+    config: { ...parallel({ strategy: 'NO_SHARD', pp: 2 }), lora: { useDora: true } },
+  },
   { name: 'LoRA, PP 2', ranks: 2, dp: 1, config: { ...parallel({ strategy: 'NO_SHARD', pp: 2 }), lora: {} } },
   {
     name: 'LoRA of a MoE, EP 2, recompute',

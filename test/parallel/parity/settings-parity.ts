@@ -51,7 +51,8 @@ export function runOf(world: number, name: string, input: TrainConfigInput): Par
 
 /** Runs with the same training are compared with one process. */
 function singleName({ accumulation = 1, frozen = [], lora = null }: TrainConfigInput): string {
-  return `single, ${accumulation} microbatches, frozen ${frozen.join(' ')}${lora === null ? '' : ', adapters'}`;
+  const adapters = lora === null ? '' : lora.useDora === true ? ', magnitudes' : ', adapters';
+  return `single, ${accumulation} microbatches, frozen ${frozen.join(' ')}${adapters}`;
 }
 
 export function singleOf(world: number, config: TrainConfigInput): ParityRun {

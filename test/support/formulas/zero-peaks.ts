@@ -156,7 +156,7 @@ function parameterShards(units: readonly Ruled[], settings: RuleSettings): Momen
 /** Goes through the ends of all units' backwards: whole gradients, unreduced gradients, and those in reduction. */
 function gradients(units: readonly Ruled[], settings: RuleSettings): { whole: Moment[]; shards: Moment[] } {
   const { accumulation = 1, offloadsParameters = false } = settings;
-  const order = units.filter(({ trained }) => trained > 0).reverse();
+  const order = [...units].reverse();
   const whole: Moment[] = [];
   const shards: Moment[] = [];
   const held = new Map<string, number>();
@@ -166,6 +166,12 @@ function gradients(units: readonly Ruled[], settings: RuleSettings): { whole: Mo
     for (const one of order) {
       const { unit, rule, trained } = one;
       const { name } = unit;
+      if (trained === 0) {
+        // A unit without gradients waits for the reduction before it too.
+        settle(reducing, held);
+        reducing = undefined;
+        continue;
+      }
       whole.push(new Map([...held, ...term(reducing, 'on its way', 'trained'), [`${name}, new`, trained]]));
       settle(reducing, held);
       const agreeing = reducing !== undefined && reducing.rule.numCopies > 1 ? reducing : undefined;
