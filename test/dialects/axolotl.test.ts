@@ -30,9 +30,9 @@ test("without FSDP or DeepSpeed, Axolotl's ranks have replicas and add gradients
 
 test('adapters and empty keys are read, and settings that nothing here has are refused', () => {
   const reading = axolotl(
-    'adapter: qlora\nload_in_4bit: true\nlora_r: 4\nlora_alpha: 8\nlora_target_modules:\n  - q_proj\nlora_target_linear:\ndeepspeed:\nrl: dpo\nwarmup_steps:\n',
+    'adapter: qlora\nload_in_4bit: true\nlora_r: 4\nlora_alpha: 8\npeft_use_dora: true\nlora_target_modules:\n  - q_proj\nlora_target_linear:\ndeepspeed:\nrl: dpo\nwarmup_steps:\n',
   );
-  assert.deepEqual(reading.config.lora, { targets: ['q_proj'], r: 4, alpha: 8 });
+  assert.deepEqual(reading.config.lora, { targets: ['q_proj'], r: 4, alpha: 8, useDora: true });
   const by = effects(reading);
   assert.equal(by.adapter, 'warning');
   assert.equal(by.load_in_4bit, 'refused');

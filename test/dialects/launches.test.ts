@@ -247,12 +247,12 @@ test('a command that launches nothing is refused with the commands that do', () 
 test("LLaMA-Factory's YAML", () => {
   const reading = readText(
     'llama3_lora_sft.yaml',
-    'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nlora_rank: 16\ndataset: identity\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: saves\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n',
+    'model_name_or_path: meta-llama/Meta-Llama-3-8B-Instruct\nstage: sft\ndo_train: true\nfinetuning_type: lora\nlora_target: all\nlora_rank: 16\nuse_dora: true\ndataset: identity\ntemplate: llama3\ncutoff_len: 2048\noutput_dir: saves\nper_device_train_batch_size: 1\ngradient_accumulation_steps: 8\nlearning_rate: 1.0e-4\nnum_train_epochs: 3.0\nlr_scheduler_type: cosine\nwarmup_ratio: 0.1\nbf16: true\nddp_timeout: 180000000\n',
   );
   assert.equal(reading.config.model, 'llama3-8b');
   assert.deepEqual(
     reading.config.lora,
-    { r: 16, alpha: 32, targets: 'all-linear' },
+    { r: 16, alpha: 32, targets: 'all-linear', useDora: true },
     'alpha is twice the rank',
   );
   assert.equal(reading.config.accumulation, 8);

@@ -73,7 +73,11 @@ const configs = fc.record({
   steps: fc.constantFrom(100, 10_000),
   recompute: fc.constantFrom(null, 'full', 'selective', { everyNth: 2 }, { budgetBytes: 1e6 }),
   offload: fc.constantFrom({}, { optimizer: true }, { parameters: true }, { activations: true }),
-  lora: fc.constantFrom(null, null, null, { r: 4, alpha: 12, dropout: 0.1, targets: ['q_proj', 'v_proj'] }),
+  lora: fc.constantFrom(
+    ...[null, null, null, null],
+    { r: 4, alpha: 12, dropout: 0.1, targets: ['q_proj', 'v_proj'] },
+    { r: 2, alpha: 3, useDora: true },
+  ),
   seed: fc.constantFrom(0, 42),
 });
 
