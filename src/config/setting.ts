@@ -37,6 +37,7 @@ export interface Facts<Config> {
 export interface PlannedOn {
   readonly gpus?: number | undefined;
   readonly recompute?: unknown;
+  readonly exampleTokens?: number | undefined;
 }
 
 /** Returns how a plan uses a setting's value differently from a run; null if both use it in the same way. */

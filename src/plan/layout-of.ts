@@ -78,6 +78,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     commHook: asked.commHook ?? null,
     offload: asked.offload ?? { optimizer: false, parameters: false },
     trainedShare: asked.trainedShare ?? 1,
+    exampleTokens: Math.min(asked.exampleTokens ?? model.seq, model.seq),
     textEncoder: asked.textEncoder ?? null,
   };
 }
@@ -119,6 +120,10 @@ function checkDegrees(
     asked.dp === undefined
       ? `gpus (${gpus}) must be a multiple of tp(${tp}) x pp(${pp}) x cp(${cp}) = ${tp * pp * cp}; change gpus or one of the degrees`
       : `dp(${dp}) x tp(${tp}) x pp(${pp}) x cp(${cp}) = ${dp * tp * pp * cp}, but gpus is ${gpus}; change gpus or one of the degrees`,
+  );
+  check(
+    cp === 1 || layout.exampleTokens === layout.model.seq,
+    `exampleTokens (${layout.exampleTokens}) is for packed rows, which cp (${cp}) does not divide; leave one of them out`,
   );
   check(
     Number.isInteger(layout.numMicroBatches),

@@ -69,6 +69,8 @@ export interface Layout {
   readonly commHook: CommHookConfig | null;
   /** Share of parameters that train; the others have no gradients and no optimizer states. */
   readonly trainedShare: number;
+  /** Tokens of an example, which attends only to itself; the model's seq unless rows are packed. */
+  readonly exampleTokens: number;
   /** A frozen model beside it that encodes texts; null: none. */
   readonly textEncoder: { readonly params: number; readonly sharded: boolean } | null;
 }

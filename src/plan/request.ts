@@ -86,6 +86,8 @@ export const planRequestSchema = z.strictObject({
   offload: offloadSchema.optional(),
   /** Share of parameters that train; the others are frozen. Default: 1. */
   trainedShare: positive.max(1).optional(),
+  /** Mean tokens of the examples in a packed row, each of which attends only to itself. Default: a row is one example. */
+  exampleTokens: size.optional(),
   /** A frozen model beside the model that encodes texts: its parameters, and whether ranks share them. */
   textEncoder: z.strictObject({ params: positive, sharded: z.boolean().default(true) }).optional(),
 });

@@ -146,6 +146,32 @@ test('settings with a counterpart in the planner change its numbers as on GPUs',
   }
 });
 
+test('a plan of packed rows says what it assumes, and plans the attention of examples if it gets their mean tokens', () => {
+  const config: TrainConfigInput = {
+    model: 'llama3-8b',
+    batch: 1,
+    data: { instructions: './chats.jsonl', packing: true },
+  };
+  const of = (exampleTokens?: number, attention?: 'unfused') =>
+    plan(config, { gpus: 8, exampleTokens, ...(attention && { attention }) });
+  const said = ({ assumed }: Plan): string => assumed.find(({ setting }) => setting === 'data')?.says ?? '';
+  assert.match(said(of()), /is planned as rows of one example each; .* Give exampleTokens/);
+  assert.match(said(of(512)), /is planned as packed examples of 512 tokens each; unequal ones take more/);
+  const { seq } = of().layout.model;
+  assert.deepEqual(of(seq).prediction, of().prediction);
+  assert.deepEqual(of(2 * seq).prediction, of().prediction);
+  assert.deepEqual(plan({ ...config, data: 'synthetic' }, { gpus: 8 }).prediction, of().prediction);
+  const seconds = [seq, 1024, 256].map((tokens) => of(tokens).prediction.time.seconds);
+  assert.deepEqual([...seconds].sort((a, b) => b - a), seconds);
+  // Scores in memory are those within examples.
+  const [whole, packed] = [undefined, seq / 8].map((tokens) => of(tokens, 'unfused').prediction.memory);
+  assert.ok((packed?.activations ?? 0) < 0.5 * (whole?.activations ?? 0));
+  assert.throws(
+    () => plan({ ...config, data: 'synthetic', parallel: { cp: 2 } }, { gpus: 8, exampleTokens: 512 }),
+    /exampleTokens \(512\) is for packed rows, which cp \(2\) does not divide/,
+  );
+});
+
 test("keys beside a config replace the config's, and other keys of a section stay", () => {
   const config = {
     model: 'llama3-8b',

@@ -39,6 +39,19 @@ export function prepareFolder(fs: FileSystem, folder: string, id: string): void 
   }
 }
 
+/**
+ * Ends what a killed save began: if the folder is missing, a complete checkpoint beside it gets its name; all else is deleted.
+ * Throws: IO if a process saves there.
+ */
+export function recoverFolder(fs: FileSystem, folder: string): void {
+  try {
+    refuseBeside(fs, folder);
+    recover(fs, folder);
+  } catch (cause) {
+    throw writeError(cause, { file: folder });
+  }
+}
+
 /** Refuses a save while another process saves into the same folder. Throws: IO. */
 function refuseBeside(fs: FileSystem, folder: string): void {
   const running = leftoversOf(fs, folder, 'saving').find((path) => isRunning(markOf(path)));

@@ -6,6 +6,7 @@ import { makeFolder } from '../../core/regular-file';
 import type { Bytes } from '../../core/units';
 import { fileError, writeAll } from '../format/file-system';
 import { indexText } from '../format/index-file';
+import { processMark } from '../format/process-mark';
 import { encodeHeader, numElements } from '../format/safetensors-header';
 import { storedBytes } from '../format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../load/catalog';
@@ -67,7 +68,7 @@ export function writePretrained({
 }: PretrainedSave): Bytes {
   const published = publishedModel(shape);
   const prefix = lora?.only === true ? 'adapter_model' : published.prefix;
-  const building = `${folder}.saving-${process.pid}`;
+  const building = `${folder}.saving-${processMark()}`;
   const catalog = openCatalog(source, 'model');
   try {
     makeFolder(building);

@@ -19,6 +19,7 @@ interface PlanCommandOptions {
   readonly gpus?: number;
   readonly gpusPerNode?: number;
   readonly nic?: number;
+  readonly exampleTokens?: number;
   readonly calibration?: string;
   readonly prices?: string;
   readonly tokens?: number;
@@ -42,14 +43,19 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .option('--gpus <n>', "replaces the config's", wholeNumber(1))
     .option('--gpus-per-node <n>', "replaces the config's", wholeNumber(1))
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
+    .option(
+      '--example-tokens <n>',
+      'mean tokens of the examples in a packed row, each of which attends only to itself',
+      wholeNumber(1),
+    )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
     .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
-    const { hardware, gpus, gpusPerNode, nic: nicGbit } = options;
-    const place = { hardware, gpus, gpusPerNode, nicGbit };
+    const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens } = options;
+    const place = { hardware, gpus, gpusPerNode, nicGbit, exampleTokens };
     if (options.batch !== undefined) {
       checkBatch(options.batch, configs, options);
       return runBatch({ file: options.batch, place, calibration }, io, output);

@@ -1,4 +1,4 @@
-import { mkdirSync } from 'node:fs';
+import { rmSync } from 'node:fs';
 import { join } from 'node:path';
 import { copyTokenizer } from '../../checkpoint/pretrained/write-pretrained';
 import { parseTrainConfig, type TrainConfig } from '../../config/train-config';
@@ -10,6 +10,7 @@ import { OutputFolder } from '../../job/run/output-folder';
 import type { Run } from '../../job/run/run';
 import type { Io } from '../io';
 import { onTerminal } from '../run/headless';
+import { claimFolder } from './claim';
 import type { SftValues } from './flags';
 import { configOf, type SftSettings, stepsOf, withSteps } from './settings';
 
@@ -42,28 +43,56 @@ export async function trainSft(
   const { values, ranks, note } = settings;
   const config = configOf(settings);
   const output = new OutputFolder(values.output_dir ?? join(io.cwd, 'output'));
-  const from = checkpointOf(values, output);
-  const job = await launch({ ...engine, ranks, baseDir: io.cwd });
+  const release = claimFolder(output.path, note);
   try {
-    return await onTerminal(io, async () => {
-      const { train: rows = 0, validation = 0, examples = 0 } = (await job.countRows(config)) ?? {};
-      const steps = stepsOf(parseTrainConfig(config), settings, rows);
-      note(`${examples} examples in ${rows} rows, ${validation} rows for validation: ${steps} steps`);
-      if (needsMerging(parseTrainConfig(config), values)) note(UNMERGED);
-      const run = await begin(job, withSteps(config, settings, steps), from);
-      if (run.lastStep > 0) note(`step ${run.lastStep} of ${steps} loaded from ${from}`);
-      mkdirSync(output.path, { recursive: true });
-      const isTrained = run.lastStep < steps;
-      if (isTrained) await trainRest(run, output, { values, steps, hasValidation: validation > 0 });
-      const best = output.best(run.evaluations);
-      const folders = await exportModels(run, output, { values, best: best?.step });
-      const lastCheckpoint = isTrained ? output.of(steps) : (from ?? null);
-      const [first] = job.ranks;
-      return { run, examples, rows, steps, best, lastCheckpoint, folders, engine: first?.engine ?? '' };
-    });
+    output.recover();
+    const from = checkpointOf(values, output);
+    if (from === undefined) noteEarlier(output, note);
+    const job = await launch({ ...engine, ranks, baseDir: io.cwd });
+    try {
+      return await onTerminal(io, () => trainOn(job, { settings, config, output, from }));
+    } finally {
+      await job.shutdown();
+    }
   } finally {
-    await job.shutdown();
+    release();
   }
+}
+
+interface Training {
+  readonly settings: SftSettings;
+  readonly config: ReturnType<typeof configOf>;
+  readonly output: OutputFolder;
+  /** The checkpoint to continue from. */
+  readonly from: string | undefined;
+}
+
+async function trainOn(job: Job, { settings, config, output, from }: Training): Promise<SftResult> {
+  const { values, note } = settings;
+  const { train: rows = 0, validation = 0, examples = 0 } = (await job.countRows(config)) ?? {};
+  const steps = stepsOf(parseTrainConfig(config), settings, rows);
+  note(`${examples} examples in ${rows} rows, ${validation} rows for validation: ${steps} steps`);
+  if (needsMerging(parseTrainConfig(config), values)) note(UNMERGED);
+  const run = await begin(job, withSteps(config, settings, steps), from);
+  if (run.lastStep > 0) note(`step ${run.lastStep} of ${steps} loaded from ${from}`);
+  else rmSync(logOf(output), { force: true });
+  const isTrained = run.lastStep < steps;
+  if (isTrained) await trainRest(run, output, { values, steps, hasValidation: validation > 0 });
+  const best = output.best(run.evaluations);
+  const folders = await exportModels(run, output, { values, best: best?.step });
+  const lastCheckpoint = isTrained ? output.of(steps) : (from ?? null);
+  const [first] = job.ranks;
+  return { run, examples, rows, steps, best, lastCheckpoint, folders, engine: first?.engine ?? '' };
+}
+
+/** Says that a training that begins replaces the results of an earlier one. */
+function noteEarlier(output: OutputFolder, note: SftSettings['note']): void {
+  const steps = output.steps();
+  if (steps.length === 0) return;
+  note(
+    `${output.path} has checkpoints of an earlier training (steps ${steps.join(', ')}); this one begins at step 1 and replaces those of the same ` +
+      'steps. --resume_from_checkpoint true continues the earlier one',
+  );
 }
 
 const UNMERGED =
@@ -94,6 +123,11 @@ function checkpointOf(
   );
 }
 
+/** The rows of the steps and evaluations; a training that continues keeps those up to its checkpoint. */
+function logOf({ path }: OutputFolder): string {
+  return join(path, 'logging.jsonl');
+}
+
 interface RestOptions {
   readonly values: SftValues;
   readonly steps: number;
@@ -109,7 +143,7 @@ async function trainRest(
   const { save_steps: saveSteps = SAVE_STEPS, save_total_limit: saveTotalLimit } = values;
   const evalSteps = values.eval_steps ?? saveSteps;
   const isReached = (every: number): boolean => Math.ceil((run.lastStep + 1) / every) * every <= steps;
-  const endLog = run.log('jsonl', join(output.path, 'logging.jsonl'));
+  const endLog = run.log('jsonl', logOf(output));
   const saves = isReached(saveSteps) ? { saveSteps, outputDir: output.path, saveTotalLimit } : {};
   const evaluates = hasValidation && isReached(evalSteps) ? { evalSteps } : {};
   await run.step(steps - run.lastStep, { ...saves, ...evaluates });

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { modelConflicts } from '../model-conflicts';
 import type { ConfigIssue, Section, Setting } from '../setting';
-import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
+import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, plannedData, ownData } from './data';
 import { frozenWarning, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape, size } from './model';
@@ -94,7 +94,7 @@ export const SETTINGS = {
       ...dataConflicts(config),
       ...movingShapesConflicts(config),
     ],
-    planned: { ignored: 'batches have the same shape with any data' },
+    planned: { ignored: 'batches have the same shape with any data', but: plannedData },
     parts: DATA,
   },
   movingShapes: MOVING_SHAPES,

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { resolve } from 'node:path';
 import type { Engine } from '../../backend/engine';
+import { processMark } from '../../checkpoint/format/process-mark';
 import { openFirstState } from '../../checkpoint/pretrained/open-pretrained';
 import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
@@ -66,7 +67,7 @@ export async function savePretrained(
   publishedModel(shape); // Refuses a kind that is not published, before anything is written.
   const path = resolve(folder);
   // All ranks have the same parent.
-  const source = `${path}.whole-${process.ppid}`;
+  const source = `${path}.whole-${processMark(process.ppid)}`;
   try {
     await checkpointer.save({ engine, group, model, optimizer: null }, source, {
       ...options,

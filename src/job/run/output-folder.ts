@@ -1,6 +1,8 @@
 import fs from 'node:fs';
 import { join, resolve } from 'node:path';
+import { recoverFolder } from '../../checkpoint/format/checkpoint-folder';
 import { stateOf } from '../../checkpoint/format/checkpoint-state';
+import { isRunning } from '../../checkpoint/format/process-mark';
 import { isFolder } from '../../core/regular-file';
 import type { EvaluatedStep } from '../control/messages';
 import { savedEvaluations } from '../rank/saves';
@@ -8,6 +10,10 @@ import { savedEvaluations } from '../rank/saves';
 const CHECKPOINT = /^checkpoint-(\d+)$/;
 /** A checkpoint that is being deleted; it is renamed first, so that a killed process leaves no checkpoint with missing files. */
 const DELETED = /^checkpoint-\d+\.deleted$/;
+/** What a killed save leaves beside its checkpoint. */
+const LEFTOVER = /^checkpoint-(\d+)\.(?:saving|failed|previous)-/;
+/** A model that is being exported; the name has the mark of the process. */
+const EXPORTED = /\.(?:whole|saving)-(\d+-\d+)/;
 
 /** The checkpoints of a training in one folder, with transformers' names: checkpoint-<step>. */
 export class OutputFolder {
@@ -27,6 +33,20 @@ export class OutputFolder {
     const names = isFolder(this.path) ? fs.readdirSync(this.path) : [];
     const steps = names.map((name) => Number(CHECKPOINT.exec(name)?.[1] ?? Number.NaN));
     return steps.filter((step) => stateOf(this.of(step)) !== undefined).sort((a, b) => a - b);
+  }
+
+  /**
+   * Ends what a killed training began here: its last checkpoint, if it is complete, gets its name, and all that is incomplete is
+   * deleted. No other training may write here. Throws: IO.
+   */
+  recover(): void {
+    for (const name of isFolder(this.path) ? fs.readdirSync(this.path) : []) {
+      const [, step] = LEFTOVER.exec(name) ?? [];
+      const [, mark] = EXPORTED.exec(name) ?? [];
+      if (step !== undefined) recoverFolder(fs, this.of(Number(step)));
+      else if (DELETED.test(name) || (mark !== undefined && !isRunning(mark)))
+        fs.rmSync(join(this.path, name), { recursive: true, force: true });
+    }
   }
 
   /** Returns the checkpoint of the run with the least validation loss; undefined: there is none. */

@@ -1,6 +1,7 @@
 import fs from 'node:fs';
 import { resolve } from 'node:path';
 import { withProgressSync } from '../../cell/progress';
+import { processMark } from '../../checkpoint/format/process-mark';
 import { publishedModel } from '../../checkpoint/pretrained/published-config';
 import { writePretrained } from '../../checkpoint/pretrained/write-pretrained';
 import type { SaveOptions } from '../../checkpoint/save/save-plan';
@@ -49,7 +50,7 @@ export async function savePretrained(
     );
   const shape = modelShape(parts.history.phase.config);
   publishedModel(shape); // Refuses a kind that is not published, before ranks save anything.
-  const source = `${path}.whole-${process.pid}`;
+  const source = `${path}.whole-${processMark()}`;
   try {
     const parameters = { beside: 'nothing', shownAs: folder } as const;
     await saveRun(parts, source, { ...save, type: 'FULL_STATE_DICT' }, parameters);

@@ -18,8 +18,8 @@ export function tokenSizesOf(layout: Layout) {
     kv: Math.max(model.kvHeads / tp, 1) * model.headDim,
     ffn: model.ffn / tp,
     heads: model.heads / tp,
-    /** Number of keys for each query: the whole sequence, also under context parallelism. */
-    keys: model.seq,
+    /** Number of keys for each query: the whole example, also under context parallelism. */
+    keys: layout.exampleTokens,
     isSplit: tp > 1,
   };
 }

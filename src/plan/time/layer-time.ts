@@ -112,11 +112,13 @@ function layerProducts({ model, tp, microBatch }: Layout, tokens: number): Produ
 
 function layerAttention(layout: Layout, cal: Calibration) {
   const { model, microBatch, tp, cp, attention: kernel, hardware, precision, dropout } = layout;
-  const { seq, headDim, causal, crossTokens } = model;
-  const core = { kernel, batch: (microBatch * model.heads) / tp, queries: seq / cp, headDim, dropout };
+  const { exampleTokens: keys } = layout;
+  const { headDim, causal, crossTokens } = model;
+  const examples = (microBatch * model.seq) / keys;
+  const core = { kernel, batch: (examples * model.heads) / tp, queries: keys / cp, headDim, dropout };
   // Context parallelism balances the causal half between ranks, so each has 1/cp of it.
   const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
-  const own = attentionSeconds({ ...core, keys: seq, causal }, hardware, precision, cal);
+  const own = attentionSeconds({ ...core, keys, causal }, hardware, precision, cal);
   const self = { forward: own.forward * half, backward: own.backward * half };
   if (crossTokens === 0) return self;
   const cross = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);

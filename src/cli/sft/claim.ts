@@ -1,0 +1,63 @@
+import fs from 'node:fs';
+import { hostname } from 'node:os';
+import { join } from 'node:path';
+import { isRunning, processMark } from '../../checkpoint/format/process-mark';
+import { ShardlabError } from '../../core/errors';
+import { makeFolder } from '../../core/regular-file';
+
+/**
+ * [Note: claims] A training has a file in its output folder that names its process and its machine. Each training first makes its file, and
+ * then looks for others: so of two trainings that begin at once, at least one sees the other. A killed process leaves its file; the next
+ * training deletes it. Whether a process of another machine still runs is unknown, so its file is only reported.
+ */
+const CLAIM = /^\.training-(\d+-\d+)$/;
+
+/**
+ * Claims a training's output folder, which is made if it does not exist; `note` gets a line about a claim of another machine. Returns the function
+ * that ends the claim. Throws: IO if another training writes there, or if the folder cannot be made.
+ */
+export function claimFolder(folder: string, note: (line: string) => void): () => void {
+  const isNew = !fs.existsSync(folder);
+  makeFolder(folder);
+  const own = `.training-${processMark()}`;
+  const release = (): void => {
+    fs.rmSync(join(folder, own), { force: true });
+    if (isNew && fs.existsSync(folder) && fs.readdirSync(folder).length === 0) fs.rmdirSync(folder);
+  };
+  try {
+    fs.writeFileSync(join(folder, own), hostname(), { flag: 'wx' });
+  } catch (cause) {
+    if (cause instanceof Error && 'code' in cause && cause.code === 'EEXIST') throw claimed(folder, process.pid);
+    const why = cause instanceof Error ? cause.message : String(cause);
+    throw new ShardlabError('IO', `sft: --output_dir ${folder} cannot be written: ${why}`, { cause });
+  }
+  try {
+    for (const name of fs.readdirSync(folder)) if (name !== own) checkClaim(folder, name, note);
+    return release;
+  } catch (error) {
+    release();
+    throw error;
+  }
+}
+
+/** Deletes the claim of a process that has ended. Throws: IO if the process runs. */
+function checkClaim(folder: string, name: string, note: (line: string) => void): void {
+  const [, mark] = CLAIM.exec(name) ?? [];
+  if (mark === undefined) return;
+  const [pid = ''] = mark.split('-');
+  const host = fs.readFileSync(join(folder, name), 'utf8');
+  if (host !== hostname()) {
+    note(
+      `process ${pid} of ${host} began a training in ${folder}; if it still runs, end it: both would write the same files. If it does not, delete ${name}`,
+    );
+  } else if (isRunning(mark)) throw claimed(folder, pid);
+  else fs.rmSync(join(folder, name), { force: true });
+}
+
+function claimed(folder: string, pid: string | number): ShardlabError {
+  return new ShardlabError(
+    'IO',
+    `sft: process ${pid} writes its training into ${folder}; wait for its end, or give another --output_dir`,
+    { details: { file: folder } },
+  );
+}
