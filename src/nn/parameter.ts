@@ -109,7 +109,10 @@ export class Parameter implements Leaf {
   #state: StateBuffer;
   #requiresGrad: boolean;
 
-  constructor(tensor: tf.Tensor | Pick<Parameter, 'shape' | 'size'>, options: { readonly requiresGrad?: boolean } = {}) {
+  constructor(
+    tensor: tf.Tensor | Pick<Parameter, 'shape' | 'size'>,
+    options: { readonly requiresGrad?: boolean } = {},
+  ) {
     this.#requiresGrad = options.requiresGrad ?? true;
     requireOwnValues(tensor, this.#requiresGrad);
     this.shape = tensor.shape;

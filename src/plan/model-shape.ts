@@ -232,13 +232,13 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
 /**
  * Returns the floating point operations of training on `samples` sequences, without recomputation: six per token and matmul
  * parameter, and 12 × layers × seq × dim per token for attention (the full matrix, although causal kernels skip half).
- * Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
+ * `keys` are those of each query, which are fewer in packed rows. Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
  */
-export function modelFlops(model: ModelShape, samples: number): number {
+export function modelFlops(model: ModelShape, samples: number, keys = model.seq): number {
   const { layers, dim, heads, kvHeads, headDim, ffn, gatedFfn, logits, seq, crossTokens } = model;
   const own = dim * (heads + 2 * kvHeads) * headDim + heads * headDim * dim;
   const feed = (gatedFfn ? 3 : 2) * dim * ffn;
   const cross = crossTokens === 0 ? 0 : 2 * dim * heads * headDim * (1 + crossTokens / seq);
-  const context = 2 * heads * headDim * (seq + crossTokens);
+  const context = 2 * heads * headDim * (keys + crossTokens);
   return 6 * samples * seq * (layers * (own + feed + cross + context) + logits * dim);
 }

@@ -122,10 +122,7 @@ describe('a model in a folder of transformers', () => {
           (part) => `base_model.model.${layer}.lora_${part}`,
         ),
       );
-      assert.deepEqual(
-        [named.sort(), settings.lora_alpha, settings.use_dora],
-        [expected.sort(), 8, useDora],
-      );
+      assert.deepEqual([named.sort(), settings.lora_alpha, settings.use_dora], [expected.sort(), 8, useDora]);
       await run.step();
       // Without training, the third step of the merged model has the loss of the adapted one.
       const again = await job.train({

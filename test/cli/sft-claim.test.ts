@@ -27,7 +27,9 @@ test('a folder has one training: a second one is refused, and a killed one is fo
   assert.ok(!existsSync(dead));
   assert.throws(
     () => claimFolder(path, none),
-    new RegExp(`process ${process.pid} writes its training into .*one; wait for its end, or give another --output_dir`),
+    new RegExp(
+      `process ${process.pid} writes its training into .*one; wait for its end, or give another --output_dir`,
+    ),
   );
   release();
   // Another process that runs: the parent of this one.
@@ -51,7 +53,7 @@ test('a folder that a claim made is removed at its end, unless something is in i
   assert.deepEqual(readdirSync(path), ['logging.jsonl']);
 });
 
-test('what killed processes began is deleted, and what others write, or what is no remains, stays', () => {
+test('what killed processes began is deleted, and files of running processes and with other names stay', () => {
   const path = join(folder, 'killed');
   const output = new OutputFolder(path);
   output.recover();

@@ -67,8 +67,11 @@ async function until(isTrue: () => boolean, child?: ChildProcess): Promise<void>
 
 /** The bytes of all exported models, and the steps of the log. */
 function resultOf(output: string) {
-  const read = (...names: string[]): string => readFileSync(join(folder, output, ...names)).toString('base64');
-  const rows = readFileSync(join(folder, output, 'logging.jsonl'), 'utf8').trim().split('\n');
+  const read = (...names: string[]): string =>
+    readFileSync(join(folder, output, ...names)).toString('base64');
+  const rows = readFileSync(join(folder, output, 'logging.jsonl'), 'utf8')
+    .trim()
+    .split('\n');
   return {
     adapters: ['last', 'best'].map((name) => read(name, 'adapter_model.safetensors')),
     models: ['last-merged', 'best-merged'].map((name) => read(name, 'model.safetensors')),
@@ -80,10 +83,15 @@ function resultOf(output: string) {
 test('a training that is killed leaves no process and no litter, and continues to the bit; a second training into its folder is refused', async () => {
   await trained('whole');
   const expected = resultOf('whole');
-  assert.deepEqual(
-    expected.names,
-    ['best', 'best-merged', 'checkpoint-4', 'checkpoint-5', 'last', 'last-merged', 'logging.jsonl'],
-  );
+  assert.deepEqual(expected.names, [
+    'best',
+    'best-merged',
+    'checkpoint-4',
+    'checkpoint-5',
+    'last',
+    'last-merged',
+    'logging.jsonl',
+  ]);
   for (const [signal, moment] of [
     ['SIGKILL', /^checkpoint-3$/],
     ['SIGINT', /^checkpoint-2(\.saving-.*)?$/],

@@ -93,21 +93,23 @@ test('adapters change nothing before training, and their initial values are thos
 test('magnitudes begin as the norms of their matrices, whatever gives these values, so they change nothing before training', () => {
   const plain = gpt({ ...SHAPE, seed: 3 });
   const options = { r: 4, dropout: 0.5, targets: ['qkv', 'fc2'], useDora: true };
-  const losses = [plain, gpt({ ...SHAPE, seed: 3 }), gpt({ ...SHAPE, seed: 5 }), gpt(SHAPE)].map((model, i) => {
-    // The last two get other values after and before they have adapters.
-    if (i === 3) loadState(engine, model, new Map(valuesOf(plain)));
-    if (i > 0) applyLoRA(model, options);
-    if (i === 2) model.manualSeed(3);
-    const state = model.namedParameters();
-    for (const [name, { tensor }] of i > 0 ? state : []) {
-      if (!name.endsWith('.lora_magnitude_vector')) continue;
-      const weight = state.get(name.replace('lora_magnitude_vector', 'weight'))?.tensor ?? tf.zeros([1, 1]);
-      assert.deepEqual(tensor.shape, weight.shape.slice(0, 1));
-      assertClose(tensor.dataSync(), tf.norm(weight, 2, 1).dataSync(), 1e-6, name);
-    }
-    const [loss = Number.NaN] = tf.tidy(() => lossOf(model).dataSync());
-    return loss;
-  });
+  const losses = [plain, gpt({ ...SHAPE, seed: 3 }), gpt({ ...SHAPE, seed: 5 }), gpt(SHAPE)].map(
+    (model, i) => {
+      // The last two get other values after and before they have adapters.
+      if (i === 3) loadState(engine, model, new Map(valuesOf(plain)));
+      if (i > 0) applyLoRA(model, options);
+      if (i === 2) model.manualSeed(3);
+      const state = model.namedParameters();
+      for (const [name, { tensor }] of i > 0 ? state : []) {
+        if (!name.endsWith('.lora_magnitude_vector')) continue;
+        const weight = state.get(name.replace('lora_magnitude_vector', 'weight'))?.tensor ?? tf.zeros([1, 1]);
+        assert.deepEqual(tensor.shape, weight.shape.slice(0, 1));
+        assertClose(tensor.dataSync(), tf.norm(weight, 2, 1).dataSync(), 1e-6, name);
+      }
+      const [loss = Number.NaN] = tf.tidy(() => lossOf(model).dataSync());
+      return loss;
+    },
+  );
   assertClose(losses, Array(4).fill(losses[0]), 1e-6, 'losses');
   const written = gpt({ ...SHAPE, seed: 3 });
   for (const { tensor } of written.parameters()) assert.ok(tensor.size > 0); // From now on, the values are in tensors.
@@ -119,7 +121,9 @@ test('magnitudes begin as the norms of their matrices, whatever gives these valu
 test('magnitudes of a matrix with a row of zeros are refused, because the row has no direction', () => {
   const model = new Linear(3, 2);
   const { weight } = model;
-  weight.defer({ fill: (start, target) => target.set([1, 2, 3, 0, 0, 0].slice(start, start + target.length)) });
+  weight.defer({
+    fill: (start, target) => target.set([1, 2, 3, 0, 0, 0].slice(start, start + target.length)),
+  });
   assert.throws(
     () => magnitudesOf(weight).tensor,
     /lora\.useDora: all weights of row 1 of weight are 0, .*leave the layer out of lora\.targets/,

@@ -162,7 +162,10 @@ test('a plan of packed rows says what it assumes, and plans the attention of exa
   assert.deepEqual(of(2 * seq).prediction, of().prediction);
   assert.deepEqual(plan({ ...config, data: 'synthetic' }, { gpus: 8 }).prediction, of().prediction);
   const seconds = [seq, 1024, 256].map((tokens) => of(tokens).prediction.time.seconds);
-  assert.deepEqual([...seconds].sort((a, b) => b - a), seconds);
+  assert.deepEqual(
+    [...seconds].sort((a, b) => b - a),
+    seconds,
+  );
   // Scores in memory are those within examples.
   const [whole, packed] = [undefined, seq / 8].map((tokens) => of(tokens, 'unfused').prediction.memory);
   assert.ok((packed?.activations ?? 0) < 0.5 * (whole?.activations ?? 0));

@@ -10,7 +10,15 @@ import { processMark } from '../format/process-mark';
 import { encodeHeader, numElements } from '../format/safetensors-header';
 import { storedBytes } from '../format/stored-dtypes';
 import { openCatalog, type StoredArray } from '../load/catalog';
-import { adaptersIn, blocksIn, isOfAdapter, mergerOf, peftConfig, peftName, type StoredAdapter } from './adapters';
+import {
+  adaptersIn,
+  blocksIn,
+  isOfAdapter,
+  mergerOf,
+  peftConfig,
+  peftName,
+  type StoredAdapter,
+} from './adapters';
 import { publishedModel } from './published-config';
 import { publishedName } from './published-names';
 

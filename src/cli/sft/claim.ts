@@ -27,7 +27,8 @@ export function claimFolder(folder: string, note: (line: string) => void): () =>
   try {
     fs.writeFileSync(join(folder, own), hostname(), { flag: 'wx' });
   } catch (cause) {
-    if (cause instanceof Error && 'code' in cause && cause.code === 'EEXIST') throw claimed(folder, process.pid);
+    if (cause instanceof Error && 'code' in cause && cause.code === 'EEXIST')
+      throw claimed(folder, process.pid);
     const why = cause instanceof Error ? cause.message : String(cause);
     throw new ShardlabError('IO', `sft: --output_dir ${folder} cannot be written: ${why}`, { cause });
   }

@@ -1,5 +1,5 @@
 import { z } from 'zod';
-import { type ConfigIssue, type Facts, type PlannedOn, type Setting, schemaOf } from '../setting';
+import { type ConfigIssue, type Facts, type Setting, schemaOf } from '../setting';
 import { type ModelSetting, modelShape, size } from './model';
 
 /** Formats of files of data. */
@@ -190,14 +190,6 @@ export function dataWarning({ config }: Facts<Read>): string | null {
   if (modelShape(config).kind !== 'dit' || (ownData(data) === null && data !== 'typescript')) return null;
   const given = typeof config.data === 'string' ? config.data : 'own data';
   return `${given} has no effect with a dit, which trains on videos; write 'moving-shapes' or 'synthetic'`;
-}
-
-/** Returns what a plan assumes about packed rows; null: rows are not packed. */
-export function plannedData({ data }: Pick<Read, 'data'>, { exampleTokens }: PlannedOn): string | null {
-  if (ownData(data)?.packing !== true) return null;
-  return exampleTokens === undefined
-    ? 'is planned as rows of one example each; packed examples attend only to themselves, so attention takes less. Give exampleTokens, the mean tokens of an example, to plan it'
-    : `is planned as packed examples of ${exampleTokens} tokens each; unequal ones take more attention`;
 }
 
 /** Finds settings of the data that contradict each other or the model. */

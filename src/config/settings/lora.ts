@@ -29,8 +29,7 @@ export const LORA_PARTS = {
   },
   useDora: {
     schema: z.boolean().default(false),
-    says:
-      'DoRA: each row of W + alpha / r · BA is scaled to a norm of its own, which trains too and begins as the norm of the row of W',
+    says: 'DoRA: each row of W + alpha / r · BA is scaled to a norm of its own, which trains too and begins as the norm of the row of W',
     names: { peft: 'use_dora' },
   },
 } as const satisfies Required<Setting<never>>['parts'];

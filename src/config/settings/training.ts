@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { modelConflicts } from '../model-conflicts';
-import type { ConfigIssue, Section, Setting } from '../setting';
-import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, plannedData, ownData } from './data';
+import type { ConfigIssue, PlannedOn, Section, Setting } from '../setting';
+import { DATA, type DataSetting, dataConflicts, dataSchema, dataWarning, ownData } from './data';
 import { frozenWarning, LORA } from './lora';
 import { ACTIVATION_CHECKPOINTING, OFFLOAD, offloadSchema } from './memory';
 import { type ModelSetting, modelSchema, modelShape, size } from './model';
@@ -185,3 +185,11 @@ export const SETTINGS = {
     planned: { ignored: 'a plan predicts one step' },
   },
 } as const satisfies Readonly<Record<string, Setting<never> | Section<never>>>;
+
+/** Returns what a plan assumes about packed rows; null: rows are not packed. */
+function plannedData({ data }: Read, { exampleTokens }: PlannedOn): string | null {
+  if (ownData(data)?.packing !== true) return null;
+  return exampleTokens === undefined
+    ? 'is planned as rows of one example each; packed examples attend only to themselves, so attention takes less. Give exampleTokens, the mean tokens of an example, to plan it'
+    : `is planned as packed examples of ${exampleTokens} tokens each; unequal ones take more attention`;
+}

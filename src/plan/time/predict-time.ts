@@ -70,7 +70,7 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
     bubble: layout.pp === 1 ? 0 : Math.max(0, seconds - compute - exposedComm),
     computeByCause: byCause(slowest, m, optimizer, cal),
     commBytes: commBytes(layout, stages, cal),
-    modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch) / layout.gpus,
+    modelFlopsPerGpu: modelFlops(layout.model, layout.globalBatch, layout.exampleTokens) / layout.gpus,
   };
 }
 

@@ -130,7 +130,13 @@ export const CASES: readonly Case[] = [
       ...{ lora: { r: 2, targets: ['q_proj', 'v_proj'], useDora: true }, activationCheckpointing: 'full' },
     },
   },
-  { name: 'DoRA, FSDP1', ranks: 2, dp: 2, config: { ...parallel({}), lora: { useDora: true } }, framework: 'fsdp1' },
+  {
+    name: 'DoRA, FSDP1',
+    ranks: 2,
+    dp: 2,
+    config: { ...parallel({}), lora: { useDora: true } },
+    framework: 'fsdp1',
+  },
   {
     name: 'DoRA, PP 2',
     ranks: 2,
