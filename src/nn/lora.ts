@@ -71,7 +71,7 @@ export function loraOf(model: Module): LoraConfig | null {
 const PARTS = ['lora_A', 'lora_B', 'lora_dropout'] as const;
 const MAGNITUDES = 'lora_magnitude_vector';
 
-/** A matrix of an adapter. It is no Linear, so that policies leave it in the unit of its layer, whose forward may read it. */
+/** A matrix of an adapter. It is no Linear, so that the policy 'linear' leaves it in the unit of its layer. */
 class LoraMatrix extends Module {
   readonly weight: Parameter;
 
@@ -114,10 +114,14 @@ interface Adapter {
 function adapt(layer: Layer, config: LoraConfig): void {
   const { r, dropout, useDora } = config;
   const [outputs = 0, inputs = 0] = layer.weight.shape;
-  Reflect.set(layer, 'lora_A', new LoraMatrix(inputs, r, uniform(1 / Math.sqrt(inputs))));
-  Reflect.set(layer, 'lora_B', new LoraB(outputs, config));
+  const matrices = [new LoraMatrix(inputs, r, uniform(1 / Math.sqrt(inputs))), new LoraB(outputs, config)];
+  for (const [i, matrix] of matrices.entries()) Reflect.set(layer, PARTS[i] ?? '', matrix);
   if (dropout > 0) Reflect.set(layer, 'lora_dropout', new Dropout(dropout));
-  if (useDora) Reflect.set(layer, MAGNITUDES, magnitudesOf(layer.weight));
+  if (useDora) {
+    Reflect.set(layer, MAGNITUDES, magnitudesOf(layer.weight));
+    // The layer's forward reads the matrices, so they cannot be units of their own.
+    for (const { weight } of matrices) weight.usedBy(layer);
+  }
   layer.wrapOnce(WRAPPED, (given, next) => {
     const adapter = adapterOf(layer);
     const y = next(...given) as tf.Tensor;

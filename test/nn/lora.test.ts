@@ -14,7 +14,9 @@ import { applyLoRA, mergeLoRA } from '../../src/nn/lora';
 import { buildModel } from '../../src/nn/models/build-model';
 import { gpt } from '../../src/nn/models/gpt';
 import type { Module } from '../../src/nn/module';
+import { requireSelfContained } from '../../src/nn/self-contained';
 import { createOptimizer } from '../../src/optim/create-optimizer';
+import { alwaysWrapPolicy, modulesToWrap } from '../../src/parallel/wrap-policy';
 import { assertClose } from '../support/close';
 import { testEngine } from '../support/wasm-test-engine';
 import { referenceCases, scattered } from './model-reference';
@@ -127,6 +129,21 @@ test('magnitudes of a matrix with a row of zeros are refused, because the row ha
   assert.throws(
     () => magnitudesOf(weight).tensor,
     /lora\.useDora: all weights of row 1 of weight are 0, .*leave the layer out of lora\.targets/,
+  );
+});
+
+test('with magnitudes, the matrices of an adapter are in the unit of their layer, whose forward reads them', () => {
+  const model = gpt(SHAPE);
+  applyLoRA(model, { targets: ['fc1'], useDora: true });
+  const units = modulesToWrap(model, alwaysWrapPolicy).map(({ path }) => path);
+  assert.ok(units.includes('blocks.0.fc1'), `${units}`);
+  assert.deepEqual(
+    units.filter((path) => path.includes('lora_')),
+    [],
+  );
+  assert.throws(
+    () => requireSelfContained(model.modules().find(({ path }) => path.endsWith('lora_A')) ?? model, 'wrap'),
+    /"blocks\.0\.fc1\.lora_A" cannot be a separate unit, because "blocks\.0\.fc1" also reads/,
   );
 });
 

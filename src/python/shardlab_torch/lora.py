@@ -48,10 +48,10 @@ def _add(layer: Any, rank: int, scale: float, has_magnitudes: bool) -> None:
 
     def forward(x: Tensor) -> Tensor:
         y: Tensor = original(x)
-        added = layer.lora_B(layer.lora_A(x)) * scale
+        added: Tensor = layer.lora_B(layer.lora_A(x)) * scale
         if not has_magnitudes:
             return y + added
-        bias = layer.bias
+        bias: Tensor | None = layer.bias
         with torch.no_grad():
             norms = torch.linalg.vector_norm(layer.weight + scale * (layer.lora_B.weight @ layer.lora_A.weight), dim=1)
         scaled: Tensor = ((y if bias is None else y - bias) + added) * (layer.lora_magnitude_vector / norms)
