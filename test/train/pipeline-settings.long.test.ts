@@ -42,6 +42,7 @@ const SETTINGS: Readonly<Record<string, TrainConfigInput & { readonly within?: n
     parallel: { schedule: 'interleaved' },
   },
   LoRA: { model: LLAMA, lora: { r: 2, targets: ['q_proj', 'v_proj'] } },
+  DoRA: { model: LLAMA, lora: { r: 2, targets: ['q_proj', 'v_proj'], useDora: true } },
   'a frozen embedding': { frozen: ['wte'] },
   'sparse gradients': {
     model: { ...GPT, tied: false },

@@ -66,7 +66,7 @@ test('job.train with parallel.ep', async (context) => {
     },
     'ZERO_1, adapters, mixed precision': {
       parallel: { strategy: 'ZERO_1', ep: 2 },
-      lora: { r: 2, targets: ['fc1', 'fc2'] },
+      lora: { r: 2, targets: ['fc1', 'fc2'], useDora: true },
       mixedPrecision: 'bf16',
     },
   };
