@@ -146,6 +146,15 @@ test('settings with a counterpart in the planner change its numbers as on GPUs',
   }
 });
 
+test('a plan counts the magnitudes of adapters among the parameters that train', () => {
+  const of = (useDora: boolean) =>
+    plan({ model: 'gpt2', batch: 1, lora: { r: 4, targets: ['qkv'], useDora } }).layout;
+  const { model, trainedShare } = of(false);
+  const { layers, dim, params } = model;
+  assert.equal(Math.round(trainedShare * params), layers * 4 * (dim + 3 * dim));
+  assert.equal(Math.round((of(true).trainedShare - trainedShare) * params), layers * 3 * dim);
+});
+
 test('a plan of packed rows says what it assumes, and plans the attention of examples if it gets their mean tokens', () => {
   const config: TrainConfigInput = {
     model: 'llama3-8b',
