@@ -188,6 +188,14 @@ export function refused(why: string, isOff: (value: unknown) => boolean = isNoth
   };
 }
 
+/** Returns the same row, but a value that is off has no effect. */
+export function ifOn(row: KeyRow): KeyRow {
+  return {
+    ...row,
+    mean: (asked) => (isNothing(asked.value) ? { effect: 'none', why: 'is off' } : row.mean(asked)),
+  };
+}
+
 function told(effect: Effect, why: string): KeyRow {
   return { effect, says: why, mean: () => ({ effect, why }) };
 }

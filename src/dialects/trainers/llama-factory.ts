@@ -5,6 +5,7 @@ import {
   both,
   decides,
   exported,
+  ifOn,
   isNothing,
   type KeyTable,
   type Meaning,
@@ -140,7 +141,7 @@ export const LLAMA_FACTORY: Dialect = {
     ...settingKeys('peft', {
       'lora.alpha': { lora_alpha: adapter('lora.alpha', Number) },
       'lora.dropout': { lora_dropout: adapter('lora.dropout', Number) },
-      'lora.useDora': { use_dora: adapter('lora.useDora', yesOf) },
+      'lora.useDora': { use_dora: ifOn(adapter('lora.useDora', yesOf)) },
     }),
     lora_rank: adapter('lora.r', (value) => wholeOf(value)),
     lora_target: adapter(

@@ -7,6 +7,7 @@ import {
   both,
   decides,
   type Exported,
+  ifOn,
   isNothing,
   type KeyRow,
   type KeyTable,
@@ -200,7 +201,7 @@ export const SWIFT_KEYS: KeyTable = {
   train_type: decides('lora', tuner),
   sft_type: decides('lora', tuner),
   ...adapterKeys('lora'),
-  ...settingKeys('peft', { 'lora.useDora': { use_dora: adapter('lora.useDora', yesOf, 'lora') } }),
+  ...settingKeys('peft', { 'lora.useDora': { use_dora: ifOn(adapter('lora.useDora', yesOf, 'lora')) } }),
   deepspeed: both(decides('parallel.strategy', deepspeed), deepspeedName),
   fsdp: both(decides('parallel.strategy', fsdpFile), (exported) =>
     isBySwiftFsdp(exported) ? SWIFT_FSDP_FILE : undefined,
