@@ -135,23 +135,19 @@ test('the examples of the docstrings run', async () => {
 });
 
 /**
- * Examples as cells of several, because most of an example's time is the cell's type check. Two examples that declare the same name
- * are in different cells.
+ * Examples as cells of several, because most of an example's time is the cell's type check. An example that declares a name which
+ * an earlier one declares or uses is in another cell.
  */
 function joined(examples: readonly string[]): readonly string[] {
-  const cells: { code: string; names: ReadonlySet<string>; count: number }[] = [];
+  const cells: { code: string; count: number }[] = [];
   for (const code of examples) {
     const names = declaredBy(code);
     const last = cells.at(-1);
-    const fits =
-      last !== undefined && last.count < MOST_PER_CELL && ![...names].some((name) => last.names.has(name));
-    if (!fits || /^%%/.test(code) || /^%%/.test(last.code)) cells.push({ code, names, count: 1 });
+    const isFull = last === undefined || last.count >= MOST_PER_CELL;
+    const fits = !isFull && ![...names].some((name) => new RegExp(`\\b${name}\\b`).test(last.code));
+    if (!fits || /^%%/.test(code) || /^%%/.test(last.code)) cells.push({ code, count: 1 });
     else {
-      cells[cells.length - 1] = {
-        code: `${last.code}\n;${code}`,
-        names: new Set([...last.names, ...names]),
-        count: last.count + 1,
-      };
+      cells[cells.length - 1] = { code: `${last.code}\n;${code}`, count: last.count + 1 };
     }
   }
   return cells.map(({ code }) => code);
