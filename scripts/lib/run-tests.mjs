@@ -25,6 +25,7 @@ const FILES_PER_PROCESS = 8;
 
 /** The files that take longest, which start first in this order. Others start in the order of their paths. */
 const LONGEST = [
+  'test/cli/sft-kill.slow.test.ts',
   'test/kernel/examples.slow.test.ts',
   'test/kernel/training.slow.test.ts',
   'test/kernel/ranks.slow.test.ts',

@@ -8,6 +8,7 @@ import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { setTimeout } from 'node:timers/promises';
 import { CHATS, LLAMA, TOKENIZER } from '../sft/instruction-data';
+import { valuesHere } from '../support/cases';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-kill-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
@@ -18,6 +19,13 @@ const MARK = randomUUID();
 const STEPS = 5;
 /** Ranks notice the end of their launcher within this time. */
 const LAST_MS = 20_000;
+
+/** The signals, and the file after whose appearance each is sent. */
+const KILLS = [
+  ['SIGKILL', /^checkpoint-3$/],
+  ['SIGINT', /^checkpoint-2(\.saving-.*)?$/],
+  ['SIGKILL', /^last/],
+] as const;
 
 const ARGS = [
   ...['--model', JSON.stringify(LLAMA), '--tokenizer', TOKENIZER, '--dataset', CHATS, '--val_dataset', CHATS],
@@ -92,11 +100,7 @@ test('a training that is killed leaves no process and no litter, and continues t
     'last-merged',
     'logging.jsonl',
   ]);
-  for (const [signal, moment] of [
-    ['SIGKILL', /^checkpoint-3$/],
-    ['SIGINT', /^checkpoint-2(\.saving-.*)?$/],
-    ['SIGKILL', /^last/],
-  ] as const) {
+  for (const [signal, moment] of valuesHere(KILLS, [0])) {
     const output = `killed-${signal}-${moment.source.length}`;
     const path = join(folder, output);
     const { child, ended } = begin(output);
