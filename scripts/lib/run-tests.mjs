@@ -25,7 +25,6 @@ const FILES_PER_PROCESS = 8;
 
 /** The files that take longest, which start first in this order. Others start in the order of their paths. */
 const LONGEST = [
-  'test/cli/sft-kill.slow.test.ts',
   'test/kernel/examples.slow.test.ts',
   'test/kernel/training.slow.test.ts',
   'test/kernel/ranks.slow.test.ts',
@@ -37,6 +36,7 @@ const LONGEST = [
   'test/parallel/parity/parity.slow.test.ts',
   'test/parallel/experts/training.slow.test.ts',
   'test/cli/sft.slow.test.ts',
+  'test/cli/sft-kill.slow.test.ts',
   'test/parallel/experts/placement.slow.test.ts',
 ];
 
