@@ -9,6 +9,11 @@ const CASES: readonly TrainConfigInput[] = [
   { parallel: { pp: 2, tp: 2, strategy: 'NO_SHARD', schedule: '1f1b' }, activationCheckpointing: 'full' },
   { parallel: { pp: 2, cp: 2, cpKind: 'ring', strategy: 'ZERO_2', schedule: 'zb' }, accumulation: 2 },
   { parallel: { pp: 2, strategy: 'ZERO_1', schedule: 'gpipe' }, mixedPrecision: 'bf16' },
+  {
+    model: { ...GPT, layers: 4 },
+    parallel: { pp: 2, strategy: 'ZERO_2', schedule: 'interleaved' },
+    accumulation: 2,
+  },
 ];
 
 for (const given of CASES) {
