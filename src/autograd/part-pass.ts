@@ -37,6 +37,19 @@ export interface Part {
   readonly repeats?: PartRepeats | undefined;
 }
 
+/** The parameters that parts gather, and leave for each other. */
+export interface GatherState {
+  /** Describes which parameters are gathered, and what decides which are next. */
+  describe(): string;
+  /** The gathered tensors. */
+  tensors(): readonly tf.Tensor[];
+  /**
+   * Returns a function that sets this state again, with the given tensors in place of `tensors()`. Null if the state cannot be
+   * set again, because collectives are in flight.
+   */
+  save(): ((tensors: readonly tf.Tensor[]) => void) | null;
+}
+
 /**
  * Parts with equal texts do equal work on their `given` tensors, which forward reads. A dry run may execute only one of
  * these parts.
@@ -44,6 +57,8 @@ export interface Part {
 export interface PartRepeats {
   readonly text: string;
   readonly given: readonly tf.Tensor[];
+  /** Null if the part's parameters are always whole. */
+  readonly gathers: GatherState | null;
   /**
    * Whether the part is the first one that adds its gradients to those of an earlier part. It may find these in another
    * form than later parts do.

@@ -14,6 +14,21 @@ const CASES: readonly TrainConfigInput[] = [
     parallel: { pp: 2, strategy: 'ZERO_2', schedule: 'interleaved' },
     accumulation: 2,
   },
+  {
+    model: { ...GPT, layers: 4 },
+    parallel: { pp: 2, tp: 2, strategy: 'FULL_SHARD', schedule: '1f1b', forwardPrefetch: true },
+    batch: 20,
+  },
+  {
+    model: { ...GPT, layers: 4 },
+    parallel: { pp: 2, strategy: 'SHARD_GRAD_OP', schedule: 'interleaved' },
+    activationCheckpointing: 'full',
+    batch: 20,
+  },
+  {
+    parallel: { pp: 2, strategy: 'FULL_SHARD', schedule: 'zb', wrap: 'root', backwardPrefetch: null },
+    batch: 20,
+  },
 ];
 
 for (const given of CASES) {

@@ -170,6 +170,37 @@ export class FsdpSchedule implements UnitSchedule {
     for (const unit of this.units) unit.hideWholes();
   }
 
+  /** Names the units in the orders that decide what is gathered next, and tells which units are whole. */
+  describe(): string {
+    // The root's forward sets the last order anew.
+    const orders = [this.#entered, this.#awaitingBackward, this.#wanted];
+    const names = orders.map((units) => units.map(({ module }) => module).join());
+    return [...names, this.units.map(({ state }) => state).join()].join(' / ');
+  }
+
+  tensors(): readonly tf.Tensor[] {
+    return this.units.flatMap(({ gathered }) => gathered);
+  }
+
+  save(): ((tensors: readonly tf.Tensor[]) => void) | null {
+    if (this.#reducing.length > 0 || this.units.some(({ isUnsharding }) => isUnsharding)) return null;
+    const [lastEntered, entered] = [this.#lastEntered, [...this.#entered]];
+    const [awaitingBackward, wanted] = [[...this.#awaitingBackward], [...this.#wanted]];
+    const numsGathered = this.units.map(({ gathered }) => gathered.length);
+    return (tensors) => {
+      this.#lastEntered = lastEntered;
+      this.#entered = [...entered];
+      this.#awaitingBackward = [...awaitingBackward];
+      this.#wanted = [...wanted];
+      let first = 0;
+      this.units.forEach((unit, i) => {
+        const end = first + (numsGathered[i] ?? 0);
+        unit.replaceGathered(tensors.slice(first, end));
+        first = end;
+      });
+    };
+  }
+
   #startReduction(unit: FsdpUnit, grads: readonly (tf.Tensor | null)[]): void {
     if (unit.numTrained === 0) return;
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });

@@ -1,5 +1,7 @@
+import type { GatherState } from '../../autograd/part-pass';
 import type { Engine } from '../../backend/engine';
 import type { HalfDType } from '../../core/dtypes';
+import type * as tf from '../../core/tf';
 import type { Module } from '../../nn/module';
 import type { Parameter } from '../../nn/parameter';
 import { shardLayout } from './shard-layout';
@@ -9,7 +11,7 @@ import type { UnitPlacement, UnitSpec } from './unit-placement';
 import { type StateOwner, UnitState } from './unit-state';
 
 /** The part of a schedule that its units know. */
-export interface UnitSchedule {
+export interface UnitSchedule extends GatherState {
   /** Releases what an interrupted pass left in flight. */
   abandon(): void;
 }
@@ -90,6 +92,17 @@ export class FsdpUnit implements StateOwner {
   /** 'unsharded' if all parameters are whole; otherwise the state of the first set that is not whole. */
   get state(): ShardedState {
     return this.#gathered.map(({ state }) => state).find((state) => state !== 'unsharded') ?? 'unsharded';
+  }
+
+  /** The whole parameters that `reshard` frees. */
+  get gathered(): readonly tf.Tensor[] {
+    return this.#gathered.flatMap(({ gathered }) => gathered);
+  }
+
+  /** Takes whole parameters in place of `gathered`, which are freed already; all of them or none. */
+  replaceGathered(wholes: readonly tf.Tensor[]): void {
+    // Parameters that are freed after use are one set.
+    for (const parameters of this.#gathered) parameters.replaceGathered(wholes);
   }
 
   /** Whether whole parameters are gathered or copied from chunks. */

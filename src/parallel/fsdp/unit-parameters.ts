@@ -70,6 +70,21 @@ export class UnitParameters {
     return this.#spec.placement.shardGroup !== null || this.master !== null;
   }
 
+  /** The whole tensors that `reshard` frees. */
+  get gathered(): readonly tf.Tensor[] {
+    return this.#spec.placement.shardsParameters && this.#state === 'unsharded' ? this.#wholes : [];
+  }
+
+  /** Takes whole tensors in place of `gathered`, which are freed already. Without tensors, the parameters are sharded. */
+  replaceGathered(wholes: readonly tf.Tensor[]): void {
+    if (!this.#spec.placement.shardsParameters) return;
+    this.#wholes = wholes;
+    this.#state = wholes.length === 0 ? 'sharded' : 'unsharded';
+    this.#parameters.forEach((parameter, i) => {
+      parameter.replace(wholes[i] ?? null);
+    });
+  }
+
   /** Returns where this rank's chunk of a parameter starts. */
   spanOf(index: number): Span {
     const entry = this.layout.entries[index];

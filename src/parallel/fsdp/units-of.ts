@@ -1,3 +1,4 @@
+import type { GatherState } from '../../autograd/part-pass';
 import { undone } from '../../backend/undone';
 import { ConfigError } from '../../core/errors';
 import type { Module } from '../../nn/module';
@@ -11,6 +12,12 @@ export function unitsOf(model: Module): FsdpUnit[] {
     if (state instanceof UnitState && state.unit instanceof FsdpUnit) units.add(state.unit);
   }
   return [...units];
+}
+
+/** Returns the state of the units of one root; null if none of them frees whole parameters. */
+export function gatherStateOf(root: Module): GatherState | null {
+  const freeing = unitsOf(root).find(({ placement }) => placement.shardsParameters);
+  return freeing?.schedule ?? null;
 }
 
 /** Resets a model's units after an interrupted pass; see `FsdpUnit.abandon`. */

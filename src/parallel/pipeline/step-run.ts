@@ -4,6 +4,7 @@ import type { PipelineWork } from '../../core/events';
 import { tensorsIn } from '../../core/tensor-tree';
 import * as tf from '../../core/tf';
 import type { ThreadCpuClock } from '../../core/thread-cpu';
+import { gatherStateOf } from '../fsdp/units-of';
 import type { Mail } from './mail';
 import type { PipelineContext } from './pipeline-context';
 import type { PipelineStage } from './pipeline-stage';
@@ -89,9 +90,11 @@ export class StepRun {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
         // Only a `record` that may repeat parts reads the text. To make the text takes longer than to run a small part.
-        const text = record && orderOf(this.#inputs, action);
+        const gathers = record ? gatherStateOf(stage.submod) : null;
+        const text = record && circumstances(this.#inputs, action, gathers !== null);
         const given = [input, ...tensorsIn(target)];
-        const repeats = text === undefined ? undefined : { text, given, isFirstToAdd: microbatch === 1 };
+        const repeats =
+          text === undefined ? undefined : { text, given, gathers, isFirstToAdd: microbatch === 1 };
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
         const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));
         this.#passes.set(keyOf(action), pass);
@@ -166,10 +169,15 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes the gradients that exist at each action of a microbatch; microbatches with equal texts do equal work. Undefined for
+ * Describes what each action of a microbatch finds: the gradients that exist, and if parameters are gathered, the kind of the
+ * chunk's action before it, which decides what is gathered already. Microbatches with equal texts do equal work. Undefined for
  * the first microbatch, which makes gradients, and the last one, which reduces them.
  */
-function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | undefined {
+function circumstances(
+  inputs: StepInputs,
+  { chunk, microbatch }: Action,
+  gathers: boolean,
+): string | undefined {
   const last = inputs.numMicrobatches - 1;
   if (microbatch < 1 || microbatch === last) return undefined;
   const actions = ownActions(inputs);
@@ -177,10 +185,11 @@ function orderOf(inputs: StepInputs, { chunk, microbatch }: Action): string | un
     .flatMap((own, index) => {
       if (own.chunk !== chunk || own.microbatch !== microbatch) return [];
       const earlier = actions.slice(0, index);
-      const reduced = earlier.filter((other) => other.microbatch === last).length;
+      const reduced = earlier.filter((other) => other.microbatch === last && other.kind !== 'forward').length;
       const makers = earlier.filter(({ kind }) => kind === 'backward' || kind === 'backwardWeight');
       const made = own.kind === 'forward' ? [] : [...new Set(makers.map((other) => other.chunk))].sort();
-      return [`${chunk} ${own.kind} after ${reduced} last ones and gradients of ${made}`];
+      const previous = gathers ? earlier.filter((other) => other.chunk === chunk).at(-1)?.kind : '';
+      return [`${chunk} ${own.kind} after ${reduced} reductions, gradients of ${made}, ${previous}`];
     })
     .join(', ');
 }

@@ -7,7 +7,11 @@ import type { BufferId, LiveBuffer, MemoryCause } from '../../core/events';
 export type Slot = number | string;
 
 /** The causes of buffers that parts leave for each other. */
-const STATE: ReadonlySet<MemoryCause> = new Set(['param.full', 'grad.full', 'grad.shard']);
+const KINDS: Partial<Record<MemoryCause, 'parameters' | 'gradients'>> = {
+  'param.full': 'parameters',
+  'grad.full': 'gradients',
+  'grad.shard': 'gradients',
+};
 
 type Described = Omit<LiveBuffer, 'id'>;
 
@@ -16,10 +20,8 @@ export class LiveBuffers {
   readonly #buffers = new Map<BufferId, Described>();
   /** The texts of the buffers that parts leave for each other, and how many buffers each text describes. */
   readonly #states = new Map<BufferId, string>();
-  readonly #counts = new Map<string, number>();
-  /** The texts of `state` and `parameters`; undefined if they have changed. */
-  #state: string | undefined;
-  #parameters: string | undefined;
+  readonly #parameters = new Counts();
+  readonly #gradients = new Counts();
 
   get(id: BufferId): Described | undefined {
     return this.#buffers.get(id);
@@ -30,27 +32,31 @@ export class LiveBuffers {
     if (!isState(buffer)) return;
     const text = described(buffer);
     this.#states.set(id, text);
-    this.#count(text, 1);
+    this.#countsOf(buffer)?.add(text, 1);
   }
 
   delete(id: BufferId): void {
-    this.#buffers.delete(id);
+    const buffer = this.#buffers.get(id);
     const text = this.#states.get(id);
-    if (text === undefined) return;
+    this.#buffers.delete(id);
+    if (buffer === undefined || text === undefined) return;
     this.#states.delete(id);
-    this.#count(text, -1);
+    this.#countsOf(buffer)?.add(text, -1);
   }
 
   /** Describes the gathered parameters and the gradients that exist. */
   state(): string {
-    this.#state ??= this.#listed(() => true);
-    return this.#state;
+    return `${this.#parameters.text} / ${this.#gradients.text}`;
   }
 
   /** Describes the gathered parameters. */
   parameters(): string {
-    this.#parameters ??= this.#listed((text) => text.includes(' param.full '));
-    return this.#parameters;
+    return this.#parameters.text;
+  }
+
+  /** Describes the gradients that exist. */
+  gradients(): string {
+    return this.#gradients.text;
   }
 
   /** Returns a buffer for each slot that is described so. */
@@ -67,17 +73,29 @@ export class LiveBuffers {
     return found;
   }
 
-  #listed(includes: (text: string) => boolean): string {
-    return [...this.#counts]
-      .filter(([text]) => includes(text))
+  #countsOf({ tag }: Described): Counts | undefined {
+    const kind = KINDS[tag.cause];
+    if (kind === undefined) return undefined;
+    return kind === 'parameters' ? this.#parameters : this.#gradients;
+  }
+}
+
+/** How many buffers each text describes. */
+class Counts {
+  readonly #counts = new Map<string, number>();
+  /** Undefined if the counts have changed since it was made. */
+  #text: string | undefined;
+
+  get text(): string {
+    this.#text ??= [...this.#counts]
       .map(([text, count]) => `${text} ${count}`)
       .sort()
       .join('\n');
+    return this.#text;
   }
 
-  #count(text: string, change: number): void {
-    this.#state = undefined;
-    this.#parameters = undefined;
+  add(text: string, change: number): void {
+    this.#text = undefined;
     const count = (this.#counts.get(text) ?? 0) + change;
     if (count === 0) this.#counts.delete(text);
     else this.#counts.set(text, count);
@@ -86,7 +104,7 @@ export class LiveBuffers {
 
 /** Whether parts leave such buffers for each other. */
 export function isState({ tag }: Described): boolean {
-  return STATE.has(tag.cause);
+  return KINDS[tag.cause] !== undefined;
 }
 
 /** Returns a text that is the same for buffers of the same size, type and tag. */

@@ -1,3 +1,4 @@
+import type { GatherState } from '../../autograd/part-pass';
 import type { MetaEngine } from '../../backend/meta-engine';
 import type { DType } from '../../core/dtypes';
 import type {
@@ -14,43 +15,12 @@ import * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { MadeGroup } from '../../dist/group-context';
 import { described, isState, LiveBuffers, type Slot } from './live-buffers';
+import type { LeftGathered, PartEvent, Segment } from './segment';
 
-/** An event of a part that can happen again. */
-export type PartEvent =
-  | { readonly kind: 'allocated'; readonly slot: Slot; readonly buffer: Omit<LiveBuffer, 'id'> }
-  | { readonly kind: 'retagged'; readonly slot: Slot; readonly tag: Tag }
-  | { readonly kind: 'freed'; readonly slot: Slot }
-  | {
-      readonly kind: 'collective';
-      readonly group: MadeGroup;
-      readonly event: CollectiveEvent;
-      readonly ahead: number;
-    }
-  | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
-  | SpanEvent;
-
-/** What a forward, a backward or a half of one did. */
-export interface Segment {
-  readonly events: readonly PartEvent[];
-  /** The buffers that it allocated and freed. */
-  readonly brief: ReadonlySet<Slot>;
-  /** How many numbers the calls of each group took. */
-  readonly calls: ReadonlyMap<MadeGroup, number>;
-  /** Which given tensors backward needs. */
-  readonly held: readonly Slot[];
-  /** The returned tensor; `isHeld`: the pass needs it later. */
-  readonly result: {
-    readonly slot: Slot;
-    readonly shape: number[];
-    readonly dtype: DType;
-    readonly isHeld: boolean;
-  } | null;
-  /** What describes the buffers that were there before, by slot. */
-  readonly states: ReadonlyMap<Slot, string>;
-  /** The buffers that take the place of those that were there before. */
-  readonly replacing: readonly { readonly slot: Slot; readonly state: Slot }[];
-  /** What followed, by its kind and the state in which it began. */
-  readonly next: Map<string, Segment>;
+/** A pass whose parts are stored. */
+export interface RecordedPass {
+  readonly buffers: PassBuffers;
+  readonly gathers: GatherState | null;
 }
 
 /** The buffers of one pass. */
@@ -61,8 +31,7 @@ export class PassBuffers {
   numMade = 0;
 }
 
-interface Draft {
-  readonly buffers: PassBuffers;
+interface Draft extends RecordedPass {
   readonly events: PartEvent[];
   readonly numbers: ReadonlyMap<MadeGroup, number>;
   readonly states: Map<Slot, string>;
@@ -112,19 +81,21 @@ export class PartRecorder implements Observer {
 
   /** Runs `work`, whose result is a tensor, and stores its events; the segment is null if it cannot be repeated. */
   record<T>(
-    buffers: PassBuffers,
+    { buffers, gathers }: RecordedPass,
     given: ReadonlyMap<Slot, tf.Tensor>,
     work: () => T,
     resultOf: (made: T) => tf.Tensor | null,
   ): { readonly made: T; readonly segment: Segment | null } {
     this.settle();
-    const before = this.state();
+    const [gradients, parameters] = [this.#live.gradients(), this.parameters()];
+    const earlier = gathers?.tensors() ?? [];
     const { backend } = tf.engine();
     const uses = [...given.values()].map(({ dataId }) => backend.refCount(dataId));
     for (const [slot, { dataId }] of given) buffers.slots.set(this.engine.buffers.idOf(dataId), slot);
     const numbers = new Map([...this.#groups.values()].map((group) => [group, group.lastNumber]));
     const draft: Draft = {
       buffers,
+      gathers,
       events: [],
       numbers,
       states: new Map(),
@@ -137,12 +108,14 @@ export class PartRecorder implements Observer {
     try {
       const made = work();
       this.settle();
-      const isSame = draft.isRepeatable && this.state() === before;
+      const left = gathers && this.#leftGathered(draft, gathers, earlier);
+      const isExplained = gathers === null ? this.parameters() === parameters : left !== null;
+      const isSame = draft.isRepeatable && this.#live.gradients() === gradients && isExplained;
       const held = [...given].flatMap(([slot, { dataId }], i) =>
         slot === 'seed' ? [] : backend.refCount(dataId) > (uses[i] ?? 0) ? [slot] : [],
       );
       for (const slot of held) buffers.open.add(slot);
-      return { made, segment: isSame ? this.#segment(draft, resultOf(made), held) : null };
+      return { made, segment: isSame ? this.#segment(draft, resultOf(made), held, left) : null };
     } finally {
       this.#draft = null;
     }
@@ -177,7 +150,8 @@ export class PartRecorder implements Observer {
       this.#draft.events.push({ kind: 'freed', slot });
       this.#draft.buffers.open.delete(slot);
       this.#draft.made.delete(slot);
-      if (this.#draft.states.has(slot)) this.#draft.freedStates.add(slot);
+      const isGathered = this.#draft.gathers && this.#live.get(id)?.tag.cause === 'param.full';
+      if (this.#draft.states.has(slot) && !isGathered) this.#draft.freedStates.add(slot);
     }
     this.#live.delete(id);
   }
@@ -214,7 +188,12 @@ export class PartRecorder implements Observer {
   }
 
   /** Returns what the draft says; null if a buffer that was there before is gone. */
-  #segment(draft: Draft, tensor: tf.Tensor | null, held: readonly Slot[]): Segment | null {
+  #segment(
+    draft: Draft,
+    tensor: tf.Tensor | null,
+    held: readonly Slot[],
+    left: LeftGathered | null,
+  ): Segment | null {
     const { buffers, events, numbers, states, freedStates, made } = draft;
     const replacing = [...freedStates].flatMap((state) => {
       for (const [slot, id] of made) {
@@ -236,8 +215,30 @@ export class PartRecorder implements Observer {
       result: this.#resultOf(buffers, tensor),
       states,
       replacing,
+      left,
       next: new Map(),
     };
+  }
+
+  /** Finds the gathered tensors after a part; their buffers no longer belong to its pass. Null if a gather is in flight. */
+  #leftGathered(
+    { buffers, made }: Draft,
+    gathers: GatherState,
+    earlier: readonly tf.Tensor[],
+  ): LeftGathered | null {
+    const restore = gathers.save();
+    if (restore === null) return null;
+    const tensors = gathers.tensors().map((tensor) => {
+      const index = earlier.indexOf(tensor);
+      if (index >= 0) return { index };
+      const id = this.engine.buffers.idOf(tensor.dataId);
+      const slot = buffers.slots.get(id) as Slot; // the part gathered it
+      buffers.slots.delete(id);
+      buffers.open.delete(slot);
+      made.delete(slot);
+      return { slot, shape: tensor.shape };
+    });
+    return { tensors, restore };
   }
 
   #resultOf(buffers: PassBuffers, tensor: tf.Tensor | null): Segment['result'] {

@@ -2,7 +2,6 @@ import type { KernelCosts } from '../../backend/kernel-costs';
 import { type MetaEngine, withMetaEngine } from '../../backend/meta-engine';
 import { ownData } from '../../config/settings/data';
 import { modelShape } from '../../config/settings/model';
-import { STRATEGIES } from '../../config/strategies';
 import type { TrainConfig } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import type { Bytes } from '../../core/units';
@@ -18,7 +17,8 @@ import { createTrainer } from '../../train/trainer';
 import type { CallWatch, CollectiveCosts } from '../../transport/meta-plane';
 import { type DryRunEvent, EventLog } from './event-log';
 import { PartRecorder } from './part-recorder';
-import { NotRepeated, type Repeats, repeatedParts } from './repeated-parts';
+import { type Repeats, repeatedParts } from './repeated-parts';
+import { NotRepeated } from './repeated-pass';
 
 /** Simulated times of kernels and collectives. */
 export interface DryRunCosts {
@@ -122,8 +122,9 @@ function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
 /** Whether microbatches may be repeated; see [Note: repeated microbatches]. */
 function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunOptions): boolean {
   const hasTimes = costs?.kernel !== undefined || costs?.collective !== undefined;
-  const areWhole = !STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter');
-  return repeats && areWhole && !hasTimes && memoryLimit === undefined && own === undefined;
+  // Between forward and backward, parameters that are sharded over fewer ranks are not known as gathered.
+  const isKnown = typeof config.parallel.reshardAfterForward !== 'number';
+  return repeats && isKnown && !hasTimes && memoryLimit === undefined && own === undefined;
 }
 
 function stepped(engine: MetaEngine, options: RankRunOptions, repeats: Repeats): RankRun {
