@@ -1,4 +1,4 @@
-import { type PartPass, recordPart } from '../../autograd/part-pass';
+import { type GatherState, type PartPass, type PartRepeats, recordPart } from '../../autograd/part-pass';
 import { untracked } from '../../backend/tfjs-state';
 import type { PipelineWork } from '../../core/events';
 import { tensorsIn } from '../../core/tensor-tree';
@@ -35,6 +35,8 @@ export class StepRun {
   /** Forwards whose backward has not ended, by chunk and microbatch. */
   readonly #passes = new Map<string, PartPass>();
   readonly #losses: tf.Tensor[] = [];
+  /** Of the stages whose forwards may be equal. */
+  readonly #gathers = new Map<PipelineStage, GatherState | null>();
 
   constructor(context: PipelineContext, inputs: StepInputs) {
     this.#context = context;
@@ -89,12 +91,8 @@ export class StepRun {
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        // Only a `record` that may repeat parts reads the text. To make the text takes longer than to run a small part.
-        const gathers = record ? gatherStateOf(stage.submod) : null;
-        const text = record && circumstances(this.#inputs, action, gathers !== null);
-        const given = [input, ...tensorsIn(target)];
-        const repeats =
-          text === undefined ? undefined : { text, given, gathers, isFirstToAdd: microbatch === 1 };
+        // Only a `record` that may repeat parts reads it. To make it takes longer than to run a small part.
+        const repeats = record && this.#repeatsOf(stage, action, [input, ...tensorsIn(target)]);
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
         const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));
         this.#passes.set(keyOf(action), pass);
@@ -109,6 +107,17 @@ export class StepRun {
         tf.dispose([input, ...tensorsIn(target)]);
       }
     };
+  }
+
+  /** Tells equal forwards; undefined for the first microbatch, which makes gradients, and the last one, which reduces them. */
+  #repeatsOf(stage: PipelineStage, action: Action, given: readonly tf.Tensor[]): PartRepeats | undefined {
+    const { microbatch } = action;
+    if (microbatch < 1 || microbatch === this.#inputs.numMicrobatches - 1) return undefined;
+    const known = this.#gathers.get(stage);
+    const gathers = known === undefined ? gatherStateOf(stage.submod) : known;
+    this.#gathers.set(stage, gathers);
+    const text = circumstances(this.#inputs, action, gathers !== null);
+    return { text, given, gathers, isFirstToAdd: microbatch === 1 };
   }
 
   /** Receives the gradient of the output; the returned function computes backward, or a half of it. */
@@ -170,16 +179,10 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 
 /**
  * Describes what each action of a microbatch finds: the gradients that exist, and if parameters are gathered, the kind of the
- * chunk's action before it, which decides what is gathered already. Microbatches with equal texts do equal work. Undefined for
- * the first microbatch, which makes gradients, and the last one, which reduces them.
+ * chunk's action before it, which decides what is gathered already. Microbatches with equal texts do equal work.
  */
-function circumstances(
-  inputs: StepInputs,
-  { chunk, microbatch }: Action,
-  gathers: boolean,
-): string | undefined {
+function circumstances(inputs: StepInputs, { chunk, microbatch }: Action, gathers: boolean): string {
   const last = inputs.numMicrobatches - 1;
-  if (microbatch < 1 || microbatch === last) return undefined;
   const actions = ownActions(inputs);
   return actions
     .flatMap((own, index) => {
