@@ -1,16 +1,7 @@
 import type { GatherState } from '../../autograd/part-pass';
 import type { MetaEngine } from '../../backend/meta-engine';
 import type { DType } from '../../core/dtypes';
-import type {
-  BufferId,
-  CollectiveEvent,
-  LiveBuffer,
-  Observer,
-  Space,
-  SpanEvent,
-  SpanName,
-  Tag,
-} from '../../core/events';
+import type { BufferId, CollectiveEvent, Observer, Space, SpanEvent, SpanName, Tag } from '../../core/events';
 import * as tf from '../../core/tf';
 import type { Bytes } from '../../core/units';
 import type { MadeGroup } from '../../dist/group-context';

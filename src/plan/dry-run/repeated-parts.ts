@@ -35,7 +35,7 @@ export function repeatedParts(recorder: PartRecorder, repeats: Repeats): typeof 
     if (part.repeats === undefined) before = recorder.state();
     if (part.repeats === undefined || !includes(repeats, part.repeats))
       return settling(recorder, recordPart(engine, part));
-    const { text, given, gathers } = part.repeats;
+    const { text, gathers } = part.repeats;
     const key = [text, recorder.parameters(), before, gathers?.describe()].join(' ');
     const forward = known.get(key);
     if (forward !== undefined) return new RepeatedPass(recorder, forward, part.repeats);

@@ -1,5 +1,5 @@
-import type { CollectiveEvent, LiveBuffer, SpanEvent, SpanName, Tag } from '../../core/events';
 import type { DType } from '../../core/dtypes';
+import type { CollectiveEvent, LiveBuffer, SpanEvent, SpanName, Tag } from '../../core/events';
 import type * as tf from '../../core/tf';
 import type { MadeGroup } from '../../dist/group-context';
 import type { Slot } from './live-buffers';
