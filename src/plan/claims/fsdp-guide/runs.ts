@@ -133,3 +133,28 @@ function median(values: readonly number[]): number {
   const sorted = [...values].sort((a, b) => a - b);
   return sorted[Math.floor(sorted.length / 2)] ?? Number.NaN;
 }
+
+const MOE = { kind: 'moe', layers: 2, dim: 64, heads: 4, vocab: 512, seq: 32, experts: 4 } as const;
+
+/** A mixture of experts, once with its layers as units and once with its experts as units. */
+export const expertUnits: Experiment = {
+  name: 'Units of a mixture of experts, 2 ranks',
+  async run(lab) {
+    const place = { ranks: 2, steps: 3 };
+    const [layers, experts] = [
+      await lab.train({ model: MOE, parallel: { wrap: 'blocks' } }, place),
+      await lab.train({ model: MOE, parallel: { wrap: 'moe' } }, place),
+    ];
+    const gathers = ({ collectives }: typeof layers): number =>
+      collectives.reduce((sum, { op, count }) => (op === 'allGather' ? sum + count : sum), 0);
+    return {
+      largestDifference: Math.max(
+        ...layers.losses.map((loss, step) => Math.abs(loss - (experts.losses[step] ?? Number.NaN))),
+      ),
+      gathersByLayer: gathers(layers),
+      gathersByExpert: gathers(experts),
+      wholeByLayer: layers.peakByCause['param.full'],
+      wholeByExpert: experts.peakByCause['param.full'],
+    };
+  },
+};

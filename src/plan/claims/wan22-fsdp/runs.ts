@@ -267,10 +267,3 @@ const WAN_STEP: TrainConfigInput = {
   mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' },
   activationCheckpointing: { everyNth: 4 },
 };
-
-/** The same as a cell. */
-export const WAN_DRY_CELL = `const step = sl.dryRun({
-  model: { kind: 'dit', experts: 2, layers: 40, dim: 5120, heads: 40, ffn: 13824, latent: [1, 60, 104], attention: 'flash' },
-  batch: 4, mixedPrecision: { paramDtype: 'bf16', reduceDtype: 'fp32' }, activationCheckpointing: { everyNth: 4 },
-}, { world: 8, curve: false });
-step.peak.logical`;

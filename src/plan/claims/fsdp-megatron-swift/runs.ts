@@ -1,6 +1,8 @@
 import type { TrainConfigInput } from '../../../config/train-config';
 import { ShardlabError } from '../../../core/errors';
 import type * as tf from '../../../core/tf';
+import { testAdvice } from '../../advice';
+import { predict } from '../../predict';
 import type { Experiment } from '../entry';
 import type { LabScope, RunFacts } from '../lab';
 
@@ -113,5 +115,19 @@ export const recurrent: Experiment = {
     });
     const [first = { lstm: Number.NaN, dense: Number.NaN }] = seconds;
     return { lstm: first.lstm, dense: first.dense };
+  },
+};
+
+/** The cases of `sl.advice()` in which each advice holds. The grid takes too long for a check, so its counts are recorded. */
+export const advised: Experiment = {
+  name: "The documents' advice on a grid of models and GPUs",
+  async run() {
+    const findings = testAdvice(predict);
+    return Object.fromEntries(
+      findings.flatMap(({ name, numHolds, cases }) => [
+        [`${name}Holds`, numHolds],
+        [`${name}Cases`, cases.length],
+      ]),
+    );
   },
 };

@@ -1,4 +1,4 @@
-import type { Estimate, Prediction } from '../../prediction';
+import type { Estimate, Prediction } from '../prediction';
 
 /**
  * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so only overlap
