@@ -7,23 +7,16 @@ import { ShardlabError } from '../../core/errors';
 import type { PlanRequestInput } from '../request';
 import type { EvidenceKind, Verdict } from './finding';
 
-const FILES = {
-  'wan22-fsdp': wan22,
-  'fsdp-guide': guide,
-  'wan-deepspeed-zero3': zero3,
-  'accelerate-multinode': accelerate,
-  'fsdp-megatron-swift': swift,
-} as const;
+/** The names of the documents whose statements are checked. */
+const NAMES = [
+  'wan22-fsdp',
+  'fsdp-guide',
+  'wan-deepspeed-zero3',
+  'accelerate-multinode',
+  'fsdp-megatron-swift',
+] as const;
 
-export type DocumentName = keyof typeof FILES;
-
-// the keys are the type's
-const NAMES = Object.keys(FILES) as DocumentName[];
-
-/** The documents whose statements are checked, and the subject of each. */
-export const DOCUMENTS = Object.fromEntries(NAMES.map((name) => [name, FILES[name].title])) as Readonly<
-  Record<DocumentName, string>
->; // one per name
+export type DocumentName = (typeof NAMES)[number];
 
 export type ClaimKind =
   | 'memory'
@@ -41,7 +34,8 @@ export type ClaimKind =
 export interface Claim {
   /** As 'wan.mem.params'. */
   readonly id: string;
-  readonly document: DocumentName;
+  /** 'own': a reader's claim, which `sl.claim` registers. */
+  readonly document: DocumentName | 'own';
   readonly kind: ClaimKind;
   /** Section and lines of the document. */
   readonly where: string;
@@ -127,14 +121,27 @@ interface DocumentFile {
   readonly claims: readonly ClaimRow[];
 }
 
-/** Returns a document's file. */
-function fileOf(document: DocumentName): DocumentFile {
-  return FILES[document] as unknown as DocumentFile; // the type of a JSON import has no unions; a test checks the keys
-}
+// the type of a JSON import has no unions; a test checks the keys
+const FILES = {
+  'wan22-fsdp': wan22,
+  'fsdp-guide': guide,
+  'wan-deepspeed-zero3': zero3,
+  'accelerate-multinode': accelerate,
+  'fsdp-megatron-swift': swift,
+} as unknown as Readonly<Record<DocumentName, DocumentFile>>;
+
+/** The documents, and the subject of each. */
+export const DOCUMENTS: Readonly<Record<DocumentName, string>> = {
+  'wan22-fsdp': wan22.title,
+  'fsdp-guide': guide.title,
+  'wan-deepspeed-zero3': zero3.title,
+  'accelerate-multinode': accelerate.title,
+  'fsdp-megatron-swift': swift.title,
+};
 
 /** Every claim of the documents with its row, in the order of the documents. */
-export const CLAIM_ROWS: readonly { readonly claim: Claim; readonly row: ClaimRow }[] = NAMES.flatMap(
-  (document) => fileOf(document).claims.map((row) => ({ claim: statedIn(document, row), row })),
+export const CLAIM_ROWS = NAMES.flatMap((document) =>
+  FILES[document].claims.map((row) => ({ document, row, claim: statedIn(document, row) })),
 );
 
 const STATED = new Map(CLAIM_ROWS.map(({ claim }) => [claim.id, claim]));
@@ -144,7 +151,7 @@ export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
 
 function statedIn(document: DocumentName, row: ClaimRow): Claim {
   const { id, kind, where, says, zh, documented = null, unit = null, relation } = row;
-  const given = typeof row.given === 'string' ? fileOf(document).given[row.given] : row.given;
+  const given = typeof row.given === 'string' ? FILES[document].given[row.given] : row.given;
   const bound = relation === undefined ? {} : { relation };
   return { id, document, kind, where, statement: says, zh, documented, unit, given: given ?? {}, ...bound };
 }
@@ -163,14 +170,18 @@ export function documentedNumber(id: string): number {
   throw new ShardlabError('CHECK', `${id} states ${JSON.stringify(documented)}, not one number`);
 }
 
-/** The names of a document's requests to the planner. */
-export function requestNames(document: DocumentName): readonly string[] {
-  return Object.keys(fileOf(document).plans);
+/** Requests to the planner by name. */
+export type Requests = Readonly<Record<string, PlanRequestInput>>;
+
+/** Returns a document's requests. */
+export function requestsOf(document: DocumentName): Requests {
+  const names = Object.keys(FILES[document].plans);
+  return Object.fromEntries(names.map((name) => [name, requestNamed(document, name)]));
 }
 
 /** Returns a document's request by its name. Throws: CHECK if there is none. */
 export function requestNamed(document: DocumentName, name: string): PlanRequestInput {
-  const found = fileOf(document).plans[name];
+  const found = FILES[document].plans[name];
   if (found === undefined) {
     throw new ShardlabError('CHECK', `claims/${document}.json has no plan '${name}': add it to its plans`);
   }

@@ -59,6 +59,6 @@ export function evaluatorOf(
 function wrong(owner: string, expression: string, reason: string): ShardlabError {
   return new ShardlabError(
     'CHECK',
-    `${owner}: '${expression}' cannot be evaluated: ${reason}; correct it in claims`,
+    `${owner}: '${expression}' cannot be evaluated: ${reason}; correct the expression`,
   );
 }

@@ -1,9 +1,7 @@
-import { FRAGMENTS } from '../../config/fragments';
 import { ShardlabError } from '../../core/errors';
-import type { Prediction } from '../prediction';
-import { type Claim, documentedNumber, type RowCheck, requestNamed, requestNames } from './claim';
-import type { ClaimEntry, Experiment, Facts } from './entry';
-import { type Evaluator, evaluatorOf, type Functions } from './expression';
+import type { Claim, Requests, RowCheck } from './claim';
+import type { ClaimEntry, Experiment } from './entry';
+import { type Evaluator, evaluatorOf } from './expression';
 import {
   type Finding,
   factorOff,
@@ -14,13 +12,16 @@ import {
   pointsOff,
   type Verdict,
 } from './finding';
-import { formulasOf } from './formulas';
 import type { PlanLab } from './lab';
-import { changeCell, planCell } from './plan-cell';
-import { percentFaster, percentFasterAlike } from './speed';
+import { defineLazily, type Names, namesOf } from './names';
 
 /** Makes the check of a claim from its row. Throws: CHECK if there is no experiment with the row's name. */
-export function entryOfRow(claim: Claim, check: RowCheck, experiments: readonly Experiment[]): ClaimEntry {
+export function entryOfRow(
+  claim: Claim,
+  check: RowCheck,
+  requests: Requests,
+  experiments: readonly Experiment[],
+): ClaimEntry {
   const experiment = experiments.find(({ name }) => name === check.run);
   if (check.run !== undefined && experiment === undefined) {
     throw new ShardlabError(
@@ -33,15 +34,14 @@ export function entryOfRow(claim: Claim, check: RowCheck, experiments: readonly 
     expected: check.expected,
     ...(check.judged === undefined ? {} : { judged: check.judged }),
     ...(experiment === undefined ? {} : { experiment }),
-    verdict: (lab, facts) => decide(claim, check, lab, facts).verdict,
-    check: (lab, facts) => findingOf(claim, check, lab, facts),
+    verdict: (lab, facts) => decide(claim, check, namesOf(claim, requests, lab, facts), lab).verdict,
+    check: (lab, facts) => findingOf(claim, check, namesOf(claim, requests, lab, facts), lab),
   };
 }
 
 /** Returns the verdict, the numbers on which it rests, and the evaluator that has them as `found`, `low` and `high`. */
-function decide(claim: Claim, check: RowCheck, lab: PlanLab, facts: Facts) {
-  const values = valuesOf(claim, lab, facts);
-  const evaluator = evaluatorOf(claim.id, values, functionsOf(claim, lab));
+function decide(claim: Claim, check: RowCheck, { values, functions }: Names, lab: PlanLab) {
+  const evaluator = evaluatorOf(claim.id, values, functions);
   for (const [name, expression] of Object.entries(check.let ?? {})) {
     defineLazily(values, name, () => lab.figure(name, evaluator.number(expression)));
   }
@@ -57,8 +57,8 @@ function decide(claim: Claim, check: RowCheck, lab: PlanLab, facts: Facts) {
   };
 }
 
-function findingOf(claim: Claim, check: RowCheck, lab: PlanLab, facts: Facts): Finding {
-  const { verdict, numbers, evaluator, found } = decide(claim, check, lab, facts);
+function findingOf(claim: Claim, check: RowCheck, names: Names, lab: PlanLab): Finding {
+  const { verdict, numbers, evaluator, found } = decide(claim, check, names, lab);
   const { text } = evaluator;
   const common = {
     ...numbers,
@@ -99,10 +99,7 @@ function completed(
   const part = (name: 'part' | 'condition' | 'otherwise' | 'needs' | 'command'): string => {
     const template = check[name];
     if (template !== undefined) return text(template);
-    throw new ShardlabError(
-      'CHECK',
-      `${claim.id} is '${verdict}' but its row has no '${name}'; add it in claims`,
-    );
+    throw new ShardlabError('CHECK', `${claim.id} is '${verdict}' but it has no '${name}'; add it`);
   };
   switch (verdict) {
     case 'holds partly':
@@ -156,69 +153,3 @@ function intervalOf(
 ) {
   return { value: end(value, 'found'), low: end(low, 'low end'), high: end(high, 'high end') };
 }
-
-/** Defines a name whose value is computed when it is first used. */
-function defineLazily(values: object, name: string, compute: () => unknown): void {
-  const known: unknown[] = [];
-  Object.defineProperty(values, name, {
-    get() {
-      if (known.length === 0) known.push(compute());
-      return known[0];
-    },
-  });
-}
-
-/** Returns the names that a claim's expressions may use; each prediction is made when its name is first used. */
-function valuesOf(claim: Claim, lab: PlanLab, facts: Facts): Record<string, unknown> {
-  const byName = <Result>(predict: (name: string) => Result): Readonly<Record<string, Result>> => {
-    const results = {};
-    for (const name of requestNames(claim.document)) {
-      defineLazily(results, name, () => predict(name));
-    }
-    return results;
-  };
-  return {
-    documented: claim.documented ?? undefined,
-    given: claim.given,
-    fact: facts,
-    plan: byName((name) => lab.predict(requestNamed(claim.document, name))),
-    memory: byName((name) => lab.memory(requestNamed(claim.document, name))),
-  };
-}
-
-/** Returns the formulas, whose results are figures, and the functions of plans. */
-function functionsOf({ document }: Claim, lab: PlanLab): Functions {
-  const plan = (name: string): Prediction => lab.predict(requestNamed(document, name));
-  const formulas = Object.entries(formulasOf(lab)).map(([name, formula]) => [
-    name,
-    (...args: never[]) => {
-      const value = formula(...args);
-      return typeof value === 'number' ? lab.figure(`${name}(${args.join(', ')})`, value) : value;
-    },
-  ]);
-  return {
-    ...Object.fromEntries(formulas),
-    faster: (name: string, base: string, end: End) => percentFaster(plan(name), plan(base))[end],
-    fasterAlike: (name: string, base: string, end: End) => percentFasterAlike(plan(name), plan(base))[end],
-    stated: documentedNumber,
-    /** How often the reference of a piece of the document's code says that it fails, or says a text. */
-    numFailures: (name: string) => lab.figure(`numFailures(${name})`, numMatches(document, name, FAILS)),
-    numSaid: (name: string, text: string) =>
-      lab.figure(`numSaid(${name}, ${text})`, numMatches(document, name, text)),
-    cell: (name: string) => planCell(requestNamed(document, name)),
-    change: (name: string, base: string, figure: string) =>
-      changeCell(requestNamed(document, name), requestNamed(document, base), figure),
-  };
-}
-
-/** What a fragment's reference says of code that does not work. */
-const FAILS = /Error|fails|hangs|never existed|does not exist/g;
-
-function numMatches(document: string, name: string, text: string | RegExp): number {
-  const all = FRAGMENTS.filter((each) => each.name === name);
-  const fragment = all.find((each) => each.document === document) ?? all[0]; // documents share some pieces
-  if (fragment !== undefined) return fragment.inTheOriginal.split(text).length - 1;
-  throw new ShardlabError('CHECK', `no fragment is called '${name}'; see sl.lookup()`);
-}
-
-type End = 'value' | 'low' | 'high';
