@@ -6,6 +6,7 @@ import wan22 from '../../../claims/wan22-fsdp.json';
 import { ShardlabError } from '../../core/errors';
 import type { PlanRequestInput } from '../request';
 import type { EvidenceKind, Verdict } from './finding';
+import type { StatedPart } from './stated-part';
 
 /** The names of the documents whose statements are checked. */
 const NAMES = [
@@ -118,6 +119,8 @@ interface DocumentFile {
   readonly plans: Readonly<Record<string, PlanRequestInput & { readonly like?: string }>>;
   /** Circumstances by name, which several claims share. */
   readonly given: Readonly<Record<string, Claim['given']>>;
+  /** The environment that the document states, in its order. */
+  readonly environment: readonly StatedPart[];
   readonly claims: readonly ClaimRow[];
 }
 
@@ -168,6 +171,11 @@ export function documentedNumber(id: string): number {
   const { documented } = claimOf(id);
   if (typeof documented === 'number') return documented;
   throw new ShardlabError('CHECK', `${id} states ${JSON.stringify(documented)}, not one number`);
+}
+
+/** Returns the environment that a document states. */
+export function environmentOf(document: DocumentName): readonly StatedPart[] {
+  return FILES[document].environment;
 }
 
 /** Requests to the planner by name. */

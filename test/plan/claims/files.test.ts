@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { CLAIM_ROWS, DOCUMENTS } from '../../../src/plan/claims/claim';
 import { evaluatorOf } from '../../../src/plan/claims/expression';
 import { VERDICTS } from '../../../src/plan/claims/finding';
+import { USES } from '../../../src/plan/claims/stated-part';
 import { readFiles } from '../../project/sources';
 
 const text = z.string().min(1);
@@ -50,10 +51,40 @@ const rowSchema = z.strictObject({
   check: checkSchema,
 });
 
-test("every claim's file has only known keys, a place in its document, and both languages", () => {
-  const wrong = CLAIM_ROWS.flatMap(({ claim, row }) => {
-    const parsed = rowSchema.safeParse(row);
-    return parsed.success ? [] : [`${claim.id}: ${z.prettifyError(parsed.error)}`];
+const counted = z.strictObject({
+  kind: z.enum(['gpus', 'machines', 'memory', 'disk']),
+  least: z.number().positive(),
+});
+const probeSchema = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.enum(['torch', 'python', 'cuda', 'nccl', 'driver', 'processor', 'networks', 'adapters']),
+  }),
+  counted,
+  z.strictObject({ kind: z.enum(['package', 'program', 'variable', 'interface']), name: text }),
+  z.strictObject({ kind: z.literal('port'), port: z.number().int().positive() }),
+  z.strictObject({ kind: z.literal('path'), path: text }),
+]);
+const partSchema = z.strictObject({
+  item: text,
+  section: text,
+  stated: text,
+  probe: probeSchema,
+  needed: z.array(z.enum(USES)),
+  why: text,
+  claim: text.optional(),
+});
+const fileSchema = z.strictObject({
+  title: text,
+  given: z.record(z.string(), z.record(z.string(), z.unknown())),
+  plans: z.record(z.string(), z.record(z.string(), z.unknown())),
+  environment: z.array(partSchema).min(1),
+  claims: z.array(rowSchema).min(1),
+});
+
+test("every document's file has only known keys; every claim has a place in it, and both languages", () => {
+  const wrong = [...readFiles(['claims'], '.json')].flatMap(([path, file]) => {
+    const parsed = fileSchema.safeParse(JSON.parse(file));
+    return parsed.success ? [] : [`${path}: ${z.prettifyError(parsed.error)}`];
   });
   assert.deepEqual(wrong, []);
 });

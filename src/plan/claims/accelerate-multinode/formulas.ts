@@ -2,9 +2,9 @@ import { parse, stringify } from 'yaml';
 import { refuseOtherFormats } from '../../../checkpoint/format/not-safetensors';
 import { configWarnings } from '../../../config/config-warnings';
 import { parseTrainConfig, type TrainConfigInput } from '../../../config/train-config';
+import { environmentOf } from '../claim';
 import type { Functions } from '../expression';
 import { ACCELERATE_YAML, MODEL_PATHS, NCCL_ENV } from './document-files';
-import { STATED_BY_ACCELERATE_MULTINODE } from './environment';
 
 const MACHINES = 4;
 const GPUS_EACH = 8;
@@ -90,7 +90,7 @@ export const ACCELERATE_FORMULAS: Functions = {
     new Set(MODEL_PATHS.flat().flatMap((file) => /(high|low)_noise/.exec(file)?.[0] ?? [])).size,
   /** The number of commands with which the document clones its example data. */
   numDataClones: () =>
-    STATED_BY_ACCELERATE_MULTINODE.filter(
+    environmentOf('accelerate-multinode').filter(
       ({ item, section }) => section === 'example data' && item.startsWith('git'),
     ).length,
   pointerBytes: () => Buffer.byteLength(POINTER),
