@@ -56,7 +56,7 @@ const FIXED: Functions = {
   /** Degrees of tensor parallelism from 2 to 8 into which GPT-2 XL can be divided: their number, and the least. */
   numDegrees: () => degrees().length,
   leastDegree: () => degrees()[0] ?? 0,
-  /** The number of replicas of TP x PP ranks on so many GPUs. */
+  /** The number of replicas of TP x PP ranks on a number of GPUs. */
   numReplicas: (tp: number, pp: number, gpus: number) =>
     layoutOf({
       ...requestNamed('fsdp-megatron-swift', 'qwen14b'),

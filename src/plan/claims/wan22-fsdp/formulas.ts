@@ -31,7 +31,7 @@ const FIXED: Functions = {
   wanComputing: () => PUBLISHED.layers * PUBLISHED.layerParams + PUBLISHED.outerParams,
   sdxlSamples: (share: 'value' | 'low' | 'high') => sdxlSamplesPerSecond()[share],
   sdxlFlops: () => sdxlForwardFlops(),
-  /** The largest side in pixels of images of which so many are trained per second. */
+  /** The largest side in pixels of images with which this speed is reached. */
   sdxlSide: (samplesPerSecond: number) => 8 * largestLatent(samplesPerSecond),
   /** The learning rate of the document's schedule. */
   lrAt: (step: number) =>
@@ -75,7 +75,7 @@ function timesOf(lab: PlanLab): Functions {
     },
     activationsAll: (name: string, seq: number) =>
       lab.memory({ ...of(name, seq), recompute: 'full' }).activations / 1e9,
-    /** Speed per GPU in percent of one node's, with one network card of so many Gbit/s per GPU. */
+    /** Speed per GPU in percent of one node's, with a network card of this speed per GPU. */
     scaled: (nodes: number, seq: number, nicGbit: number) => {
       const seconds = (count: number): number =>
         lab.predict({
