@@ -7,7 +7,7 @@ import { mustRun } from './run.mjs';
 import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
 
-const SOURCES = ['src', 'kernel', 'test'];
+const SOURCES = ['src', 'kernel', 'test', 'claims'];
 /** Python's modules are read where they are: nothing is compiled, and Python writes beside them what it compiles. */
 const PYTHON = join(root, 'src', 'python', '/');
 const OTHER_INPUTS = [

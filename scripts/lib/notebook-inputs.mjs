@@ -19,7 +19,7 @@ export function notebookFiles() {
 export function inputsOf(path) {
   const { cells } = JSON.parse(readFileSync(path, 'utf8'));
   const hash = createHash('sha256');
-  const sources = ['src', 'kernel'].flatMap((folder) => filesBelow(join(root, folder)));
+  const sources = ['src', 'kernel', 'claims'].flatMap((folder) => filesBelow(join(root, folder)));
   // Python writes its caches beside its sources when ranks of PyTorch run.
   for (const file of sources.filter((path) => !path.includes('__pycache__'))) {
     hash.update(`${relative(root, file)}\0`).update(readFileSync(file));

@@ -39,3 +39,16 @@ test('recorded runs of two machines are never mixed', () => {
   requireOneMachine(some, recordedRuns, recordedRuns.processor);
   requireOneMachine(CLAIMS, recordedRuns, 'another processor');
 });
+
+test('--mutate says which change of its evidence moves a verdict, and why a judged one cannot move', async () => {
+  const { status, stdout } = await shardlab(['claims', 'wan.balance', 'wan.env', '--mutate', '--json']);
+  assert.equal(status, 0);
+  const { holds, moved, judged, unmoved, claims } = JSON.parse(stdout);
+  assert.deepEqual({ holds, moved, judged, unmoved }, { holds: true, moved: 1, judged: 1, unmoved: [] });
+  const [env, balance] = claims;
+  assert.deepEqual([env.id, balance.id], ['wan.env', 'wan.balance']);
+  assert.ok(env.judged.length > 20 && env.move === null);
+  assert.deepEqual(balance.move, { piece: 'fact leftBeforeTheLast', factor: 0.5, verdict: 'holds' });
+  const { stdout: text } = await shardlab(['claims', 'wan.balance', 'wan.env', '--mutate']);
+  assert.match(text, /^2 verdicts: evidence moves 1, 1 are judged, 0 rest on nothing/);
+});

@@ -37,6 +37,8 @@ export function result(
   const claim: Claim = {
     id,
     document,
+    where: '§1',
+    zh: '',
     kind: 'memory',
     statement: `What ${id} says`,
     documented,
@@ -86,7 +88,10 @@ export const SOME_CLAIMS: readonly ClaimResult[] = [
   result('acc.ranks', 32, 'processes', 'holds', { predicted: 32 }),
   result('acc.time', [10, 20], 'min', 'open', { predicted: about(31, 0.3) }),
   result('wan.launch', null, null, 'holds partly', { by: 'no script' }),
-  result('wan.mem.efficiency', 92, '%', 'undefined', { predicted: 77.5, judged: true }),
+  result('wan.mem.efficiency', 92, '%', 'undefined', {
+    predicted: 77.5,
+    judged: 'it is not said what is divided',
+  }),
   result('wan.model.size', 27e9, 'parameters', 'off', { predicted: 28.58e9, by: '1.06 x too low' }),
 ];
 

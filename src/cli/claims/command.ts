@@ -9,6 +9,7 @@ import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
 import type { ClaimEntry, Facts } from '../../plan/claims/entry';
 import { detailOf, type Finding, numberOf } from '../../plan/claims/finding';
+import { mutateClaims } from '../../plan/claims/mutation';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
 import { recordedRuns } from '../../plan/claims/recorded-runs';
 import { CLAIMS } from '../../plan/claims/registry';
@@ -21,12 +22,13 @@ import {
 } from '../../plan/claims/survey';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
-import { type Io, orFail, type Perform, progressOn } from '../io';
+import { type ExitStatus, type Io, type Output, orFail, type Perform, progressOn } from '../io';
 
 interface ClaimsOptions {
   /** False with --no-runs. */
   readonly runs: boolean;
   readonly record?: boolean;
+  readonly mutate?: boolean;
 }
 
 /** `shardlab claims`: checks the documents' statements again; exit status 1 if a verdict's evidence no longer holds. */
@@ -36,9 +38,11 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     .description('checks the statements of the documents; exits with status 1 if a verdict no longer holds')
     .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
     .option('--no-runs', 'uses the recorded runs instead of new ones')
-    .option('--record', 'stores the results of the runs, for --no-runs and notebooks');
+    .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
+    .option('--mutate', 'scales each piece of evidence by 0 to 10, and lists the verdicts that none moves');
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
+    if (options.mutate === true) return mutate(entries, output, io);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, io) : recordedRuns;
     if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
@@ -48,6 +52,37 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     for (const { claim, change } of changed) output.note(`shardlab: ${claim.id} no longer holds: ${change}`);
     return changed.length === 0 ? 0 : 1;
   });
+}
+
+/** Lists the verdicts that no change of their evidence moves; exit status 1 if one of them is not a judgement. */
+async function mutate(entries: readonly ClaimEntry[], output: Output, io: Io): Promise<ExitStatus> {
+  const mutations = await withProgress(
+    'scaling evidence',
+    'claims',
+    (show) => mutateClaims(entries, PLAN_LAB, recordedRuns, (done, total, id) => show(done, total, id)),
+    progressOn(io),
+  );
+  const unmoved = mutations.filter(({ move }) => move === undefined);
+  const derived = unmoved.filter(({ judged }) => judged === undefined);
+  const answer = {
+    holds: derived.length === 0,
+    moved: mutations.length - unmoved.length,
+    judged: unmoved.length - derived.length,
+    unmoved: derived.map(({ id }) => id),
+    claims: mutations.map(({ judged, move, ...rest }) => ({
+      ...rest,
+      judged: judged ?? null,
+      move: move ?? null,
+    })),
+  };
+  output.answer(answer, () => {
+    const rows = unmoved.map(({ id, verdict, judged }) => ({ id, verdict, judged: judged ?? 'NOT JUDGED' }));
+    const title = `${counted(mutations.length, 'verdict')}: evidence moves ${answer.moved}, ${answer.judged} are judged, ${derived.length} rest on nothing`;
+    const columns = ['id', 'verdict', 'judged'].map((key) => ({ key }));
+    return rows.length === 0 ? title : createTable(rows, { title, columns }).toText(rows.length);
+  });
+  for (const { id } of derived) output.note(`shardlab: no evidence moves ${id}, and it is not judged`);
+  return derived.length === 0 ? 0 : 1;
 }
 
 /** Returns the recorded runs, with new runs for these claims. */
@@ -90,7 +125,7 @@ function asJson(
       by: finding.by,
       why: finding.why,
       evidence: finding.evidence,
-      judged: finding.judged === true,
+      judged: finding.judged ?? null,
       follows: finding.follows ?? null,
       ...moreOf(finding),
       holds,
@@ -133,7 +168,7 @@ function oneClaim({ claim, finding, holds, change }: ClaimCheck): string {
   const more = Object.entries(moreOf(finding)).map(([name, text]) => `${name}: ${text}`);
   return [
     `${claim.id} (${claim.document}): ${claim.statement}`,
-    `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged === true ? ' (judged)' : ''}`,
+    `${numbers}${finding.verdict}${detail === '' ? '' : `${finding.verdict === 'holds only if' ? ' ' : ', '}${detail}`}${finding.judged !== undefined ? ' (judged)' : ''}`,
     finding.why,
     ...more,
     ...(finding.follows === undefined ? [] : [`judged once, with ${finding.follows}`]),

@@ -1,6 +1,7 @@
+import { nearest } from '../../config/nearest';
+import { ConfigError } from '../../core/errors';
 import { wrapped } from '../../dialects/reading-text';
-import { DOCUMENTS, type DocumentName } from '../../plan/claims/claim';
-import { documentNamed, STATED_ENVIRONMENTS } from '../../plan/claims/environment';
+import { DOCUMENTS, type DocumentName, environmentOf } from '../../plan/claims/claim';
 import type { StatedPart } from '../../plan/claims/stated-part';
 import type { Io, Output } from '../io';
 import { type Measured, measureAll } from './document-probes';
@@ -11,7 +12,7 @@ type Row = StatedPart & Measured;
 /** `shardlab doctor --document ID`: a document's stated environment, what is here, and what needs it. Throws: CONFIG for an unknown id. */
 export async function answerDocument(id: string, io: Pick<Io, 'env' | 'cwd'>, output: Output): Promise<void> {
   const name = documentNamed(id);
-  const parts = STATED_ENVIRONMENTS[name];
+  const parts = environmentOf(name);
   const measured = await measureAll(
     parts.map(({ probe }) => probe),
     io,
@@ -29,7 +30,7 @@ export function answerDocuments(output: Output): void {
     id,
     title,
     // The keys of DOCUMENTS are the type's.
-    parts: STATED_ENVIRONMENTS[id as DocumentName].length,
+    parts: environmentOf(id as DocumentName).length,
   }));
   const width = Math.max(...documents.map(({ id }) => id.length));
   output.answer({ documents }, () =>
@@ -91,4 +92,16 @@ function usesText(needed: StatedPart['needed']): string {
 
 function whyText({ section, why, claim }: Row): string {
   return `${why} [${section}${claim === undefined ? '' : `; shardlab claims ${claim}`}]`;
+}
+
+/** Returns the document with an id. Throws: CONFIG with the nearest id if there is none. */
+function documentNamed(id: string): DocumentName {
+  const names = Object.keys(DOCUMENTS) as DocumentName[]; // the keys are the type's
+  const found = names.find((name) => name === id);
+  if (found !== undefined) return found;
+  const close = nearest(id, names) ?? names.find((name) => id !== '' && name.includes(id.toLowerCase()));
+  throw new ConfigError(
+    `no document is called '${id}'${close === undefined ? '.' : `; did you mean '${close}'?`} There are ${names.join(', ')}`,
+    { id },
+  );
 }

@@ -158,7 +158,7 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
       verdict: finding.verdict,
       by: finding.by,
       detail: detailOf(finding),
-      judged: finding.judged === true ? 'judged' : '',
+      judged: finding.judged !== undefined ? 'judged' : '',
       follows: finding.follows ?? '',
       why: finding.why,
       statement: claim.statement,

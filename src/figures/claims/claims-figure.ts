@@ -149,7 +149,7 @@ function shortVerdict(finding: Finding): string {
   const { verdict, by, judged } = finding;
   const more = verdict === 'holds only if' ? `only if ${finding.condition}` : verdict;
   const words = verdict === 'off' && by !== '' ? by : more;
-  return judged === true ? `${words}*` : words;
+  return judged !== undefined ? `${words}*` : words;
 }
 
 /** Signs in front of the verdict of claims without a dot (they have no ratio). */

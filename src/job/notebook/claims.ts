@@ -23,6 +23,7 @@ import {
 } from '../../plan/claims/survey';
 import { sessionGuesses } from '../run/guesses';
 import { claimsLab } from './claims-lab';
+import { type OwnClaim, ownClaims, registerClaim } from './own-claim';
 
 /** Options of `verify`. */
 export interface VerifyOptions {
@@ -58,7 +59,7 @@ export class Claims implements Iterable<ClaimResult> {
 
   /** Returns the number of claims per document and verdict. */
   counts(): Table {
-    const rows = Object.keys(DOCUMENTS).flatMap((document) => {
+    const rows = [...Object.keys(DOCUMENTS), 'own'].flatMap((document) => {
       const own = this.results.filter(({ claim }) => claim.document === document);
       return own.length === 0 ? [] : [{ document, claims: own.length, ...countVerdicts(own) }];
     });
@@ -139,7 +140,17 @@ export class Claims implements Iterable<ClaimResult> {
  * sl.claims('wan.mem.params').evidence;
  */
 export function claims(patterns: string | readonly string[] = []): Claims {
-  return new Claims(selectClaims(CLAIMS, patterns));
+  return new Claims(patterns.length === 0 ? CLAIMS : selectClaims([...CLAIMS, ...ownClaims()], patterns));
+}
+
+/**
+ * Registers a claim of your own, which `sl.claims` then finds by its id, and returns it with its verdict. Throws: CONFIG if it
+ * has nothing to check or a document's id; CHECK if an expression is wrong.
+ * @example
+ * sl.claim({ id: 'mine.bubble', says: 'A bubble of 10% with 16 microbatches on 4 stages', documented: 10, unit: '%', found: 'bubble(4, 16)' });
+ */
+export function claim(own: OwnClaim): Claims {
+  return new Claims([registerClaim(own)]);
 }
 
 function verification(checks: readonly ClaimCheck[]): Verification {

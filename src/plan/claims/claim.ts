@@ -1,10 +1,23 @@
+import accelerate from '../../../claims/accelerate-multinode.json';
+import guide from '../../../claims/fsdp-guide.json';
+import swift from '../../../claims/fsdp-megatron-swift.json';
+import zero3 from '../../../claims/wan-deepspeed-zero3.json';
+import wan22 from '../../../claims/wan22-fsdp.json';
 import { ShardlabError } from '../../core/errors';
-import source from './claims.json';
+import type { PlanRequestInput } from '../request';
+import type { EvidenceKind, Verdict } from './finding';
+import type { StatedPart } from './stated-part';
 
-/** The documents whose statements are checked, and the subject of each. */
-export const DOCUMENTS = source.documents;
+/** The names of the documents whose statements are checked. */
+const NAMES = [
+  'wan22-fsdp',
+  'fsdp-guide',
+  'wan-deepspeed-zero3',
+  'accelerate-multinode',
+  'fsdp-megatron-swift',
+] as const;
 
-export type DocumentName = keyof typeof DOCUMENTS;
+export type DocumentName = (typeof NAMES)[number];
 
 export type ClaimKind =
   | 'memory'
@@ -22,9 +35,14 @@ export type ClaimKind =
 export interface Claim {
   /** As 'wan.mem.params'. */
   readonly id: string;
-  readonly document: DocumentName;
+  /** 'own': a reader's claim, which `sl.claim` registers. */
+  readonly document: DocumentName | 'own';
   readonly kind: ClaimKind;
+  /** Section and lines of the document. */
+  readonly where: string;
   readonly statement: string;
+  /** The statement in our own Chinese, the documents' language. */
+  readonly zh: string;
   /** The stated number, or two numbers for a range; null if none is stated. */
   readonly documented: number | readonly [number, number] | null;
   /** Unit of `documented`. A change is a percentage of the value before it, and negative if the value falls. */
@@ -35,19 +53,117 @@ export interface Claim {
   readonly relation?: '>' | '>=' | '<' | 'up to';
 }
 
-// The file's claims have this shape; the type of a JSON import has no unions.
-const STATED = new Map(
-  (source.claims as readonly unknown[] as readonly Claim[]).map((claim) => [claim.id, claim]),
+/**
+ * A claim in a file of `claims/`. Expressions use numbers, comparisons, `and`, `or`, `? :`, and these names: `documented`,
+ * `given.gpus`, `fact.gathers` (of `run`), `plan.name.seconds.value` and `memory.name.peakBytes` (of the file's plans), the
+ * names of `let`, `found`, and the functions of `formulas.ts`. In a text, `${x}` shows a value, and `${x #2}` two
+ * decimals of it (`expression.ts`).
+ */
+export interface ClaimRow {
+  readonly id: string;
+  readonly kind: ClaimKind;
+  readonly where: string;
+  readonly says: string;
+  readonly zh: string;
+  readonly documented?: number | readonly [number, number];
+  readonly unit?: string;
+  readonly relation?: '>' | '>=' | '<' | 'up to';
+  /** Circumstances, or the name of some that several claims share. */
+  readonly given?: Claim['given'] | string;
+  readonly check: RowCheck;
+}
+
+/** How a claim is checked. One of `holds`, `parts`, `onlyIf`, `open` and `judged` gives the verdict; without one, the numbers are compared. */
+export interface RowCheck {
+  /** Name of the experiment whose facts are used. */
+  readonly run?: string;
+  /** Values by name, each of which may use those before it. */
+  readonly let?: Readonly<Record<string, string>>;
+  /** The number from a formula, a dry run or a prediction, or its value, low end and high end. */
+  readonly found?: string | readonly [string, string, string];
+  /** The number from a run. */
+  readonly measured?: string;
+  readonly unit?: string;
+  /** The share by which the documented number may differ from the found one. Default 0.05. */
+  readonly tolerance?: number;
+  /** Whether the sentence is true. */
+  readonly holds?: string;
+  /** The word if it is not. Default 'off'. */
+  readonly else?: 'off' | 'contradicts itself' | 'undefined';
+  /** Whether each part of the sentence is true; `part` says which part is. */
+  readonly parts?: readonly string[];
+  readonly part?: string;
+  /** Whether the sentence is true if the condition is met, and whether it is otherwise. */
+  readonly onlyIf?: readonly [string, string];
+  readonly condition?: string;
+  readonly otherwise?: string;
+  /** Whether only a measurement on other hardware can decide. */
+  readonly open?: string;
+  readonly needs?: string;
+  readonly command?: string;
+  /** Why the verdict, which is the expected one, is a judgement on words. */
+  readonly judged?: string;
+  readonly follows?: string;
+  /** Default: how far the documented number is from the found one. */
+  readonly by?: string;
+  readonly why: string;
+  readonly evidence: EvidenceKind;
+  readonly cell: string;
+  readonly expected: { readonly verdict: Verdict; readonly value?: number; readonly within?: number };
+}
+
+/** A document's file in `claims/`. */
+interface DocumentFile {
+  readonly title: string;
+  /** Requests to the planner by name; `like` names one that is extended. */
+  readonly plans: Readonly<Record<string, PlanRequestInput & { readonly like?: string }>>;
+  /** Circumstances by name, which several claims share. */
+  readonly given: Readonly<Record<string, Claim['given']>>;
+  /** The environment that the document states, in its order. */
+  readonly environment: readonly StatedPart[];
+  readonly claims: readonly ClaimRow[];
+}
+
+// the type of a JSON import has no unions; a test checks the keys
+const FILES = {
+  'wan22-fsdp': wan22,
+  'fsdp-guide': guide,
+  'wan-deepspeed-zero3': zero3,
+  'accelerate-multinode': accelerate,
+  'fsdp-megatron-swift': swift,
+} as unknown as Readonly<Record<DocumentName, DocumentFile>>;
+
+/** The documents, and the subject of each. */
+export const DOCUMENTS: Readonly<Record<DocumentName, string>> = {
+  'wan22-fsdp': wan22.title,
+  'fsdp-guide': guide.title,
+  'wan-deepspeed-zero3': zero3.title,
+  'accelerate-multinode': accelerate.title,
+  'fsdp-megatron-swift': swift.title,
+};
+
+/** Every claim of the documents with its row, in the order of the documents. */
+export const CLAIM_ROWS = NAMES.flatMap((document) =>
+  FILES[document].claims.map((row) => ({ document, row, claim: statedIn(document, row) })),
 );
+
+const STATED = new Map(CLAIM_ROWS.map(({ claim }) => [claim.id, claim]));
 
 /** The ids of all claims, in the order of the documents. */
 export const CLAIM_IDS: readonly string[] = [...STATED.keys()];
+
+function statedIn(document: DocumentName, row: ClaimRow): Claim {
+  const { id, kind, where, says, zh, documented = null, unit = null, relation } = row;
+  const given = typeof row.given === 'string' ? FILES[document].given[row.given] : row.given;
+  const bound = relation === undefined ? {} : { relation };
+  return { id, document, kind, where, statement: says, zh, documented, unit, given: given ?? {}, ...bound };
+}
 
 /** Returns the claim with an id. Throws: CHECK if there is none. */
 export function claimOf(id: string): Claim {
   const claim = STATED.get(id);
   if (claim !== undefined) return claim;
-  throw new ShardlabError('CHECK', `the documents state no '${id}': add it to claims.json`);
+  throw new ShardlabError('CHECK', `the documents state no '${id}': add it to a file in claims`);
 }
 
 /** Returns the number that a claim states. Throws: CHECK if it states none, or a range. */
@@ -55,4 +171,28 @@ export function documentedNumber(id: string): number {
   const { documented } = claimOf(id);
   if (typeof documented === 'number') return documented;
   throw new ShardlabError('CHECK', `${id} states ${JSON.stringify(documented)}, not one number`);
+}
+
+/** Returns the environment that a document states. */
+export function environmentOf(document: DocumentName): readonly StatedPart[] {
+  return FILES[document].environment;
+}
+
+/** Requests to the planner by name. */
+export type Requests = Readonly<Record<string, PlanRequestInput>>;
+
+/** Returns a document's requests. */
+export function requestsOf(document: DocumentName): Requests {
+  const names = Object.keys(FILES[document].plans);
+  return Object.fromEntries(names.map((name) => [name, requestNamed(document, name)]));
+}
+
+/** Returns a document's request by its name. Throws: CHECK if there is none. */
+export function requestNamed(document: DocumentName, name: string): PlanRequestInput {
+  const found = FILES[document].plans[name];
+  if (found === undefined) {
+    throw new ShardlabError('CHECK', `claims/${document}.json has no plan '${name}': add it to its plans`);
+  }
+  const { like, ...own } = found;
+  return like === undefined ? own : { ...requestNamed(document, like), ...own };
 }

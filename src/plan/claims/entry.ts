@@ -1,4 +1,3 @@
-import { ShardlabError } from '../../core/errors';
 import type { Claim } from './claim';
 import type { Finding, Verdict } from './finding';
 import type { PlanLab, RunLab } from './lab';
@@ -28,17 +27,10 @@ export interface ClaimEntry {
   readonly expected: Expectation;
   /** The experiment whose facts the check gets; undefined if it needs no run. */
   readonly experiment?: Experiment | undefined;
+  /** Why the verdict is a judgement; undefined if it is derived. */
+  readonly judged?: string;
+  /** The verdict alone, without the texts of a finding. */
+  verdict(lab: PlanLab, facts: Facts): Verdict;
   /** Fast and without side effects; `facts` are empty without an experiment. */
   check(lab: PlanLab, facts: Facts): Finding;
-}
-
-/** Returns a fact by its name. Throws: CHECK if it is missing, because the experiment changed after it was recorded. */
-export function fact(facts: Facts, name: string): number {
-  const value = facts[name];
-  if (value !== undefined) return value;
-  throw new ShardlabError(
-    'CHECK',
-    `the recorded runs have no '${name}' (there are ${Object.keys(facts).join(', ') || 'none'}); ` +
-      `run shardlab claims --record`,
-  );
 }

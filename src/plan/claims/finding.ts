@@ -44,8 +44,8 @@ interface Found {
   readonly by: string;
   /** The reason, in one or two sentences. */
   readonly why: string;
-  /** Set if the verdict is a judgement on words; all others follow from numbers. */
-  readonly judged?: true;
+  /** Why the verdict is a judgement on words; all others follow from numbers. */
+  readonly judged?: string;
   /** The claim that judges the same number or code; this claim follows it. */
   readonly follows?: string;
   readonly evidence: Evidence;

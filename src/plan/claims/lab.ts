@@ -16,6 +16,8 @@ export interface PlanLab {
   predict(request: PlanRequestInput): Prediction;
   /** Predicts only memory. */
   memory(request: PlanRequestInput): MemoryPrediction;
+  /** Passes on a number that a check computes itself: a formula's result, a dry run's figure, or a count. */
+  figure(name: string, value: number): number;
 }
 
 /** Where a run takes place: ranks of this machine, with a link that may be shaped. */

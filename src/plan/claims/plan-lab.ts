@@ -7,4 +7,5 @@ import type { PlanLab } from './lab';
 export const PLAN_LAB: PlanLab = {
   predict: (request) => predict(layoutOf(request)),
   memory: (request) => predictMemory(layoutOf(request)),
+  figure: (_, value) => value,
 };

@@ -83,17 +83,22 @@ export async function recordRuns(
   return facts;
 }
 
-function resultOf({ claim, experiment, check }: ClaimEntry, lab: PlanLab, recorded: RecordedRuns) {
-  if (experiment === undefined) return { claim, finding: check(lab, {}) };
+function resultOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimResult {
+  const { claim, experiment } = entry;
+  const finding = entry.check(lab, factsFor(entry, recorded));
   const { processor, date } = recorded;
+  return { claim, finding, ...(experiment === undefined ? {} : { recorded: { processor, date } }) };
+}
+
+/** Returns the recorded facts of a claim's experiment; none if it needs no run. Throws: CHECK if they are missing. */
+export function factsFor({ claim, experiment }: ClaimEntry, recorded: RecordedRuns): Facts {
+  if (experiment === undefined) return {};
   const facts = recorded.experiments[experiment.name];
-  if (facts === undefined) {
-    throw new ShardlabError(
-      'CHECK',
-      `${claim.id} needs the runs '${experiment.name}', which were not recorded; run shardlab claims --record`,
-    );
-  }
-  return { claim, finding: check(lab, facts), recorded: { processor, date } };
+  if (facts !== undefined) return facts;
+  throw new ShardlabError(
+    'CHECK',
+    `${claim.id} needs the runs '${experiment.name}', which were not recorded; run shardlab claims --record`,
+  );
 }
 
 function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimCheck {

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { ConfigError } from '../../../src/core/errors';
 import { DISPLAY } from '../../../src/figures/table';
-import { claims } from '../../../src/job/notebook/claims';
+import { claim, claims } from '../../../src/job/notebook/claims';
 
 test('claims are counted by document and verdict', () => {
   const all = claims();
@@ -38,4 +38,46 @@ test('without runs verify reports at once that all evidence holds', async () => 
   const verified = await claims('wan.*').verify({ runs: false });
   assert.ok(verified.holds, String(verified));
   assert.match(String(verified), /^The \d+ claims' evidence still holds$/);
+});
+
+test('a claim of your own gets its verdict from an expression, and is found by its id, but not among the documents', () => {
+  const numClaims = claims().length;
+  const own = {
+    id: 'mine.bubble',
+    says: 'A bubble of 10% with 16 microbatches on 4 stages',
+    documented: 10,
+    unit: '%',
+    found: 'bubble(4, 16)',
+  } as const;
+  const [result] = claim(own);
+  assert.equal(result?.finding.verdict, 'off');
+  assert.equal(result?.finding.predicted, 300 / 19);
+  assert.equal(result?.finding.by, '5.79 points too low');
+  assert.equal(claims('mine.*').length, 1);
+  assert.equal(claims().length, numClaims);
+  const [changed] = claim({
+    ...own,
+    documented: 16,
+    found: 'bubble(given.stages, 16)',
+    given: { stages: 4 },
+  });
+  assert.equal(changed?.finding.verdict, 'holds');
+  assert.equal(claims('mine.bubble').results[0]?.claim.documented, 16);
+  const request = { model: 'gpt2-xl', hardware: 'A100-80G', gpus: 8 } as const;
+  const [planned] = claim({ id: 'mine.fits', says: 'It fits', plans: { a: request }, holds: 'plan.a.fits' });
+  assert.equal(planned?.finding.verdict, 'holds');
+});
+
+test('a claim of your own that cannot be checked, or has the id of a document, is refused', () => {
+  assert.throws(() => claim({ id: 'mine.empty', says: 'Nothing' }), { code: 'CONFIG', message: /add found/ });
+  assert.throws(() => claim({ id: 'wan.mem.params', says: 'x', holds: '1 < 2' }), {
+    code: 'CONFIG',
+    message: /choose another id, as 'mine\.wan\.mem\.params'/,
+  });
+  assert.throws(() => claim({ id: 'mine.wrong', says: 'x', holds: 'bubbles(4, 4) < 1' }), {
+    code: 'CHECK',
+    message: /^mine\.wrong: 'bubbles\(4, 4\) < 1' cannot be evaluated: undefined variable: bubbles/,
+  });
+  assert.equal(claims('mine.bubble').length, 1);
+  assert.throws(() => claims('mine.wrong'), { code: 'CONFIG' });
 });

@@ -7,6 +7,7 @@ import {
   MODEL_PATHS,
   NCCL_ENV,
 } from '../../../src/plan/claims/accelerate-multinode/document-files';
+import { environmentOf } from '../../../src/plan/claims/claim';
 import { testData } from '../../support/paths';
 
 const readDialect = (name: string): string => readFileSync(testData(`dialects/${name}`), 'utf8');
@@ -25,4 +26,6 @@ test("the claims' copy of NCCL's variables equals the document's", () => {
     .split('\n')
     .map((line) => line.replace('export ', '').split('='));
   assert.deepEqual(NCCL_ENV, Object.fromEntries(pairs));
+  const stated = environmentOf('accelerate-multinode').filter(({ item }) => item in NCCL_ENV);
+  assert.deepEqual(Object.fromEntries(stated.map((part) => [part.item, part.stated])), NCCL_ENV);
 });

@@ -4,13 +4,12 @@ import { createContext, runInContext } from 'node:vm';
 import * as sl from '../../../src/index';
 import { CLAIM_IDS, DOCUMENTS } from '../../../src/plan/claims/claim';
 import { detailOf, isNear, numberOf, ofParts, onlyIf } from '../../../src/plan/claims/finding';
-import { advised, heldOn } from '../../../src/plan/claims/fsdp-megatron-swift/advised';
+import { advised } from '../../../src/plan/claims/fsdp-megatron-swift/runs';
 import type { PlanLab } from '../../../src/plan/claims/lab';
 import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
 import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
 import { CLAIMS } from '../../../src/plan/claims/registry';
 import { changeOf, checkClaims, selectClaims } from '../../../src/plan/claims/survey';
-import { readFiles } from '../../project/sources';
 
 const CHECKS = checkClaims(CLAIMS, PLAN_LAB, recordedRuns);
 
@@ -57,17 +56,6 @@ test('every finding says why, and every word of the scale has what completes it'
   }
 });
 
-test('a verdict that no comparison decides is marked as a judgement', () => {
-  for (const [file, text] of readFiles(['src/plan/claims'], '.ts')) {
-    const lines = text.split('\n');
-    for (const [i, line] of lines.entries()) {
-      const word = /^ +verdict: '(.*)',$/.exec(line)?.[1];
-      if (word === undefined || word === 'open') continue;
-      assert.match(lines[i + 1] ?? '', /judged: true/, `${file}:${i + 1}`);
-    }
-  }
-});
-
 test('a number that a document states is judged once', () => {
   const judged = new Map<string, string>();
   for (const { claim, finding } of CHECKS) {
@@ -108,10 +96,13 @@ test("the documents' advice has the verdict of the counts that sl.advice shows",
     ['swift.advice.accumulation', 'accumulation'],
   ] as const) {
     const facts = recordedRuns.experiments[advised.name] ?? assert.fail();
-    const { isMost, isSome, numHolds } = heldOn(facts, name);
+    const [numHolds, numCases] = [
+      facts[`${name}Holds`] ?? assert.fail(),
+      facts[`${name}Cases`] ?? assert.fail(),
+    ];
     const { finding } = CHECKS.find(({ claim }) => claim.id === id) ?? assert.fail(id);
     assert.equal(numberOf(finding), numHolds);
-    assert.equal(finding.verdict, onlyIf(isSome, isMost));
+    assert.equal(finding.verdict, onlyIf(numHolds > 0, numHolds >= 0.9 * numCases));
   }
 });
 

@@ -1,0 +1,94 @@
+import { FRAGMENTS } from '../../config/fragments';
+import { ShardlabError } from '../../core/errors';
+import type { Prediction } from '../prediction';
+import type { PlanRequestInput } from '../request';
+import { type Claim, documentedNumber, type Requests } from './claim';
+import type { Facts } from './entry';
+import type { Functions } from './expression';
+import { formulasOf } from './formulas';
+import type { PlanLab } from './lab';
+import { changeCell, planCell } from './plan-cell';
+import { percentFaster, percentFasterAlike } from './speed';
+
+/** What a claim's expressions may use. */
+export interface Names {
+  readonly values: Record<string, unknown>;
+  readonly functions: Functions;
+}
+
+/** Returns the names of a claim: each prediction is made when its name is first used, and each formula's result is a figure. */
+export function namesOf(claim: Claim, requests: Requests, lab: PlanLab, facts: Facts): Names {
+  const request = (name: string): PlanRequestInput => {
+    const found = requests[name];
+    if (found !== undefined) return found;
+    throw new ShardlabError('CHECK', `${claim.id} has no plan '${name}': add it to its plans`);
+  };
+  const byName = <Result>(
+    predict: (request: PlanRequestInput) => Result,
+  ): Readonly<Record<string, Result>> => {
+    const results = {};
+    for (const [name, each] of Object.entries(requests)) defineLazily(results, name, () => predict(each));
+    return results;
+  };
+  const values = {
+    documented: claim.documented ?? undefined,
+    given: claim.given,
+    fact: facts,
+    plan: byName(lab.predict),
+    memory: byName(lab.memory),
+  };
+  return { values, functions: { ...figures(lab), ...plansOf(request, lab), ...fragmentsOf(claim, lab) } };
+}
+
+/** Defines a name whose value is computed when it is first used. */
+export function defineLazily(values: object, name: string, compute: () => unknown): void {
+  const known: unknown[] = [];
+  Object.defineProperty(values, name, {
+    get() {
+      if (known.length === 0) known.push(compute());
+      return known[0];
+    },
+  });
+}
+
+function figures(lab: PlanLab): Functions {
+  const formulas = Object.entries(formulasOf(lab)).map(([name, formula]) => [
+    name,
+    (...args: never[]) => {
+      const value = formula(...args);
+      return typeof value === 'number' ? lab.figure(`${name}(${args.join(', ')})`, value) : value;
+    },
+  ]);
+  return Object.fromEntries(formulas);
+}
+
+type End = 'value' | 'low' | 'high';
+
+/** Returns functions that compare plans, and those that write them as cells. */
+function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Functions {
+  const plan = (name: string): Prediction => lab.predict(request(name));
+  return {
+    faster: (name: string, base: string, end: End) => percentFaster(plan(name), plan(base))[end],
+    fasterAlike: (name: string, base: string, end: End) => percentFasterAlike(plan(name), plan(base))[end],
+    cell: (name: string) => planCell(request(name)),
+    change: (name: string, base: string, figure: string) => changeCell(request(name), request(base), figure),
+  };
+}
+
+/** What a fragment's reference says of code that does not work. */
+const FAILS = /Error|fails|hangs|never existed|does not exist/g;
+
+/** Returns functions of what the documents state: a number, and how often a piece of code is said to fail, or to be a text. */
+function fragmentsOf({ document }: Claim, lab: PlanLab): Functions {
+  const count = (name: string, text: string | RegExp): number => {
+    const all = FRAGMENTS.filter((each) => each.name === name);
+    const fragment = all.find((each) => each.document === document) ?? all[0]; // documents share some pieces
+    if (fragment !== undefined) return fragment.inTheOriginal.split(text).length - 1;
+    throw new ShardlabError('CHECK', `no fragment is called '${name}'; see sl.lookup()`);
+  };
+  return {
+    stated: documentedNumber,
+    numFailures: (name: string) => lab.figure(`numFailures(${name})`, count(name, FAILS)),
+    numSaid: (name: string, text: string) => lab.figure(`numSaid(${name}, ${text})`, count(name, text)),
+  };
+}

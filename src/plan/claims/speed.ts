@@ -1,0 +1,33 @@
+import type { Estimate, Prediction } from '../prediction';
+
+/**
+ * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so only overlap
+ * makes the bounds: one side's communication is hidden completely, and the other side waits twice as long as predicted.
+ */
+export function percentFaster(layout: Prediction, base: Prediction): Estimate {
+  const [mine, its] = [speedsOf(layout), speedsOf(base)];
+  return {
+    value: 100 * (mine.value / its.value - 1),
+    low: 100 * (mine.low / its.high - 1),
+    high: 100 * (mine.high / its.low - 1),
+  };
+}
+
+/** Returns the same if both sides overlap alike, because they differ only in settings of one strategy. */
+export function percentFasterAlike(layout: Prediction, base: Prediction): Estimate {
+  const [mine, its] = [speedsOf(layout), speedsOf(base)];
+  const faster = (at: 'value' | 'low' | 'high'): number => 100 * (mine[at] / its[at] - 1);
+  const [value, hidden, shown] = [faster('value'), faster('high'), faster('low')];
+  return { value, low: Math.min(value, hidden, shown), high: Math.max(value, hidden, shown) };
+}
+
+/** The number of a plan that is compared. */
+export const SPEED = 'tokensPerSecondPerGpu';
+
+/** Returns tokens per second and GPU. */
+function speedsOf({ tokensPerSecondPerGpu, time }: Prediction): Estimate {
+  const { seconds, exposedComm } = time;
+  const at = (exposed: number): number =>
+    (tokensPerSecondPerGpu * seconds) / (seconds + exposed - exposedComm);
+  return { value: tokensPerSecondPerGpu, low: at(2 * exposedComm), high: at(0) };
+}

@@ -1,0 +1,25 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { testAdvice } from '../../../src/plan/advice';
+import { advised } from '../../../src/plan/claims/fsdp-megatron-swift/runs';
+import { PLAN_LAB } from '../../../src/plan/claims/plan-lab';
+import { recordedRuns } from '../../../src/plan/claims/recorded-runs';
+import { CLAIMS } from '../../../src/plan/claims/registry';
+import { selectClaims } from '../../../src/plan/claims/survey';
+import { predict } from '../../../src/plan/predict';
+
+test('no claim has another verdict with what sl.advice shows now than with its recorded counts', () => {
+  const findings = testAdvice(predict);
+  const now = Object.fromEntries(
+    findings.flatMap(({ name, numHolds, cases }) => [
+      [`${name}Holds`, numHolds],
+      [`${name}Cases`, cases.length],
+    ]),
+  );
+  const recorded = recordedRuns.experiments[advised.name] ?? assert.fail();
+  const entries = selectClaims(CLAIMS).filter(({ experiment }) => experiment?.name === advised.name);
+  assert.equal(entries.length, 6);
+  for (const entry of entries) {
+    assert.equal(entry.verdict(PLAN_LAB, now), entry.verdict(PLAN_LAB, recorded), entry.claim.id);
+  }
+});
