@@ -20,6 +20,8 @@ export interface LocatedText {
   readonly input: unknown;
   /** Returns the line of a key, or of an element of a list; if it is missing, of the nearest enclosing one. */
   lineOf(path: readonly (string | number)[]): number;
+  /** Returns the text of a value that is written without quotes; undefined: it has quotes, or is no single value. */
+  plainOf(path: readonly (string | number)[]): string | undefined;
   /** Returns an error with file, line and column of each issue. `ours` translates a file's key into our spelling. */
   wrong(issues: readonly ConfigIssue[], ours?: (key: string) => string): ConfigError;
 }
@@ -44,6 +46,10 @@ export function locatedText(text: string, file: string): LocatedText {
   return {
     input: settingsOf(document, file, lines),
     lineOf: (path) => position(document, lines, path, (key) => key).line,
+    plainOf(path) {
+      const node = document.getIn(path, true);
+      return isScalar(node) && node.type === 'PLAIN' ? node.source : undefined;
+    },
     wrong(issues, ours = (key) => key) {
       const located = issues.map((issue) => ({ ...issue, ...position(document, lines, issue.path, ours) }));
       const message = located

@@ -36,6 +36,22 @@ export const PUBLISHED_MODELS = {
   'llama3-8b': { ...llama3(32, 4096, 32), ffn: 14_336 },
   'llama3-70b': { ...llama3(80, 8192, 64), ffn: 28_672 },
   'llama3-405b': { ...llama3(126, 16_384, 128), ffn: 53_248 },
+  'llama3.2-1b': { ...llama3(16, 2048, 32), ffn: 8192, tied: true },
+  'llama3.2-3b': { ...llama3(28, 3072, 24), ffn: 8192, tied: true },
+  'llama2-7b': { ...llama2(32, 4096, 32), ffn: 11_008 },
+  'llama2-13b': { ...llama2(40, 5120, 40), ffn: 13_824 },
+  'llama2-70b': { ...llama2(80, 8192, 64), kvHeads: 8, ffn: 28_672 },
+  // Its window of attention has 4096 tokens, so within this sequence attention sees all tokens.
+  'mistral-7b-v0.1': { ...mistral(), vocab: 32_000, seq: 4096, ropeTheta: 10_000 },
+  'mistral-7b-v0.2': { ...mistral(), vocab: 32_000, seq: 32_768, ropeTheta: 1_000_000 },
+  'mistral-7b-v0.3': { ...mistral(), vocab: 32_768, seq: 32_768, ropeTheta: 1_000_000 },
+  'qwen2.5-0.5b': { ...qwen25(24, 896, 14), kvHeads: 2, ffn: 4864, vocab: 151_936, tied: true },
+  'qwen2.5-1.5b': { ...qwen25(28, 1536, 12), kvHeads: 2, ffn: 8960, vocab: 151_936, tied: true },
+  'qwen2.5-3b': { ...qwen25(36, 2048, 16), kvHeads: 2, ffn: 11_008, vocab: 151_936, tied: true },
+  'qwen2.5-7b': { ...qwen25(28, 3584, 28), kvHeads: 4, ffn: 18_944, vocab: 152_064 },
+  'qwen2.5-14b': { ...qwen25(48, 5120, 40), ffn: 13_824, vocab: 152_064, normEps: 1e-5 },
+  'qwen2.5-32b': { ...qwen25(64, 5120, 40), ffn: 27_648, vocab: 152_064, normEps: 1e-5 },
+  'qwen2.5-72b': { ...qwen25(80, 8192, 64), ffn: 29_568, vocab: 152_064, normEps: 1e-5 },
   'qwen-7b': { ...qwen(32, 4096, 32), ffn: 11_008, vocab: 151_936 },
   'qwen-14b': { ...qwen(40, 5120, 40), ffn: 13_696, vocab: 152_064 },
   'wan2.2-a14b': { ...wan(), inChannels: 16, boundary: 0.875 },
@@ -84,6 +100,21 @@ function llama3(layers: number, dim: number, heads: number) {
     seq: 8192,
     ropeTheta: 500_000,
   } as const;
+}
+
+/** Source: Touvron et al. 2023b, and the configurations of its models. */
+function llama2(layers: number, dim: number, heads: number) {
+  return { kind: 'llama', layers, dim, heads, vocab: 32_000, seq: 4096 } as const;
+}
+
+/** Source: Jiang et al. 2023, and the configurations of its three versions. */
+function mistral() {
+  return { kind: 'llama', layers: 32, dim: 4096, heads: 32, kvHeads: 8, ffn: 14_336 } as const;
+}
+
+/** Source: Qwen2.5's technical report (2024), table 1, and the configurations of its models; its last training has 32,768 tokens. */
+function qwen25(layers: number, dim: number, heads: number) {
+  return { ...qwen(layers, dim, heads), kvHeads: 8, seq: 32_768, ropeTheta: 1_000_000 } as const;
 }
 
 /** Source: Bai et al. 2023; bias on queries, keys and values, RMSNorm's eps 1e-6; 8192 tokens of context (model cards). */

@@ -35,7 +35,10 @@ export function assemble(meant: readonly Meant[], ranks?: number): Reading {
   const settings = new Map(said.settings);
   for (const one of derived) settings.set(one.path, one);
   const judge = (): Judged =>
-    judged(nested([...settings].map(([path, { value }]) => [path, value])), said.place);
+    judged(
+      [...settings].map(([path, { value }]) => [path, value] as const),
+      said.place,
+    );
   const early = judge().issues.some(({ path }) => path[0] === 'schedule')
     ? [...leftOutWarmup(meant, settings), ...onlyWarmup(meant, settings, said.place)]
     : [];
@@ -80,14 +83,18 @@ interface Judged {
   readonly warnings: readonly string[];
 }
 
-function judged(config: TrainConfigInput, { world }: Partial<Place>): Judged {
+function judged(settings: readonly (readonly [string, unknown])[], place: Partial<Place>): Judged {
+  const config = nested(settings);
   const stand = (config.parallel?.ep ?? 1) > 1 ? ANY_EXPERTS : ANY_MODEL;
   const checked = checkTrainConfig(config.model === undefined ? { ...config, model: stand } : config);
-  if ('issues' in checked) return { issues: checked.issues, warnings: [] };
-  return {
-    issues: [],
-    warnings: configWarnings(config, checked.config, world ?? severalRanks(checked.config)),
-  };
+  if ('config' in checked) {
+    const ranks = place.world ?? severalRanks(checked.config);
+    return { issues: [], warnings: configWarnings(config, checked.config, ranks) };
+  }
+  // Without the wrong settings, the others have their warnings.
+  const others = settings.filter(([path]) => !checked.issues.some((issue) => concerns(issue, [path])));
+  const warnings = others.length < settings.length ? judged(others, place).warnings : [];
+  return { issues: checked.issues, warnings };
 }
 
 /** Returns a number of ranks that leaves two to shard over. */

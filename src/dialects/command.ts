@@ -3,8 +3,10 @@ import { readArguments } from './arguments';
 import { SLURM, SLURM_SHORT, SLURM_WITH_LAUNCHER } from './launchers/environment';
 import { DEEPSPEED_LAUNCHER, TORCHRUN } from './launchers/torchrun';
 import { MEGATRON } from './megatron/megatron';
-import { type KeyRow, type KeyTable, none, refused } from './rows/key-row';
+import { refusalOf, refusedScript, refusedSource } from './refused-commands';
+import { type KeyRow, type KeyTable, none } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
+import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
@@ -12,6 +14,7 @@ import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_PT } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRAINER_DEFAULTS, TRANSFORMERS } from './trainers/transformers';
+import { TRL, TRL_SCRIPT } from './trainers/trl';
 import { DIFFSYNTH } from './videos/diffsynth';
 import { WAN } from './videos/wan';
 
@@ -69,16 +72,8 @@ const TRAINERS: readonly Launcher[] = [
   { words: ['megatron', 'pt'], dialect: MEGATRON_SWIFT_PT },
   { words: ['llamafactory-cli', 'train'], dialect: LLAMA_FACTORY },
   { words: ['axolotl', 'train'], dialect: AXOLOTL },
+  { words: ['trl', 'sft'], dialect: TRL },
 ];
-
-/** Commands that train in a way which is not built here; their arguments are not read one by one. */
-const REFUSED = ['swift', 'megatron'].map(
-  (program) =>
-    [
-      [program, 'rlhf'],
-      `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${program} sft, from whose result in the folder of run.savePretrained ms-swift or TRL continue`,
-    ] as const,
-);
 
 /** Words before a command that do not change what it does. */
 const PREFIXES = ['exec', 'nohup', 'time', 'sudo', 'env', 'command'];
@@ -114,8 +109,8 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
       sources: scriptSources(words.slice(trainer.words.length), trainer.dialect, file),
       hasLauncher: false,
     };
-  const refusal = REFUSED.find(([start]) => beginsWith(words, start));
-  if (refusal !== undefined) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
+  const refusal = refusalOf(words);
+  if (refusal !== null) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
   const launcher = LAUNCHERS.find((one) => beginsWith(words, one.words));
   if (launcher !== undefined) {
     const { dialect } = launcher;
@@ -160,7 +155,10 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (first === undefined) return [];
   if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
-  return [callsSource(first, file), ...scriptSources(rest, dialectOf(first.text, rest), file)];
+  const dialect = dialectOf(first.text, rest);
+  const refusal = dialect === TRL_SCRIPT ? refusedScript(first.text) : null;
+  if (refusal !== null) return [refusedSource(words, refusal, file)];
+  return [callsSource(first, file), ...scriptSources(rest, dialect, file)];
 }
 
 /** Returns the script or the module itself, whose calls are read if it is there. */
@@ -211,18 +209,6 @@ function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn
   return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
-/** Returns a command as one line, which says why it is refused. */
-function refusedSource(words: readonly Word[], [start, why]: (typeof REFUSED)[number], file: string): Source {
-  const key = start.join(' ');
-  const value = words
-    .slice(start.length)
-    .map(({ text }) => text)
-    .join(' ');
-  const line = words[0]?.line ?? 1;
-  const dialect: Dialect = { name: key, keys: { [key]: refused(why, () => false) } };
-  return { dialect, entries: [{ file, line, key, path: [key], value }] };
-}
-
 function scriptSource(words: readonly Word[], dialect: Dialect, file: string): Source {
   const { entries } = readArguments(words, { file, keys: dialect.keys });
   if (dialect !== TORCHTITAN) return { dialect, entries };
@@ -250,21 +236,11 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (isOf(DIFFSYNTH, 'model_paths', 'model_id_with_origin_paths', 'dataset_base_path')) return DIFFSYNTH;
   if (isOf(WAN, 'dit_fsdp', 't5_fsdp', 'ulysses_size', 'ckpt_dir')) return WAN;
   if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
+  if (/(^|\/)trl\//.test(script) || isOf(TRL, 'use_peft', 'assistant_only_loss', 'dataset_text_field'))
+    return TRL_SCRIPT;
   return [OWN_SCRIPT, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
     known(one) > known(best) ? one : best,
   );
-}
-
-function beginsWith(words: readonly Word[], start: readonly string[]): boolean {
-  return start.every((part, index) => {
-    const text = words[index]?.text ?? '';
-    return index === 0 ? programOf(text).replace(/^python[\d.]+$/, 'python') === part : text === part;
-  });
-}
-
-/** Returns a program's name without its folder. */
-export function programOf(text: string): string {
-  return text.split('/').at(-1) ?? text;
 }
 
 /** Whether words begin with a program that launches trainings. */

@@ -12,6 +12,7 @@ import { MEGATRON_SWIFT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRANSFORMERS } from './trainers/transformers';
+import { TRL } from './trainers/trl';
 import { DIFFSYNTH } from './videos/diffsynth';
 import { WAN } from './videos/wan';
 
@@ -23,6 +24,7 @@ export const DIALECTS: readonly Dialect[] = [
   DEEPSPEED_LAUNCHER,
   TORCHRUN,
   TRANSFORMERS,
+  TRL,
   FSDP_CONFIG,
   SWIFT,
   SWIFT_FSDP,

@@ -1,4 +1,4 @@
-import { resolve } from 'node:path';
+import { normalize, resolve } from 'node:path';
 import { locatedText, requireShort } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -9,12 +9,14 @@ import { HOSTFILE } from './launchers/torchrun';
 import { pythonSources } from './python/read-python';
 import type { KeyTable } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
-import { calledScripts, type ScriptLaunch, scriptLaunches } from './script';
+import { calledScripts, type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
+import type { WrittenFile } from './shell/script';
 import { type Located, locatedToml } from './toml';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
 import { SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
+import { TRL } from './trainers/trl';
 import { MODEL_PATHS } from './videos/diffsynth';
 
 /** Dialects of YAML and JSON files. */
@@ -25,6 +27,7 @@ const FILE_DIALECTS: readonly Dialect[] = [
   LLAMA_FACTORY,
   FSDP_CONFIG,
   AXOLOTL,
+  TRL,
 ];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
@@ -62,12 +65,22 @@ function scriptFile(text: string, name: string): ForeignFile {
   throw new ConfigError(`${name} launches no training and exports no variable; ${instead}`, { file: name });
 }
 
-/** Reads a file to which a line of another file refers, in the dialect that fits. Throws: CONFIG if it cannot be read. */
-export function readReferred(name: string, cwd: string): readonly Source[] {
-  const text = textOf(name, cwd);
-  if (/(^|\/)hostfile/.test(name)) return [hostfile(text, name)];
-  if (name.endsWith('.py')) return pythonSources(text, name);
-  const source = sourceOf(text, name);
+/** Returns a file that a script writes itself; undefined: it does not write this one. */
+export function writtenBy(written: WrittenFiles | undefined, name: string): WrittenFile | undefined {
+  return written?.files.get(normalize(name));
+}
+
+/**
+ * Reads a file to which a line of another file refers, in the dialect that fits; one that the script writes itself has the script's lines.
+ * Throws: CONFIG if it cannot be read.
+ */
+export function readReferred(name: string, cwd: string, written?: WrittenFiles): readonly Source[] {
+  const made = writtenBy(written, name);
+  const text = made?.text ?? textOf(name, cwd);
+  const file = made === undefined ? name : (written?.by ?? name);
+  if (/(^|\/)hostfile/.test(name)) return [hostfile(text, file)];
+  if (name.endsWith('.py')) return pythonSources(text, file);
+  const source = sourceOf(text, file, name);
   if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
   return [source];
 }
@@ -78,7 +91,7 @@ function callsOf(text: string, file: string): readonly Source[] {
   if (sources.length > 0) return sources;
   throw new ConfigError(
     `${file} makes no call that is read: FullyShardedDataParallel, fully_shard, DistributedDataParallel, init_device_mesh, ` +
-      'MixedPrecision, CPUOffload or FullyShardedDataParallelPlugin; name the file that does',
+      'MixedPrecision, CPUOffload, Accelerator and its plugins, TrainingArguments, SFTConfig or LoraConfig; name the file that does',
     { file },
   );
 }
@@ -106,9 +119,12 @@ function readText(name: string, cwd: string): string {
   }
 }
 
-/** Returns a file's entries in the dialect that knows most of its keys; null: ours does. Throws: CONFIG if no dialect knows one. */
-function sourceOf(text: string, file: string): Source | null {
-  const isToml = file.endsWith('.toml');
+/**
+ * Returns a file's entries in the dialect that knows most of its keys; null: ours does. `file` is where its text was written. Throws: CONFIG if
+ * no dialect knows one.
+ */
+function sourceOf(text: string, file: string, name = file): Source | null {
+  const isToml = name.endsWith('.toml');
   const located = isToml ? locatedToml(text, file) : locatedText(text, file);
   const { input } = located;
   if (Array.isArray(input)) return modelPathsSource(located, file);
@@ -129,6 +145,7 @@ function sourceOf(text: string, file: string): Source | null {
     dialect: best.dialect,
     entries: entriesOf(input, best.dialect.keys, {
       located,
+      isYaml: /\.ya?ml$/.test(name),
       file,
       dialect: best.dialect,
       path: [],
@@ -145,6 +162,8 @@ function namesOf({ keys, prefixes }: Dialect): readonly string[] {
 
 interface At {
   readonly located: Located;
+  /** Whether the words of YAML 1.1 are truth values. */
+  readonly isYaml: boolean;
   readonly file: string;
   readonly dialect: Dialect;
   /** The section's names in the dialect's table, and as they were written. */
@@ -154,7 +173,7 @@ interface At {
 
 /** Returns an entry per key; sections of the dialect are replaced by their keys. */
 function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[] {
-  const { located, file, dialect } = at;
+  const { located, isYaml, file, dialect } = at;
   const prefix = dialect.prefixes?.[at.path.at(-1) ?? ''] ?? '';
   return Object.entries(input).flatMap(([key, value]): readonly LocatedKey[] => {
     const name =
@@ -165,9 +184,14 @@ function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[]
     ];
     const parts = Object.hasOwn(keys, name) ? keys[name]?.parts : undefined;
     if (parts !== undefined && isFilled(value)) return entriesOf(value, parts, { ...at, path, written });
-    return [{ file, line: located.lineOf(written), key: written.join('.'), path, value }];
+    const entry = { file, line: located.lineOf(written), key: written.join('.'), path, value };
+    const meant = isYaml ? TRUTH_VALUES[located.plainOf?.(written)?.toLowerCase() ?? ''] : undefined;
+    return [meant === undefined ? entry : { ...entry, meant }];
   });
 }
+
+/** Words without quotes that other programs' reader of YAML takes for truth values, as YAML 1.1 does. Source: PyYAML's resolver. */
+const TRUTH_VALUES: Readonly<Record<string, boolean>> = { yes: true, on: true, no: false, off: false };
 
 /** Whether a value is a section with keys. */
 function isFilled(value: unknown): value is object {

@@ -5,10 +5,10 @@ import { MODEL_NAMES } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
 import { assemble } from './assemble';
 import { isLaunch } from './command';
-import { isScriptName, readForeign, readReferred } from './read-file';
+import { isScriptName, readForeign, readReferred, writtenBy } from './read-file';
 import { type Meant, meantBy, type Source, valuesOf } from './rows/meant';
 import type { Reading } from './rows/reading';
-import { type ScriptLaunch, scriptLaunches } from './script';
+import { type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 
 /** Somebody's settings: a file, 'file:line' of a script with several launches, or a command. */
 export type Foreign = string | readonly string[];
@@ -30,7 +30,7 @@ const COMMAND_LINE = 'command line';
  */
 export function readAll(asked: Foreign, options: ReadOptions = {}): readonly Reading[] {
   const { cwd = '.' } = options;
-  return launchesOf(asked, cwd).map(({ sources }) => readingOf(sources, { ...options, cwd }));
+  return launchesOf(asked, cwd).map((launch) => readingOf(launch, { ...options, cwd }));
 }
 
 /** Reads settings that have one launch. Throws: CONFIG if there are several, with their lines. */
@@ -44,7 +44,7 @@ export function readConfig(asked: Foreign, options: ReadOptions = {}): Reading {
       `${String(asked)} launches ${launches.length} trainings; name one of them: ${lines}`,
     );
   }
-  return readingOf(first.sources, options);
+  return readingOf(first, options);
 }
 
 function launchesOf(asked: Foreign, cwd: string): readonly ScriptLaunch[] {
@@ -81,27 +81,33 @@ function quoted(word: string): string {
 }
 
 /** Reads sources with the files to which they refer, and puts together what all lines say. */
-function readingOf(sources: readonly Source[], { cwd = '.', world }: ReadOptions): Reading {
+function readingOf({ sources, written }: ScriptLaunch, { cwd = '.', world }: ReadOptions): Reading {
   return assemble(
-    sources.flatMap((source) => withReferred(source, cwd, [])),
+    sources.flatMap((source) => withReferred(source, { cwd, written }, [])),
     world,
   );
 }
 
+/** Where files are to which sources refer. */
+interface Places {
+  readonly cwd: string;
+  readonly written: WrittenFiles | undefined;
+}
+
 /** Returns the lines of a source, after those of the files to which it refers: arguments of a command replace settings of its files. */
-function withReferred(source: Source, cwd: string, above: readonly string[]): readonly Meant[] {
+function withReferred(source: Source, places: Places, above: readonly string[]): readonly Meant[] {
+  const { cwd, written } = places;
   const failures = new Map<string, string>();
   const empty = new Set<string>();
   const named = meantBy(source).flatMap(({ meaning: { file, script }, entry: { file: by } }) => {
-    if (script !== undefined && existsSync(resolve(cwd, placeOf(script, by, cwd))))
-      return [{ file: script, by }];
+    if (script !== undefined && isThere(placeOf(script, by, places), places)) return [{ file: script, by }];
     return file === undefined ? [] : [{ file, by }];
   });
   const files = named.map(({ file }) => file);
   const referred = named.flatMap(({ file, by }): readonly Source[] => {
     try {
       if (above.includes(file)) throw new ConfigError(`${file} refers to itself`);
-      const sources = readReferred(placeOf(file, by, cwd), cwd);
+      const sources = readReferred(placeOf(file, by, places), cwd, written);
       if (sources.length === 0) empty.add(file);
       return sources;
     } catch (error) {
@@ -110,7 +116,7 @@ function withReferred(source: Source, cwd: string, above: readonly string[]): re
       return [];
     }
   });
-  const within = referred.flatMap((each) => withReferred(each, cwd, [...above, ...files]));
+  const within = referred.flatMap((each) => withReferred(each, places, [...above, ...files]));
   const own = meantBy(source, (key) =>
     referred.map((each) => valuesOf(each)(key)).find((value) => value !== undefined),
   );
@@ -130,9 +136,13 @@ function withReferred(source: Source, cwd: string, above: readonly string[]): re
 }
 
 /** Returns the path of a file that another file names: from the current folder, else beside that file. */
-function placeOf(file: string, by: string, cwd: string): string {
+function placeOf(file: string, by: string, places: Places): string {
   const beside = join(dirname(by), file);
-  return !existsSync(resolve(cwd, file)) && existsSync(resolve(cwd, beside)) ? beside : file;
+  return !isThere(file, places) && isThere(beside, places) ? beside : file;
+}
+
+function isThere(file: string, { cwd, written }: Places): boolean {
+  return writtenBy(written, file) !== undefined || existsSync(resolve(cwd, file));
 }
 
 /** Returns another program's settings that a command names, by one word or by the words of a launch; null: the words are not such. */

@@ -1,11 +1,12 @@
 import { nearest } from '../config/nearest';
 import { scalarOf } from './arguments';
-import { isLaunch, launchOf, programOf, slurmEntries } from './command';
+import { isLaunch, launchOf, slurmEntries } from './command';
 import { ENVIRONMENT, SLURM, SLURM_WITH_LAUNCHER } from './launchers/environment';
 import { type KeyRow, none, warned } from './rows/key-row';
 import type { Dialect, LocatedKey, Source } from './rows/meant';
-import { NOTES } from './shell/lexer';
-import { readShell } from './shell/script';
+import { programOf } from './shell/program';
+import { readShell, type WrittenFile } from './shell/script';
+import { NOTES } from './shell/statement';
 import type { Variables, Word } from './shell/word';
 
 /** A command of a script that trains, with all that comes before it. */
@@ -13,6 +14,15 @@ export interface ScriptLaunch {
   readonly sources: readonly Source[];
   /** The line of the command; null: the script only sets the environment. */
   readonly line: number | null;
+  /** Files that the script writes before the command. */
+  readonly written?: WrittenFiles;
+}
+
+/** Files that a script writes itself, by their names. */
+export interface WrittenFiles {
+  /** The script. */
+  readonly by: string;
+  readonly files: ReadonlyMap<string, WrittenFile>;
 }
 
 /** Returns the launches of a shell script: its commands that train, each with the environment and the Slurm options that it has. */
@@ -28,7 +38,7 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
     const launch = launchOf(command, file);
     if (launch === null) {
       before.push(...environment);
-      if (command.length > 0) before.push(otherCommand(command, file));
+      if (command.length > 0) before.push(otherCommand(command, file, script.files));
       return;
     }
     const options =
@@ -36,7 +46,8 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
         ? []
         : [{ dialect: launch.hasLauncher ? SLURM_WITH_LAUNCHER : SLURM, entries: slurm }];
     const { line = 1 } = words[0] ?? {};
-    launches.push({ sources: [...options, ...before, ...environment, ...launch.sources], line });
+    const sources = [...options, ...before, ...environment, ...launch.sources];
+    launches.push({ sources, line, written: { by: file, files: new Map(script.files) } });
   };
   for (let words = script.next(variables); words !== null; words = script.next(variables)) {
     const inner = innerCommands(words, variables);
@@ -136,11 +147,18 @@ const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
 };
 
 /** Returns a command that does not train. */
-function otherCommand(words: readonly Word[], file: string): Source {
+function otherCommand(words: readonly Word[], file: string, files: ReadonlyMap<string, WrittenFile>): Source {
   const [first, second] = words;
   const name = first?.text ?? '';
   const called = calledScript(name, second?.text);
-  const row = NOTE_ROWS[name] ?? none(called === null ? SHELL_WHY : calledWhy(called));
+  const [made] = [...files].find(([, { line }]) => line === first?.line) ?? [];
+  const why =
+    made !== undefined
+      ? `writes ${made}, which is read if a launch names it`
+      : called === null
+        ? SHELL_WHY
+        : calledWhy(called);
+  const row = NOTE_ROWS[name] ?? none(why);
   const value = words
     .slice(1)
     .map(({ text }) => text)

@@ -3,7 +3,7 @@ import type { LocatedText } from '../config/located-text';
 import { ConfigError } from '../core/errors';
 
 /** A file's settings, and the lines of its keys. */
-export type Located = Pick<LocatedText, 'input' | 'lineOf'>;
+export type Located = Pick<LocatedText, 'input' | 'lineOf'> & Partial<Pick<LocatedText, 'plainOf'>>;
 
 /** Reads TOML. Throws: CONFIG with file, line and column if the text is not TOML. */
 export function locatedToml(text: string, file: string): Located {

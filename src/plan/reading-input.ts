@@ -26,12 +26,15 @@ export function readingInput({ config }: Reading): TrainConfigInput {
 
 /** Returns where a reading runs, and what only plans know, as keys of a plan request. */
 export function readingPlace(reading: Reading): Partial<PlanRequestInput> {
-  const { world, machines, place } = reading;
+  const { world, machines, place, config } = reading;
   const degrees = degreesOf(reading);
   const gpus = world ?? (degrees > 1 ? degrees : undefined);
+  const isNamed = place.model !== undefined || typeof config.model === 'string';
   return {
     ...(gpus !== undefined && { gpus }),
     ...(world !== null && machines !== null && machines > 1 && { gpusPerNode: world / machines }),
+    ...(place.model !== undefined && { model: place.model }),
+    ...(isNamed && place.seq !== undefined && { seq: place.seq }),
     ...(place.compile === true && { compile: true }),
     ...(place.dropout !== undefined && { dropout: place.dropout }),
     ...(place.isFp8 === true && { precision: 'fp8' }),

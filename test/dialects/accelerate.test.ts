@@ -217,3 +217,19 @@ test('merge keys of YAML are merged, as other programs read them', () => {
   assert.deepEqual(config.offload, { parameters: true });
   assert.equal(config.parallel?.strategy, 'SHARD_GRAD_OP');
 });
+
+test('words of YAML 1.1 are truth values, at which Accelerate stops if it asks for a precision', () => {
+  const yaml = (precision: string) =>
+    readText(
+      'two.yaml',
+      `compute_environment: LOCAL_MACHINE\ndistributed_type: NO\nuse_cpu: yes\nmixed_precision: ${precision}\nnum_machines: 1\nnum_processes: 1\n`,
+    );
+  assert.equal(effects(yaml("'no'")).mixed_precision, 'used');
+  assert.equal(effects(yaml('"no"')).mixed_precision, 'used');
+  for (const word of ['no', 'No', 'off', 'false'])
+    assert.match(
+      whyOf(yaml(word), 'mixed_precision'),
+      /Accelerate stops at false.*write mixed_precision: 'no'/,
+    );
+  assert.equal(yaml('no').config.parallel?.strategy, 'NO_SHARD', 'a bare NO is no kind of training');
+});

@@ -45,7 +45,7 @@ const FOUND: readonly Found[] = JSON.parse(readFileSync(testData('dialects', 'fo
 
 /** Returns an entry as a file in its own syntax. */
 function fileOf({ name, yaml, json, toml, environment = {}, command }: Found): readonly [string, string] {
-  if (yaml !== undefined) return [`${name}.yaml`, stringify(yaml)];
+  if (yaml !== undefined) return [`${name}.yaml`, stringify(yaml, { version: '1.1' })];
   if (json !== undefined) return [`${name}.json`, JSON.stringify(json, null, 2)];
   if (toml !== undefined) return [`${name}.toml`, tomlOf(toml).join('\n')];
   const exports = Object.entries(environment).map(([key, value]) => `export ${key}=${quoted(value)}\n`);

@@ -167,58 +167,6 @@ test("transformers' arguments have transformers' defaults, and --deepspeed FILE 
   assert.equal(effects(reading)['--output_dir'], 'none');
 });
 
-test('a Slurm script: nodes, exports, variables, arrays, and srun with torchrun', () => {
-  const reading = readText(
-    'job.sbatch',
-    `#!/usr/bin/env bash
-#SBATCH --nodes=2
-#SBATCH --ntasks-per-node=1 # one launcher
-#SBATCH --gpus-per-node=4
-#SBATCH -J gpt
-set -euo pipefail
-GPUS=4
-TP=2
-export CUDA_DEVICE_MAX_CONNECTIONS=1
-MAIN=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-MODEL_ARGS=(
-  --num-layers 24 # layers
-  --hidden-size 1024 --num-attention-heads 16
-  --seq-length 2048
-)
-PARALLEL="--tensor-model-parallel-size $TP --pipeline-model-parallel-size 2"
-srun torchrun --nnodes=$SLURM_NNODES --nproc-per-node=\${GPUS:-8} --rdzv-endpoint="$MAIN:29500" \\
-  pretrain_gpt.py "\${MODEL_ARGS[@]}" $PARALLEL --global-batch-size 16 --micro-batch-size 4 --bf16 --use-distributed-optimizer --lr 3e-4
-`,
-  );
-  assert.equal(reading.machines, 2);
-  assert.equal(reading.world, 8);
-  assert.deepEqual(reading.config.model, {
-    kind: 'gpt',
-    vocab: 51_200,
-    tied: true,
-    layers: 24,
-    dim: 1024,
-    heads: 16,
-    seq: 2048,
-  });
-  assert.equal(reading.config.parallel?.strategy, 'ZERO_1');
-  assert.deepEqual([reading.config.parallel?.tp, reading.config.parallel?.pp], [2, 2]);
-  assert.equal(reading.lines.find(({ key }) => key === '--num-layers')?.line, 12);
-  assert.equal(reading.lines.find(({ key }) => key === '--nodes')?.line, 2);
-  assert.ok(
-    reading.lines.every(({ effect }) => effect !== 'error'),
-    JSON.stringify(reading.lines.filter(({ effect }) => effect === 'error')),
-  );
-});
-
-test('the tasks of a Slurm job are ranks if no launcher starts them', () => {
-  const reading = readText(
-    'job.sh',
-    '#SBATCH --nodes 2\n#SBATCH --ntasks-per-node=8\nsrun python train.py --per_device_train_batch_size 1\n',
-  );
-  assert.equal(reading.world, 16);
-});
-
 test("the file of transformers' --fsdp_config has keys with and without their beginning", () => {
   const cwd = folderOf({
     'fsdp.json':
@@ -277,12 +225,17 @@ test("the GPUs of DeepSpeed's --include are ranks", () => {
   assert.equal(readConfig('deepspeed --include localhost train.py --bf16').world, null);
 });
 
-test("arguments of TRL's scripts are no arguments of LLaMA-Factory", () => {
-  const reading = readConfig(
-    'accelerate launch --num_processes 2 trl/scripts/sft.py --model_name_or_path gpt2 --dataset_name trl-lib/Capybara --packing --use_peft --lora_r 32 --lora_alpha 16 --eos_token x --per_device_train_batch_size 2',
-  );
+test("data settings of transformers' scripts are for data of a file, and the length of blocks is for plans", () => {
+  const keys = '--text_column_name content --tokenizer_name gpt2 --validation_file v.txt --block_size 1024';
+  const hub = readConfig(`torchrun run_clm.py --dataset_name wikitext ${keys} --max_steps 2`);
+  assert.equal(hub.config.data, undefined);
+  assert.equal(effects(hub)['--block_size'], 'planned');
+  assert.match(whyOf(hub, '--text_column_name'), /is for data of a file, which no line names/);
+  const own = readConfig(`torchrun run_clm.py --train_file a.csv ${keys} --model_name_or_path gpt2`);
+  assert.deepEqual(own.config.data, { path: 'a.csv', text: 'content', validation: 'v.txt' });
+  assert.match(whyOf(own, '--tokenizer_name'), /gpt2 is a name of a hub/);
   assert.deepEqual(
-    reading.lines.filter(({ effect }) => effect === 'error'),
+    [...hub.lines, ...own.lines].filter(({ effect }) => effect === 'error'),
     [],
   );
 });

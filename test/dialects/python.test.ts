@@ -245,31 +245,6 @@ else:
   assert.deepEqual(zero.config.optimizer, { lr: 2.5e-4, betas: [0.9, 0.95] });
 });
 
-test("Accelerate's plugin has the settings of its file", () => {
-  const reading = readText(
-    'train.py',
-    `from accelerate import Accelerator, FullyShardedDataParallelPlugin
-from torch.distributed.fsdp import BackwardPrefetch
-
-plugin = FullyShardedDataParallelPlugin(
-    fsdp_version=2,
-    reshard_after_forward=False,
-    auto_wrap_policy="transformer_based_wrap",
-    transformer_cls_names_to_wrap=["LlamaDecoderLayer"],
-    cpu_offload=True,
-    activation_checkpointing=True,
-    state_dict_type="SHARDED_STATE_DICT",
-)
-accelerator = Accelerator(fsdp_plugin=plugin)
-`,
-  );
-  assert.deepEqual(reading.config, {
-    parallel: { strategy: 'SHARD_GRAD_OP', wrap: 'blocks' },
-    offload: { parameters: true },
-    activationCheckpointing: 'full',
-  });
-});
-
 test('a launch script that names the Python file reads its calls too; its arguments are read as before', () => {
   const cwd = folderOf({
     'train.py': FSDP2,
@@ -294,46 +269,4 @@ test('a launch script that names the Python file reads its calls too; its argume
     () => readConfig('plain.py', { cwd }),
     /plain\.py makes no call that is read: FullyShardedDataParallel/,
   );
-});
-
-test('names of other modules, of the file itself, and of attributes are not PyTorch', () => {
-  const reading = readText(
-    'train.py',
-    `from fairscale.nn import FullyShardedDataParallel as FSDP
-from torch.distributed.fsdp import fully_shard
-
-
-def init_device_mesh(size):
-    return size
-
-
-class DistributedDataParallel:
-    pass
-
-
-FSDP(model, reshard_after_forward=True)
-init_device_mesh((2, 4))
-self.fully_shard(model, mp_policy=1)
-DistributedDataParallel(model)
-fully_shard(model)
-`,
-  );
-  assert.equal(reading.world, null);
-  assert.deepEqual(reading.config, { parallel: { strategy: 'FULL_SHARD', wrap: 'root' } });
-  assert.match(whyOf(reading, 'fairscale.nn.FullyShardedDataParallel'), /is not PyTorch's, and is not read/);
-});
-
-test('texts, comments, continued lines, tabs and brackets do not hide or make calls', () => {
-  const reading = readText(
-    'train.py',
-    'from torch.distributed.fsdp import fully_shard, MixedPrecisionPolicy\nimport torch\n' +
-      "text = r'''fully_shard(a, reshard_after_forward=False)\\' '''\n" +
-      'other = f"{fully_shard(b)} # {1}" # fully_shard(c)\n' +
-      'policy = \\\n\tMixedPrecisionPolicy(param_dtype = \\\n torch.bfloat16)\n' +
-      "if True:\n\tfor layer in (a, [b, {'c': 1}]):\n\t\tfully_shard(layer, mp_policy=(policy))\n",
-  );
-  assert.deepEqual(reading.config, {
-    parallel: { strategy: 'FULL_SHARD', wrap: 'blocks' },
-    mixedPrecision: { paramDtype: 'bfloat16' },
-  });
 });

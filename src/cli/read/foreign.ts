@@ -16,9 +16,14 @@ export function foreignReading(
   const asked = foreignOf(words, io.cwd);
   if (asked === null) return null;
   const reading = readConfig(asked, { cwd: io.cwd, world });
-  requireReadable(reading);
   output.note(linesText(reading.lines));
-  if (reading.config.model === undefined)
+  requireReadable(reading);
+  const { name } = reading.place.model ?? {};
+  if (name !== undefined)
+    output.note(
+      `only a plan has the sizes of ${name}; a run trains 'tiny' in its place, unless --set model=NAME chooses another`,
+    );
+  else if (reading.config.model === undefined)
     output.note("no line names a model of ours: the default is 'tiny'; --set model=NAME chooses another");
   return reading;
 }

@@ -1,3 +1,4 @@
+import { ConfigError } from '../../core/errors';
 import { offloadDevice } from '../deepspeed/offload-device';
 import { addressKey, portKey } from '../launchers/torchrun';
 import {
@@ -69,6 +70,10 @@ export function distributedType(asked: Asked): Meaning {
 /** Source of the types: Accelerate's set_mixed_precision of its plugins; without a plugin it is torch.autocast. */
 function mixedPrecision(asked: Asked): Meaning {
   const { value } = asked;
+  if (value === false)
+    throw new ConfigError(
+      "Accelerate stops at false, which no without quotes is in YAML 1.1; write mixed_precision: 'no'",
+    );
   if (String(value) === 'fp8')
     return {
       sets: { 'mixedPrecision.paramDtype': 'bfloat16' },

@@ -3,7 +3,7 @@ import { type Argument, argumentsOf, dottedName, type Expression } from './expre
 import { entriesIn, type Names, namesOf } from './names';
 import { afterBracket, PythonLexer, type Statement, type Token } from './tokens';
 
-/** A call of a function of PyTorch or Accelerate, with arguments that are written out as far as the file shows them. */
+/** A call of a function of a known module, with arguments that are written out as far as the file shows them. */
 export interface PythonCall {
   /** The function's own name. */
   readonly name: string;
@@ -49,7 +49,7 @@ const SHORT: Readonly<Record<string, string>> = {
 };
 
 /** Modules whose names are known here. */
-const KNOWN = /^(torch|accelerate|functools)(\.|$)/;
+const KNOWN = /^(torch|accelerate|functools|transformers|trl|peft)(\.|$)/;
 
 /** Follows names through this number of assignments. */
 const MOST_NAMES = 8;

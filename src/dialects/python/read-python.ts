@@ -5,11 +5,12 @@ import { isCalled, type PythonArgument, type PythonCall, PythonFile, type Signat
 import { MESHES } from './meshes';
 import { OFFLOADS, PRECISIONS, ZERO } from './policies';
 import { type CallMade, WRAPPERS } from './pytorch-fsdp';
+import { TRAINER_CALLS } from './trainer-calls';
 
-/** Calls of PyTorch and Accelerate in a script of Python. */
+/** Calls of PyTorch, Accelerate, transformers, TRL and PEFT in a script of Python. */
 export const PYTHON_CALLS: Dialect = {
   name: 'PyTorch in a script',
-  keys: { ...WRAPPERS, ...ZERO, ...PRECISIONS, ...OFFLOADS, ...MESHES, ...PLUGINS },
+  keys: { ...WRAPPERS, ...ZERO, ...PRECISIONS, ...OFFLOADS, ...MESHES, ...PLUGINS, ...TRAINER_CALLS },
 };
 
 /** Functions whose first argument is the model. */

@@ -1,6 +1,8 @@
-import { PUBLISHED_MODELS } from '../../config/named-models';
+import type { PUBLISHED_MODELS } from '../../config/named-models';
 import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
-import { type Asked, decides, type Exported, isNothing, type KeyRow, type Meaning } from './key-row';
+import { type Asked, decides, type Exported, isNothing, type KeyRow, type Meaning, place } from './key-row';
+import type { PlannedModel } from './reading';
+import { wholeOf } from './values';
 
 /** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
 const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
@@ -10,6 +12,19 @@ const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHE
   ['t2va14b', 'wan2.2-a14b'],
   ['umt5xxl', 'umt5-xxl-encoder'],
   ['gpt2xl', 'gpt2-xl'],
+  ...(['0.5b', '1.5b', '3b', '7b', '14b', '32b', '72b'] as const).map(
+    (size) => [`qwen25${size.replace('.', '')}`, `qwen2.5-${size}`] as const,
+  ),
+  ...(['0.1', '0.2', '0.3'] as const).flatMap((version) =>
+    ['', 'instruct'].map(
+      (kind) => [`mistral7b${kind}v${version.replace('.', '')}`, `mistral-7b-v${version}`] as const,
+    ),
+  ),
+  ['llama321b', 'llama3.2-1b'],
+  ['llama323b', 'llama3.2-3b'],
+  ['llama27b', 'llama2-7b'],
+  ['llama213b', 'llama2-13b'],
+  ['llama270b', 'llama2-70b'],
   ['llama38b', 'llama3-8b'],
   ['llama318b', 'llama3-8b'],
   ['llama370b', 'llama3-70b'],
@@ -24,6 +39,29 @@ const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
   qwen7b: 'qwen-7b',
   qwen14b: 'qwen-14b',
 };
+
+/** Sizes of models whose blocks are not built here. Source: Qwen3's technical report (2025), table 1, and the configurations of its models. */
+const PLANNED_MODELS: Readonly<Record<string, PlannedModel>> = {
+  'qwen3-0.6b': { ...qwen3(28, 1024, 16), ffn: 3072, tied: true },
+  'qwen3-1.7b': { ...qwen3(28, 2048, 16), ffn: 6144, tied: true },
+  'qwen3-4b': { ...qwen3(36, 2560, 32), ffn: 9728, tied: true },
+  'qwen3-8b': { ...qwen3(36, 4096, 32), ffn: 12_288, tied: false },
+  'qwen3-14b': { ...qwen3(40, 5120, 40), ffn: 17_408, tied: false },
+  'qwen3-32b': { ...qwen3(64, 5120, 64), ffn: 25_600, tied: false },
+};
+
+function qwen3(layers: number, dim: number, heads: number) {
+  return {
+    kind: 'llama',
+    layers,
+    dim,
+    heads,
+    kvHeads: 8,
+    headDim: 128,
+    vocab: 151_936,
+    seq: 32_768,
+  } as const;
+}
 
 /** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null: there is none. */
 export function modelNamed(value: unknown): ModelName | null {
@@ -48,6 +86,21 @@ const HUB_NAMES: Partial<Readonly<Record<ModelName, string>>> = {
   'llama3-8b': 'meta-llama/Meta-Llama-3-8B',
   'llama3-70b': 'meta-llama/Meta-Llama-3-70B',
   'llama3-405b': 'meta-llama/Llama-3.1-405B',
+  'llama3.2-1b': 'meta-llama/Llama-3.2-1B',
+  'llama3.2-3b': 'meta-llama/Llama-3.2-3B',
+  'llama2-7b': 'meta-llama/Llama-2-7b-hf',
+  'llama2-13b': 'meta-llama/Llama-2-13b-hf',
+  'llama2-70b': 'meta-llama/Llama-2-70b-hf',
+  'mistral-7b-v0.1': 'mistralai/Mistral-7B-v0.1',
+  'mistral-7b-v0.2': 'mistralai/Mistral-7B-Instruct-v0.2',
+  'mistral-7b-v0.3': 'mistralai/Mistral-7B-v0.3',
+  'qwen2.5-0.5b': 'Qwen/Qwen2.5-0.5B',
+  'qwen2.5-1.5b': 'Qwen/Qwen2.5-1.5B',
+  'qwen2.5-3b': 'Qwen/Qwen2.5-3B',
+  'qwen2.5-7b': 'Qwen/Qwen2.5-7B',
+  'qwen2.5-14b': 'Qwen/Qwen2.5-14B',
+  'qwen2.5-32b': 'Qwen/Qwen2.5-32B',
+  'qwen2.5-72b': 'Qwen/Qwen2.5-72B',
   'qwen-7b': 'Qwen/Qwen-7B',
   'qwen-14b': 'Qwen/Qwen-14B',
 };
@@ -62,17 +115,41 @@ export function modelMeaning({ value }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   const name = modelNamed(value);
   if (name !== null) return { sets: { model: name } };
+  const planned = plannedModel(value);
+  if (planned !== null)
+    return {
+      place: { model: planned },
+      why: `only a plan has the sizes of ${planned.name}: its norms of queries and keys are not built here, so a run trains another model`,
+    };
   return {
     effect: 'refused',
-    why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or one of ${Object.keys(PUBLISHED_MODELS).join(', ')}`,
+    why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or a published model of docs/settings.md, such as qwen2.5-7b, llama3-8b or mistral-7b-v0.3`,
   };
 }
 
+/** Returns a model that only plans know, by its name on a hub; null: there is none. */
+function plannedModel(value: unknown): PlannedModel | null {
+  const last =
+    String(value)
+      .toLowerCase()
+      .split(/[/\\:]/)
+      .at(-1) ?? '';
+  const found = Object.entries(PLANNED_MODELS).find(([name]) => last === name || last.startsWith(`${name}-`));
+  return found === undefined ? null : { name: found[0], ...found[1] };
+}
+
 /** The row of a key that has the length of sequences, which here belongs to the model. */
-export const SEQUENCE: KeyRow = decides('data.seq', ({ value }) => ({
-  effect: 'none',
-  why: `sequences have the model's seq; write model: { …, seq: ${String(value).replaceAll('_', '')} }`,
-}));
+export const SEQUENCE: KeyRow = {
+  ...place('data.seq', () => ({})),
+  mean: ({ value }) => {
+    if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+    const seq = wholeOf(String(value).replaceAll('_', ''));
+    return {
+      place: { seq },
+      why: `a plan of a published model has sequences of ${seq} tokens; a run has those of the model: write model: { …, seq: ${seq} }`,
+    };
+  },
+};
 
 /** Returns the length of sequences, for an export. */
 export function writtenSequence({ config }: Exported): number | undefined {

@@ -6,14 +6,17 @@ export interface Heredoc {
   readonly end: string;
   /** Whether tabs before the lines do not count. */
   readonly isIndented: boolean;
+  /** Whether variables in the text are text. */
+  readonly isLiteral: boolean;
 }
 
 /** Returns the here-document that is announced at a position; null: there is none. */
 export function heredocAt(text: string, at: number): Heredoc | null {
-  const [written, dash, quoted, plain] =
-    /^\d?<<(-?)[ \t]*(?:(["'][^"'\n]+["'])|\\?([\w.-]+))/.exec(text.slice(at, at + 100)) ?? [];
+  const [written, dash, quoted, backslash, plain] =
+    /^\d?<<(-?)[ \t]*(?:(["'][^"'\n]+["'])|(\\?)([\w.-]+))/.exec(text.slice(at, at + 100)) ?? [];
   const end = quoted?.slice(1, -1) ?? plain;
-  return written === undefined || end === undefined ? null : { written, end, isIndented: dash === '-' };
+  if (written === undefined || end === undefined) return null;
+  return { written, end, isIndented: dash === '-', isLiteral: quoted !== undefined || backslash === '\\' };
 }
 
 /** Programs that run a here-document as a script, here or elsewhere. */
@@ -38,4 +41,10 @@ export function heredocBody(
     if ((isIndented ? line.replace(/^\t+/, '') : line) === end) return text.slice(at, next);
   }
   return null;
+}
+
+/** Returns the lines of a here-document, without the line that ends it. */
+export function bodyOf(text: string, { isIndented }: Heredoc): string {
+  const lines = text.replace(/\n?[^\n]*\n?$/, '\n').replace(/^\n$/, '');
+  return isIndented ? lines.replaceAll(/^\t+/gm, '') : lines;
 }

@@ -1,35 +1,17 @@
 import { Branches } from './branches';
-import { type Heredoc, heredocAt, heredocBody } from './heredoc';
+import { bodyOf, type Heredoc, heredocAt, heredocBody } from './heredoc';
+import {
+  assignedNames,
+  joined,
+  type NOTES,
+  noteWords,
+  otherBranch,
+  type Piece,
+  type RawFile,
+  type RawStatement,
+  type RawWord,
+} from './statement';
 import type { Word } from './word';
-
-/** A part of a word: literal text, or a variable. */
-export interface Piece {
-  /** The text; of a variable, its default or how it is written. */
-  readonly text: string;
-  readonly isQuoted: boolean;
-  /** The name of the variable: 'GPUS', or 'ARGS[@]' for all words of an array. */
-  readonly variable?: string;
-  /** Whether the text is arithmetic: '$((GPUS * 2))', '$(expr 16 / $GPUS)'. */
-  readonly isArithmetic?: boolean;
-}
-
-export interface RawWord {
-  readonly pieces: readonly Piece[];
-  readonly line: number;
-}
-
-/** A command; with `array`, the words of this variable. */
-export interface RawStatement {
-  readonly array?: string;
-  /** The line of the array's name. */
-  readonly line?: number;
-  /** Whether the words follow those that the array has. */
-  readonly isAppended?: boolean;
-  readonly words: readonly RawWord[];
-}
-
-/** The first words of commands that stand for what is not read, and for what a shell would stop at. */
-export const NOTES = { branch: 'else', quote: 'quote', continuation: 'backslash' } as const;
 
 /** A placeholder that documents write where a shell would see a redirection: <MASTER_IP>. */
 const PLACEHOLDER = /^<[A-Za-z][\w.-]*>(?=[\s:"'\\]|$)/;
@@ -44,6 +26,8 @@ export class Lexer {
   readonly #statements: RawStatement[] = [];
   /** The here-documents that begin after the current line. */
   #heredocs: Heredoc[] = [];
+  /** The file into which the current command writes its output. */
+  #output: Pick<RawFile, 'name' | 'isAppended'> | null = null;
   #at = 0;
   #line = 1;
 
@@ -62,11 +46,12 @@ export class Lexer {
     let words: RawWord[] = [];
     while (!this.#isAtEnd()) {
       if (/[\n;&|]/.test(this.#char())) {
-        if (words.length > 0) add({ words });
         const isNewline = this.#char() === '\n';
         this.#skip(1);
-        if (isNewline) this.#skipHeredocs(words);
+        const written = isNewline ? this.#heredocsOf(words) : null;
+        if (words.length > 0) add({ words, ...(written !== null && { written }) });
         words = [];
+        this.#output = null;
         continue;
       }
       if (this.#skipped()) continue;
@@ -126,14 +111,30 @@ export class Lexer {
     return PLACEHOLDER.exec(this.#text.slice(this.#at, this.#at + 60))?.[0] ?? null;
   }
 
-  /** Skips the here-documents of a line; those of programs that run them as a script are read. */
-  #skipHeredocs(words: readonly RawWord[]): void {
+  /**
+   * Skips the here-documents of a line; those of programs that run them as a script are read. Returns the file into which the command writes
+   * the last one; null: it writes none.
+   */
+  #heredocsOf(words: readonly RawWord[]): RawFile | null {
     const texts = words.map(({ pieces: [first] }) => first?.text ?? '');
+    const output = texts[0] === 'tee' ? teeOutput(words) : this.#output;
+    let written: RawFile | null = null;
     for (const heredoc of this.#heredocs) {
       const body = heredocBody(this.#text, this.#at, heredoc, texts);
-      if (body !== null) this.#skip(body.length);
+      if (body === null) continue;
+      const pieces = this.#bodyPieces(bodyOf(body, heredoc), heredoc);
+      if (output !== null) written = { ...output, pieces, line: this.#line };
+      this.#skip(body.length);
     }
     this.#heredocs = [];
+    return written;
+  }
+
+  /** Returns the parts of a here-document: it has variables unless its end is quoted. */
+  #bodyPieces(body: string, { isLiteral }: Heredoc): readonly Piece[] {
+    if (isLiteral) return [{ text: body, isQuoted: true }];
+    // As in double quotes, except that these are text.
+    return new Lexer(body).#double(null);
   }
 
   #note(kind: keyof typeof NOTES, line: number, ...more: readonly string[]): void {
@@ -149,7 +150,10 @@ export class Lexer {
     }
     const [operator = '>'] = /^\d?[<>]+&?[ \t]*/.exec(this.#text.slice(this.#at, this.#at + 20)) ?? [];
     this.#skip(operator.length);
-    if (!/[\s;|&]/.test(this.#char() || '\n')) this.#word();
+    if (/[\s;|&]/.test(this.#char() || '\n')) return;
+    const name = this.#word();
+    const isOutput = /^1?>{1,2}[ \t]*$/.test(operator);
+    if (isOutput) this.#output = { name, isAppended: operator.includes('>>') };
   }
 
   /** Reads NAME=(word word); null: there is no array. */
@@ -208,14 +212,15 @@ export class Lexer {
     return inner;
   }
 
-  #double(): readonly Piece[] {
+  /** Reads up to the closing mark, which it skips; null: up to the end. */
+  #double(mark: '"' | null = '"'): readonly Piece[] {
     const pieces: Piece[] = [{ text: '', isQuoted: true }];
     const line = this.#line;
-    this.#skip(1);
-    while (!this.#isAtEnd() && this.#char() !== '"') {
+    if (mark !== null) this.#skip(1);
+    while (!this.#isAtEnd() && this.#char() !== mark) {
       const [char, next] = [this.#char(), this.#text[this.#at + 1] ?? ''];
       if (char === '$' && /[\w{(@*]/.test(next)) pieces.push(this.#dollar(true));
-      else if (char === '\\' && '"\\$`\n'.includes(next)) {
+      else if (char === '\\' && `${mark ?? ''}\\$\`\n`.includes(next)) {
         if (next !== '\n') pieces.push({ text: next, isQuoted: true });
         this.#skip(2);
       } else {
@@ -223,7 +228,8 @@ export class Lexer {
         this.#skip(1);
       }
     }
-    if (this.#isAtEnd()) this.#note('quote', line, '"');
+    if (mark === null) return joined(pieces);
+    if (this.#isAtEnd()) this.#note('quote', line, mark);
     this.#skip(1);
     return pieces;
   }
@@ -261,39 +267,9 @@ function withoutQuotes(text: string): string {
   return text.replace(/^(["'])(.*)\1$/s, '$2');
 }
 
-/** Returns the variables that a statement sets for the commands after it. */
-function assignedNames({ array, words }: RawStatement): readonly string[] {
-  if (array !== undefined) return [array];
-  const texts = words.map(({ pieces: [first] }) => (first?.isQuoted === false ? first.text : ''));
-  const assigned = texts[0] === 'export' ? texts.slice(1) : texts;
-  const names = assigned.flatMap((text) => /^(\w+)\+?=/.exec(text)?.[1] ?? []);
-  return names.length === assigned.length ? names : [];
-}
-
-/** Returns the words that stand for an assignment which is not read. */
-function otherBranch({ line, words }: RawStatement, names: readonly string[]): readonly RawWord[] {
-  return noteWords('branch', line ?? words[0]?.line ?? 1, names);
-}
-
-/** Returns the words of a note: its name, and what it is about. */
-function noteWords(kind: keyof typeof NOTES, line: number, about: readonly string[]): readonly RawWord[] {
-  return [NOTES[kind], ...about].map((text) => ({ pieces: [{ text, isQuoted: true }], line }));
-}
-
-/** Joins neighbouring texts. */
-function joined(pieces: readonly Piece[]): readonly Piece[] {
-  const done: Piece[] = [];
-  for (const piece of pieces) {
-    const last = done.at(-1);
-    const isText =
-      last !== undefined &&
-      last.variable === undefined &&
-      piece.variable === undefined &&
-      last.isArithmetic !== true &&
-      piece.isArithmetic !== true;
-    if (isText && last.isQuoted === piece.isQuoted)
-      done.splice(-1, 1, { ...last, text: last.text + piece.text });
-    else done.push(piece);
-  }
-  return done;
+/** Returns the file into which tee writes; null: it writes none. */
+function teeOutput(words: readonly RawWord[]): Pick<RawFile, 'name' | 'isAppended'> | null {
+  const [option, file = option] = words.slice(1);
+  if (file === undefined) return null;
+  return { name: file, isAppended: option !== file && option?.pieces[0]?.text === '-a' };
 }

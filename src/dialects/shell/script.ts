@@ -1,5 +1,7 @@
+import { normalize } from 'node:path';
 import { evaluated } from './arithmetic';
-import { Lexer, type RawWord } from './lexer';
+import { Lexer } from './lexer';
+import type { RawFile, RawWord } from './statement';
 import type { Variables, Word } from './word';
 
 /** A script, command by command. */
@@ -8,6 +10,16 @@ export interface Script {
   next(variables: Variables): readonly Word[] | null;
   /** The options of `#SBATCH` lines. */
   readonly slurm: readonly Word[];
+  /** The files that the commands so far have written, by their names. */
+  readonly files: ReadonlyMap<string, WrittenFile>;
+}
+
+/** A file that a script writes by a here-document. */
+export interface WrittenFile {
+  /** The text, after as many empty lines as precede it in the script. */
+  readonly text: string;
+  /** The line of the command that writes it. */
+  readonly line: number;
 }
 
 /**
@@ -17,21 +29,45 @@ export interface Script {
 export function readShell(text: string): Script {
   const lexer = new Lexer(text);
   const statements = lexer.statements();
+  const files = new Map<string, WrittenFile>();
   let at = 0;
   return {
     slurm: lexer.slurm,
+    files,
     next(variables) {
       for (;;) {
         const statement = statements[at];
         at += 1;
         if (statement === undefined) return null;
         const words = statement.words.flatMap((word) => expanded(word, variables));
-        const { array, isAppended } = statement;
+        const { array, isAppended, written } = statement;
+        if (written !== undefined) writeFile(files, written, variables);
         if (array === undefined) return words;
         variables.set(array, isAppended === true ? [...(variables.get(array) ?? []), ...words] : words);
       }
     },
   };
+}
+
+/** Stores the here-document of a command as the file that it writes. */
+function writeFile(
+  files: Map<string, WrittenFile>,
+  { name, isAppended, pieces, line }: RawFile,
+  variables: Variables,
+): void {
+  const file = textIn(name, variables);
+  const before = isAppended ? (files.get(normalize(file))?.text ?? '') : '';
+  const gap = '\n'.repeat(Math.max(0, line - 1 - (before.split('\n').length - 1)));
+  const text = textIn({ pieces, line }, variables);
+  files.set(normalize(file), { text: `${before}${gap}${text}`, line: name.line });
+}
+
+/** Returns a word in double quotes. */
+function textIn(word: RawWord, variables: Variables): string {
+  const pieces = word.pieces.map((piece) => ({ ...piece, isQuoted: true }));
+  return expanded({ ...word, pieces }, variables)
+    .map(({ text }) => text)
+    .join(' ');
 }
 
 /** Returns the words of a word: an unquoted variable may have several. */

@@ -42,7 +42,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
   ),
   ...allNone(
     'kernels are fused here in any case; write model.attention for attention',
-    'xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attn_cross_entropy flash_attn_fuse_mlp flash_attn_rms_norm flash_optimum sage_attention s2_attention eager_attention attn_implementation fused_attn_kernel lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp experts_implementation gradient_checkpointing_kwargs selective_checkpointing fp8_enable_fsdp_float8_all_gather plugins',
+    'liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm liger_glu_activation liger_swiglu liger_cross_entropy liger_fused_linear_cross_entropy liger_use_token_scaling cut_cross_entropy xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attn_cross_entropy flash_attn_fuse_mlp flash_attn_rms_norm flash_optimum sage_attention s2_attention eager_attention attn_implementation fused_attn_kernel lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp experts_implementation gradient_checkpointing_kwargs selective_checkpointing fp8_enable_fsdp_float8_all_gather plugins',
   ),
   ...allNone(
     "adapters have PEFT's usual form and initial values here",

@@ -66,6 +66,7 @@ const OTHER: KeyTable = {
     'bridge_backend cp_partition_mode nccl_comm_warmup save_missing_weights skip_megatron_init microbatch_group_size_per_vp_stage router_replay_mode use_fused_mhc linear_decoupled_in_proj mtp_decoder_input_detach mtp_shared_weights csa_dense_mode align_grad_reduce data_seed remove_unused_columns muon_split_qkv muon_use_nesterov',
   ),
   ...onlyRead(MEGATRON_REST, REST),
+  // Source: swift/megatron/tuners/lora.py, which raises an error.
   use_dora: refused("Megatron-LM's layers have no DoRA; swift sft has it"),
 };
 

@@ -15,7 +15,7 @@ import {
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { modelMeaning } from '../rows/models';
+import { modelMeaning, SEQUENCE } from '../rows/models';
 import { clip, floatOf, numberOf, strategyOf, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 import { OPTIMIZATION } from './trainer-optimization';
 
@@ -201,14 +201,32 @@ const WITHOUT_EFFECT: KeyTable = {
   ray_scope: none('run.lrRangeTest and your own loop search here'),
 };
 
+/** Returns the row of a setting of data that is a file; `refusal` says why a value is none. */
+export function ofFile(path: string, refusal: (value: string) => string | null = () => null): KeyRow {
+  return decides(path, ({ value, other }) => {
+    if (isNothing(value)) return { effect: 'none', why: 'is empty' };
+    const given = ['train_file', 'data_path', 'dataset_name'].flatMap((key) => [other(key)].flat());
+    if (!given.some(isDataFile))
+      return { effect: 'none', why: 'is for data of a file, which no line names; write data with a path' };
+    const why = refusal(String(value));
+    return why === null ? { sets: { [path]: String(value) } } : { effect: 'none', why };
+  });
+}
+
 /** Arguments of transformers' and TRL's example scripts beside TrainingArguments. */
 const SCRIPTS: KeyTable = {
   model_name_or_path: decides('model', modelMeaning),
   ...settingKeys('transformers', {
-    'data.text': { text_column_name: (value) => String(value) },
-    'data.seq': { block_size: whole },
-    'data.tokenizer': { tokenizer_name: (value) => String(value) },
-    'data.validation': { validation_file: (value) => String(value) },
+    'data.text': { text_column_name: ofFile('data.text') },
+    'data.seq': { block_size: SEQUENCE },
+    'data.tokenizer': {
+      tokenizer_name: ofFile('data.tokenizer', (name) =>
+        isDataFile(name)
+          ? null
+          : `${name} is a name of a hub; write data.tokenizer with a file tokenizer.json`,
+      ),
+    },
+    'data.validation': { validation_file: ofFile('data.validation') },
   }),
   mixed_precision: decides('mixedPrecision.paramDtype', (asked) =>
     isNothing(asked.value)

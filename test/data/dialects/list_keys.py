@@ -101,7 +101,9 @@ def deepspeed_keys() -> list[str]:
 
 def call_keys() -> list[str]:
     """Keywords of the calls by which scripts of Python shard a model, in the order of their signatures."""
-    from accelerate import FullyShardedDataParallelPlugin
+    from accelerate import Accelerator, DeepSpeedPlugin, FullyShardedDataParallelPlugin
+    from accelerate.parallelism_config import ParallelismConfig
+    from accelerate.utils import GradientAccumulationPlugin
     from torch.distributed import fsdp
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.optim import ZeroRedundancyOptimizer
@@ -110,6 +112,7 @@ def call_keys() -> list[str]:
     names = ("FullyShardedDataParallel", "fully_shard", "MixedPrecision", "MixedPrecisionPolicy", "CPUOffload", "CPUOffloadPolicy")
     calls = [getattr(fsdp, name) for name in names]
     calls += [DistributedDataParallel, ZeroRedundancyOptimizer, init_device_mesh, FullyShardedDataParallelPlugin]
+    calls += [Accelerator, DeepSpeedPlugin, ParallelismConfig, GradientAccumulationPlugin]
     return [
         f"{call.__name__}.{name}"
         for call in calls

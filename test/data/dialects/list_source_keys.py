@@ -23,6 +23,7 @@ SOURCES = [
         "llamafactory/hparams",
         ["ModelArguments", "DataArguments", "TrainingArguments", "FinetuningArguments", "GeneratingArguments"],
     ),
+    ("TRL", "trl", "1.16.0", "trl", ["SFTConfig", "ModelConfig", "ScriptArguments", "DatasetMixtureConfig"]),
     ("TorchTitan", "torchtitan", "0.2.2", "torchtitan/config", ["JobConfig"]),
 ]
 

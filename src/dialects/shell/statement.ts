@@ -1,0 +1,83 @@
+// Commands of a script, before their variables have values.
+
+/** A part of a word: literal text, or a variable. */
+export interface Piece {
+  /** The text; of a variable, its default or how it is written. */
+  readonly text: string;
+  readonly isQuoted: boolean;
+  /** The name of the variable: 'GPUS', or 'ARGS[@]' for all words of an array. */
+  readonly variable?: string;
+  /** Whether the text is arithmetic: '$((GPUS * 2))', '$(expr 16 / $GPUS)'. */
+  readonly isArithmetic?: boolean;
+}
+
+export interface RawWord {
+  readonly pieces: readonly Piece[];
+  readonly line: number;
+}
+
+/** A command; with `array`, the words of this variable. */
+export interface RawStatement {
+  readonly array?: string;
+  /** The line of the array's name. */
+  readonly line?: number;
+  /** Whether the words follow those that the array has. */
+  readonly isAppended?: boolean;
+  readonly words: readonly RawWord[];
+  /** The file into which the command writes its here-document. */
+  readonly written?: RawFile;
+}
+
+/** A here-document that a command writes into a file: cat > ds.json <<EOF. */
+export interface RawFile {
+  readonly name: RawWord;
+  /** Whether the text follows what the file has. */
+  readonly isAppended: boolean;
+  readonly pieces: readonly Piece[];
+  /** The line of the first line of the text. */
+  readonly line: number;
+}
+
+/** The first words of commands that stand for what is not read, and for what a shell would stop at. */
+export const NOTES = { branch: 'else', quote: 'quote', continuation: 'backslash' } as const;
+
+/** Returns the variables that a statement sets for the commands after it. */
+export function assignedNames({ array, words }: RawStatement): readonly string[] {
+  if (array !== undefined) return [array];
+  const texts = words.map(({ pieces: [first] }) => (first?.isQuoted === false ? first.text : ''));
+  const assigned = texts[0] === 'export' ? texts.slice(1) : texts;
+  const names = assigned.flatMap((text) => /^(\w+)\+?=/.exec(text)?.[1] ?? []);
+  return names.length === assigned.length ? names : [];
+}
+
+/** Returns the words that stand for an assignment which is not read. */
+export function otherBranch({ line, words }: RawStatement, names: readonly string[]): readonly RawWord[] {
+  return noteWords('branch', line ?? words[0]?.line ?? 1, names);
+}
+
+/** Returns the words of a note: its name, and what it is about. */
+export function noteWords(
+  kind: keyof typeof NOTES,
+  line: number,
+  about: readonly string[],
+): readonly RawWord[] {
+  return [NOTES[kind], ...about].map((text) => ({ pieces: [{ text, isQuoted: true }], line }));
+}
+
+/** Joins neighbouring texts. */
+export function joined(pieces: readonly Piece[]): readonly Piece[] {
+  const done: Piece[] = [];
+  for (const piece of pieces) {
+    const last = done.at(-1);
+    const isText =
+      last !== undefined &&
+      last.variable === undefined &&
+      piece.variable === undefined &&
+      last.isArithmetic !== true &&
+      piece.isArithmetic !== true;
+    if (isText && last.isQuoted === piece.isQuoted)
+      done.splice(-1, 1, { ...last, text: last.text + piece.text });
+    else done.push(piece);
+  }
+  return done;
+}

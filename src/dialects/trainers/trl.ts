@@ -1,0 +1,136 @@
+import {
+  type Asked,
+  allNone,
+  decides,
+  ifOn,
+  type KeyRow,
+  type KeyTable,
+  none,
+  refused,
+} from '../rows/key-row';
+import type { Dialect } from '../rows/meant';
+import { SEQUENCE } from '../rows/models';
+import { wholeOf, yesOf } from '../rows/values';
+import { fileKey, ofFile, TRAINER_DEFAULTS, TRAINING_ARGUMENTS, TRANSFORMERS } from './transformers';
+
+// TRL's supervised fine-tuning: `trl sft`, its script sft.py, and YAML for both. Source: trl/trainer/sft_config.py and model_config.py.
+
+const isLora = (other: Asked['other']): boolean =>
+  other('use_peft') !== undefined && yesOf(other('use_peft'));
+
+/** Settings of adapters, which TRL makes with --use_peft only. */
+const adapter = (path: string, convert: (value: unknown) => unknown): KeyRow =>
+  decides(path, ({ value, other }) =>
+    isLora(other)
+      ? { sets: { [path]: convert(value) } }
+      : { effect: 'none', why: 'has no effect without use_peft, with which adapters train' },
+  );
+
+function targets(value: unknown): unknown {
+  const names = [value].flat().map(String);
+  return names.length === 1 && names[0] === 'all-linear' ? 'all-linear' : names;
+}
+
+/** PEFT's targets of Llama, Mistral and Qwen. Source: peft/utils/constants.py. */
+const LORA_DEFAULTS = {
+  'lora.r': 16,
+  'lora.alpha': 32,
+  'lora.dropout': 0.05,
+  'lora.targets': ['q_proj', 'v_proj'],
+};
+
+const ADAPTERS: KeyTable = {
+  use_peft: decides('lora', ({ value }) =>
+    yesOf(value)
+      ? { effect: 'used', why: 'adapters (LoRA) train' }
+      : { effect: 'none', why: 'all parameters train' },
+  ),
+  lora_r: adapter('lora.r', (value) => wholeOf(value)),
+  lora_alpha: adapter('lora.alpha', Number),
+  lora_dropout: adapter('lora.dropout', Number),
+  lora_target_modules: adapter('lora.targets', targets),
+  use_dora: ifOn(adapter('lora.useDora', yesOf)),
+  use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
+  lora_target_parameters: refused('write the names of modules as lora.targets'),
+  lora_modules_to_save: refused('only adapters train with LoRA here; without use_peft, all parameters train'),
+  lora_task_type: none('a model has one loss here'),
+  load_in_4bit: refused('weights are not quantized here'),
+  load_in_8bit: refused('weights are not quantized here'),
+  ...allNone(
+    'weights are not quantized here',
+    'bnb_4bit_quant_type bnb_4bit_quant_storage use_bnb_nested_quant',
+  ),
+};
+
+const SHARDLAB_SFT = 'is for conversations, on which shardlab sft trains';
+
+const DATA: KeyTable = {
+  max_length: SEQUENCE,
+  max_seq_length: SEQUENCE,
+  dataset_text_field: {
+    ...ofFile('data.text'),
+    mean: (asked) =>
+      asked.value === 'text'
+        ? { effect: 'none', why: 'is the column that is read here in any case' }
+        : ofFile('data.text').mean(asked),
+  },
+  ...allNone(
+    SHARDLAB_SFT,
+    'chat_template chat_template_path eos_token pad_token completion_only_loss assistant_only_loss dataset_kwargs',
+  ),
+  ...allNone(
+    'texts fill sequences without gaps here; shardlab sft packs conversations with --packing',
+    'packing packing_strategy padding_free pad_to_multiple_of eval_packing truncation_mode shuffle_dataset',
+  ),
+  ...allNone(
+    'the file has one form',
+    'datasets dataset_train_split dataset_test_split dataset_streaming dataset_num_proc dataset_batch_size test_split_size',
+  ),
+};
+
+const OTHER: KeyTable = {
+  config: fileKey("TRL's YAML, which is read too"),
+  env: none('variables of the other program'),
+  attn_implementation: none("write model.attention 'flash' or 'eager'"),
+  use_flash_attention_2: none("write model.attention 'flash'"),
+  gradient_checkpointing_use_reentrant: none('recomputation is of one kind here'),
+  activation_offloading: decides('offload.activations', ({ value }) =>
+    yesOf(value) ? { sets: { 'offload.activations': true } } : { effect: 'none', why: 'is off' },
+  ),
+  loss_type: refused(
+    'the loss is the mean over tokens here; write a loss of your own',
+    (value) => ['nll', 'chunked_nll'].includes(String(value)),
+    'is the mean over tokens, as here',
+  ),
+  neftune_noise_alpha: refused('noise in embeddings is not built here'),
+  router_aux_loss_coef: none('write model.auxLossWeight'),
+  ignore_bias_buffers: none('is for failures of DDP in PyTorch'),
+  model_init_kwargs: none('models are read from your own folders'),
+  ...allNone('nothing is downloaded from a hub', 'model_code_revision base_model_revision'),
+};
+
+/** Arguments of SFTConfig. */
+export const SFT_ARGUMENTS: KeyTable = { ...TRAINING_ARGUMENTS, ...DATA, ...OTHER };
+
+/** TRL's trainer for supervised fine-tuning. */
+export const TRL: Dialect = {
+  name: 'TRL',
+  keys: { ...TRANSFORMERS.keys, ...ADAPTERS, ...SFT_ARGUMENTS },
+  usual: (other) => {
+    const isHalf = ['bf16', 'fp16', 'mixed_precision'].every((key) => other(key) === undefined);
+    return {
+      ...TRAINER_DEFAULTS,
+      usual: {
+        ...TRAINER_DEFAULTS.usual,
+        'optimizer.lr': 2e-5,
+        activationCheckpointing: 'full',
+        ...(isHalf && { 'mixedPrecision.paramDtype': 'bfloat16', 'mixedPrecision.reduceDtype': 'float32' }),
+        ...(isLora(other) && LORA_DEFAULTS),
+      },
+      why: 'defaults of SFTConfig and ModelConfig',
+    };
+  },
+};
+
+/** TRL's arguments, beside which a script may have its own. */
+export const TRL_SCRIPT: Dialect = { ...TRL, hasOthers: true };
