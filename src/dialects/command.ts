@@ -9,6 +9,7 @@ import type { Dialect, LocatedKey, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
 import { AXOLOTL } from './trainers/axolotl';
+import { DEEPSPEED_ARGUMENTS } from './trainers/deepspeed-arguments';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
 import { MEGATRON_SWIFT, MEGATRON_SWIFT_PT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_PT } from './trainers/swift';
@@ -41,12 +42,19 @@ const TRAINER_MARKS = [
   'fsdp',
 ];
 
-/** A script that nobody knows: names of transformers' arguments mean what they mean there, and others are its own. */
+/** A script that nobody knows: names of transformers' and DeepSpeed's arguments mean what they mean there, and others are its own. */
 const OWN_SCRIPT: Dialect = {
   ...TRANSFORMERS,
+  keys: { ...TRANSFORMERS.keys, ...DEEPSPEED_ARGUMENTS },
   hasOthers: true,
-  usual: (other) => (TRAINER_MARKS.some((key) => other(key) !== undefined) ? TRAINER_DEFAULTS : null),
+  usual: (other) =>
+    TRAINER_MARKS.some((key) => other(key) !== undefined && !(key === 'deepspeed' && other(key) === true))
+      ? TRAINER_DEFAULTS
+      : null,
 };
+
+/** Megatron-LM, also with DeepSpeed: its arguments in Megatron-DeepSpeed. */
+const MEGATRON_DEEPSPEED: Dialect = { ...MEGATRON, keys: { ...MEGATRON.keys, ...DEEPSPEED_ARGUMENTS } };
 
 /** A launcher: the words by which it is called, and the dialect of its arguments; the words that follow them are a script's. */
 interface Launcher {
@@ -76,7 +84,7 @@ const TRAINERS: readonly Launcher[] = [
 ];
 
 /** Words before a command that do not change what it does. */
-const PREFIXES = ['exec', 'nohup', 'time', 'sudo', 'env', 'command'];
+const PREFIXES = ['eval', 'exec', 'nohup', 'time', 'sudo', 'env', 'command'];
 
 /** Programs that run the command after their own words: `uv run torchrun`, `timeout 1h torchrun`. */
 const RUNNERS = [
@@ -104,11 +112,7 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   if (name === 'srun' || name === 'mpirun' || name === 'mpiexec')
     return underScheduler(others, file, name === 'srun');
   const trainer = TRAINERS.find((one) => beginsWith(words, one.words));
-  if (trainer !== undefined)
-    return {
-      sources: scriptSources(words.slice(trainer.words.length), trainer.dialect, file),
-      hasLauncher: false,
-    };
+  if (trainer !== undefined) return trainerLaunch(words.slice(trainer.words.length), trainer.dialect, file);
   const refusal = refusalOf(words);
   if (refusal !== null) return { sources: [refusedSource(words, refusal, file)], hasLauncher: false };
   const launcher = LAUNCHERS.find((one) => beginsWith(words, one.words));
@@ -128,6 +132,23 @@ export function launchOf(words: readonly Word[], file: string): Launch | null {
   if (!/^python[\d.]*$/.test(name) || !others.some(({ text }) => /\.py$/.test(text) || text === '-m'))
     return null;
   return { sources: scriptOf(others, file), hasLauncher: false };
+}
+
+/** Returns the launch of a program that trains by itself; Axolotl gives the words after '--' to its launcher. */
+function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): Launch {
+  const at = words.findIndex(({ text }) => text === '--');
+  const own = scriptSources(at < 0 ? words : words.slice(0, at), dialect, file);
+  if (at < 0) return { sources: own, hasLauncher: false };
+  const isAccelerate = words.slice(0, at).some(({ text }) => /^(--launcher=)?accelerate$/.test(text));
+  const launcher = isAccelerate ? ACCELERATE_LAUNCH : TORCHRUN;
+  const { entries } = readArguments(words.slice(at + 1), {
+    file,
+    keys: launcher.keys,
+    short: SHORT,
+    isLauncher: true,
+  });
+  const line = words[at]?.line ?? 1;
+  return { sources: [{ dialect: launcher, entries, at: { file, line } }, ...own], hasLauncher: true };
 }
 
 /** Returns the launch after the words of another program: it begins with the first word that launches one. */
@@ -156,7 +177,8 @@ function scriptOf(words: readonly Word[], file: string): readonly Source[] {
   if (WRONG_DASH.test(first.text)) return [wrongDash(first, file)];
   if (first.text === '-m' || first.text === '-u') return scriptOf(rest, file);
   const dialect = dialectOf(first.text, rest);
-  const refusal = dialect === TRL_SCRIPT ? refusedScript(first.text) : null;
+  const isPreferences = dialect === TRL_SCRIPT || /swift\/cli\//.test(first.text);
+  const refusal = isPreferences ? refusedScript(first.text) : null;
   if (refusal !== null) return [refusedSource(words, refusal, file)];
   return [callsSource(first, file), ...scriptSources(rest, dialect, file)];
 }
@@ -224,9 +246,10 @@ function isTorchTitan(name: string): boolean {
 
 /** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
-  if (/pretrain_\w+\.py$/.test(script)) return MEGATRON;
+  if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
-  if (/swift\/cli\/\w+\.py$/.test(script)) return SWIFT;
+  if (/swift\/cli\/(_megatron\/)?(sft|pt|main)\.py$/.test(script))
+    return script.includes('_megatron/') ? MEGATRON_SWIFT : SWIFT;
   const names = readArguments(words, { file: '', keys: {} }).entries.map(({ path }) => path[0] ?? '');
   const known = ({ keys }: { readonly keys: KeyTable }): number =>
     names.filter((name) => Object.hasOwn(keys, name)).length;
@@ -238,8 +261,10 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
   if (/(^|\/)trl\//.test(script) || isOf(TRL, 'use_peft', 'assistant_only_loss', 'dataset_text_field'))
     return TRL_SCRIPT;
-  return [OWN_SCRIPT, MEGATRON, WAN, DIFFSYNTH].reduce((best, one) =>
-    known(one) > known(best) ? one : best,
+  // A dialect in which keys of other scripts are errors has to know most of them.
+  return [MEGATRON, WAN, DIFFSYNTH].reduce(
+    (best, one) => (known(one) > Math.max(known(best), names.length / 2) ? one : best),
+    OWN_SCRIPT,
   );
 }
 

@@ -8,6 +8,7 @@ import type { KeyRow, KeyTable } from './rows/key-row';
 import type { Dialect } from './rows/meant';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
+import { LLAMA_FACTORY_V1 } from './trainers/llama-factory-v1';
 import { MEGATRON_SWIFT } from './trainers/megatron-swift';
 import { SWIFT, SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
@@ -30,6 +31,7 @@ export const DIALECTS: readonly Dialect[] = [
   SWIFT_FSDP,
   MEGATRON_SWIFT,
   LLAMA_FACTORY,
+  LLAMA_FACTORY_V1,
   AXOLOTL,
   TORCHTITAN,
   MEGATRON,

@@ -1,4 +1,4 @@
-import { normalize, resolve } from 'node:path';
+import { dirname, normalize, resolve } from 'node:path';
 import { locatedText, requireShort } from '../config/located-text';
 import { knownKeys } from '../config/train-config';
 import { ConfigError } from '../core/errors';
@@ -14,7 +14,9 @@ import type { WrittenFile } from './shell/script';
 import { type Located, locatedToml } from './toml';
 import { AXOLOTL } from './trainers/axolotl';
 import { LLAMA_FACTORY } from './trainers/llama-factory';
-import { SWIFT_FSDP } from './trainers/swift';
+import { LLAMA_FACTORY_V1 } from './trainers/llama-factory-v1';
+import { MEGATRON_SWIFT } from './trainers/megatron-swift';
+import { SWIFT, SWIFT_FSDP } from './trainers/swift';
 import { TORCHTITAN } from './trainers/torchtitan';
 import { TRL } from './trainers/trl';
 import { MODEL_PATHS } from './videos/diffsynth';
@@ -28,7 +30,11 @@ const FILE_DIALECTS: readonly Dialect[] = [
   FSDP_CONFIG,
   AXOLOTL,
   TRL,
+  LLAMA_FACTORY_V1,
 ];
+
+/** Dialects of files that name a model or data: their names of sizes are those of other files, too. */
+const COMMAND_FILES: readonly Dialect[] = [SWIFT, MEGATRON_SWIFT];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
 export type ForeignFile = readonly ScriptLaunch[];
@@ -39,11 +45,20 @@ export type ForeignFile = readonly ScriptLaunch[];
  */
 export function readForeign(name: string, cwd: string): ForeignFile | null {
   const text = textOf(name, cwd);
+  if (isHostfile(name, text)) return [{ sources: [hostfile(text, name)], line: null }];
   if (isScriptName(name) || text.startsWith('#!')) return scriptFile(text, name);
-  if (/(^|\/)hostfile/.test(name)) return [{ sources: [hostfile(text, name)], line: null }];
   if (name.endsWith('.py')) return [{ sources: callsOf(text, name), line: null }];
   const source = sourceOf(text, name);
   return source === null ? null : [{ sources: [source], line: null }];
+}
+
+/** Whether a file lists hosts, by its name or its lines: 'node1 slots=8'. */
+function isHostfile(name: string, text: string): boolean {
+  const lines = text.split('\n').filter((line) => line.trim() !== '' && !line.startsWith('#'));
+  return (
+    /(^|\/)hostfile/.test(name) ||
+    (lines.length > 0 && lines.every((line) => /^\S+\s+slots=\d+\s*$/.test(line)))
+  );
 }
 
 /** Whether a file's name is that of a shell script, or of a file with exports. */
@@ -78,7 +93,7 @@ export function readReferred(name: string, cwd: string, written?: WrittenFiles):
   const made = writtenBy(written, name);
   const text = made?.text ?? textOf(name, cwd);
   const file = made === undefined ? name : (written?.by ?? name);
-  if (/(^|\/)hostfile/.test(name)) return [hostfile(text, file)];
+  if (isHostfile(name, text)) return [hostfile(text, file)];
   if (name.endsWith('.py')) return pythonSources(text, file);
   const source = sourceOf(text, file, name);
   if (source === null) throw new ConfigError(`${name} has settings of ours, not of another program`);
@@ -131,7 +146,13 @@ function sourceOf(text: string, file: string, name = file): Source | null {
   if (typeof input !== 'object' || input === null) throw unknownFile(file);
   const keys = Object.keys(input);
   const known = (names: readonly string[]): number => keys.filter((key) => names.includes(key)).length;
-  const dialects = isToml ? [TORCHTITAN] : FILE_DIALECTS;
+  if (keys.includes('architectures'))
+    throw new ConfigError(
+      `${file} has the sizes of a model, and no settings of a training; write model: { from: '${dirname(name)}' }`,
+      { file },
+    );
+  const isOfCommand = known(['model', 'dataset', 'load', 'mcore_model']) > 0;
+  const dialects = isToml ? [TORCHTITAN] : [...FILE_DIALECTS, ...(isOfCommand ? COMMAND_FILES : [])];
   const [best = null] = dialects
     .map((dialect) => ({
       dialect,

@@ -8,7 +8,7 @@ type Refusal = readonly [words: readonly string[], why: string];
 
 /** What TRL trains in other ways. */
 const TRL_OTHERS =
-  /^(async_|online_)?(dpo|kto|bco|cpo|orpo|xpo|nash_md|grpo|rloo|ppo|gkd|prm|reward|reward_modeling)(_\w+)?$/;
+  /^(async_|online_)?(dpo|kto|bco|cpo|orpo|xpo|nash_md|grpo|rloo|ppo|gkd|prm|reward|reward_modeling|rlhf)(_\w+)?$/;
 
 /** Returns why a command is refused; null: it is another command. */
 export function refusalOf(words: readonly Word[]): Refusal | null {

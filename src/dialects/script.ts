@@ -61,10 +61,13 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
 }
 
 /**
- * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each after the words before bash (`srun --label`) if it launches a training. null:
- * the words have no such text.
+ * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each after the words before bash (`srun --label`) if it launches a training, and those
+ * of `eval "COMMAND"`. null: the words have no such text.
  */
 function innerCommands(words: readonly Word[], variables: Variables): readonly (readonly Word[])[] | null {
+  const [first, only, third] = words;
+  if (first?.text === 'eval' && only !== undefined && third === undefined && /\s/.test(only.text))
+    return innerCommands([{ ...first, text: 'bash' }, { ...only, text: '-c' }, only], variables);
   const at = words.findIndex(
     ({ text }, index) =>
       /^(bash|sh|zsh)$/.test(programOf(text)) && /^-[a-z]*c$/.test(words[index + 1]?.text ?? ''),

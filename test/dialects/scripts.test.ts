@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { readConfig } from '../../src/dialects/read';
-import { effects, readText, whyOf } from './read-files';
+import { effects, folderOf, readText, whyOf } from './read-files';
 
 test("arithmetic and Slurm's variables have their values; the output of other commands is not known", () => {
   const reading = readText(
@@ -133,4 +133,53 @@ test('the tasks of a Slurm job are ranks, whether a line has all of them or thos
     readText('a.sh', `srun ${options} python train.py --bf16\n`).world;
   assert.equal(world('-N 2 -n 16'), 16);
   assert.equal(world('--nodes=2 --ntasks=16 --ntasks-per-node=8'), 16);
+});
+
+test('eval runs the command of a variable, and folders of commands are the current one or that of the script', () => {
+  const cwd = folderOf({
+    'run/train.sh': `#!/bin/bash
+base_dir=\`pwd\`
+CMD="NCCL_DEBUG=INFO deepspeed --num_gpus=4 train.py \\
+  --deepspeed --preln \\
+  --deepspeed_config $base_dir/ds.json"
+echo $CMD
+eval $CMD
+`,
+    'run/quoted.sh': `cmd="torchrun --nproc_per_node 2 train.py --deepspeed $(dirname "$0")/ds.json"\neval "$cmd"\n`,
+    'run/ds.json': '{ "train_micro_batch_size_per_gpu": 2, "zero_optimization": { "stage": 1 } }',
+  });
+  const reading = readConfig('run/train.sh', { cwd });
+  assert.equal(reading.world, 4);
+  assert.deepEqual(reading.config, { batch: 2, parallel: { strategy: 'ZERO_1' } });
+  assert.equal(effects(reading)['--deepspeed'], 'none');
+  const quoted = readConfig('run/quoted.sh', { cwd });
+  assert.deepEqual([quoted.world, quoted.config.parallel?.strategy], [2, 'ZERO_1']);
+});
+
+test('a script that nobody knows keeps its arguments, although some have names of Megatron-LM', () => {
+  const reading = readConfig(
+    'deepspeed --num_gpus 2 cifar.py --epochs 5 --moe --num-experts 4 --ep-world-size 2 --seed 1',
+  );
+  assert.deepEqual(
+    reading.lines.filter(({ effect }) => effect === 'error'),
+    [],
+  );
+  const megatron = readConfig('deepspeed pretrain_gpt.py --num-layers 2 --hidden-size 8 --deepspeed');
+  assert.equal(effects(megatron)['--deepspeed'], 'none');
+});
+
+test("Axolotl gives the words after -- to its launcher; a hostfile has any name, and a model's config.json is none", () => {
+  const cwd = folderOf({
+    'train.yaml': 'base_model: gpt2\nmicro_batch_size: 2\n',
+    'hosts.txt': 'node1 slots=4\nnode2 slots=4\n',
+    'model/config.json':
+      '{ "architectures": ["BertForMaskedLM"], "hidden_size": 8, "num_attention_heads": 2 }',
+  });
+  const reading = readConfig(
+    'axolotl train train.yaml --launcher torchrun -- --nnodes 2 --nproc_per_node=8',
+    { cwd },
+  );
+  assert.deepEqual([reading.world, reading.machines, reading.config.batch], [16, 2, 2]);
+  assert.equal(readConfig('deepspeed --hostfile hosts.txt train.py', { cwd }).world, 8);
+  assert.throws(() => readConfig('model/config.json', { cwd }), /sizes of a model.*\{ from: 'model' \}/);
 });

@@ -81,3 +81,13 @@ test('a here-document with an error names the line of the script', () => {
   assert.equal(effects(reading)['--deepspeed'], 'error');
   assert.match(whyOf(reading, '--deepspeed'), /^train\.sh:4:/);
 });
+
+test('of the branches of an if, the first one that writes the file is read', () => {
+  const zero = (stage: number) =>
+    `cat > "$FILE" <<EOF\n{ "zero_optimization": { "stage": ${stage} } }\nEOF\n`;
+  const reading = readText(
+    'train.sh',
+    `FILE=ds.json\nif [ $1 = a ]; then\n${zero(3)}elif [ $1 = b ]; then\n${zero(1)}fi\ndeepspeed train.py --deepspeed --deepspeed_config=$FILE\n`,
+  );
+  assert.equal(reading.config.parallel?.strategy, 'FULL_SHARD');
+});

@@ -111,6 +111,7 @@ export const ACCELERATE: Dialect = {
     mpirun_config: section(MPI),
   },
   prefixes: { fsdp_config: 'fsdp_', dynamo_config: 'dynamo_', fp8_config: 'fp8_' },
+  ignoresWithin: true,
   checks: fileChecks,
   usual: fileUsual,
 };

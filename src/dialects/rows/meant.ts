@@ -14,6 +14,8 @@ export interface Dialect {
   readonly hasOthers?: boolean;
   /** Whether the program ignores keys outside sections that it does not know: they are warnings, unless they look misspelled. */
   readonly ignoresOthers?: boolean;
+  /** Whether it ignores such keys in sections. */
+  readonly ignoresWithin?: boolean;
   /** Why a value 'auto' has no effect; without it, 'auto' is a value like others. */
   readonly auto?: string;
   /** Returns what holds if no key says it; `usual` only fills in what no line sets. */
@@ -98,7 +100,10 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
       return near === undefined
         ? told('none', 'is an argument of the script itself, which nobody knows here')
         : told('warning', `is an argument of the script itself, or did you mean "${near}"?`);
-    if (dialect.ignoresOthers === true && path.length === 1 && near === undefined)
+    const isIgnored = path.length === 1 ? dialect.ignoresOthers : dialect.ignoresWithin;
+    const isComment = /^_|^comment/i.test(path.at(-1) ?? '');
+    if (isComment && dialect.ignoresOthers === true) return told('none', 'is a comment');
+    if (isIgnored === true && near === undefined)
       return told('warning', `${dialect.name} ignores it: it has no such key`);
     return told('error', unknownKey(path, table, dialect));
   }

@@ -6,6 +6,7 @@ import {
   type NOTES,
   noteWords,
   otherBranch,
+  outputOf,
   type Piece,
   type RawFile,
   type RawStatement,
@@ -38,7 +39,10 @@ export class Lexer {
   statements(): readonly RawStatement[] {
     const statements = this.#statements;
     const branches = new Branches();
-    const add = (statement: RawStatement): void => {
+    const add = ({ written, ...command }: RawStatement): void => {
+      const file = written?.name.pieces.map(({ text }) => text).join('');
+      const isFirst = file === undefined || !branches.isSetBefore(`> ${file}`);
+      const statement = { ...command, ...(written !== undefined && isFirst && { written }) };
       const names = assignedNames(statement);
       const isOther = names.map((name) => branches.isSetBefore(name)).includes(true);
       statements.push(isOther ? { words: otherBranch(statement, names) } : statement);
@@ -185,7 +189,7 @@ export class Lexer {
       } else if (char === "'") pieces.push({ text: this.#until("'"), isQuoted: true });
       else if (char === '"') pieces.push(...this.#double());
       else if (char === '$') pieces.push(this.#dollar(false));
-      else if (char === '`') pieces.push({ text: `$(${this.#until('`')})`, isQuoted: true });
+      else if (char === '`') pieces.push({ text: outputOf(`$(${this.#until('`')})`), isQuoted: true });
       else if (char === '\\') {
         const next = this.#text[this.#at + 1] ?? '';
         if (/^\\[ \t]+(\n|$)/.test(this.#text.slice(this.#at, this.#at + 80)))
@@ -239,14 +243,14 @@ export class Lexer {
     if (this.#rest().startsWith('$(')) {
       const text = this.#command();
       if (/^\$\((\(|\s*expr\s)/.test(text)) return { text, isQuoted: true, isArithmetic: true };
-      // The output of a command is not known; its first word stands for it, without blanks.
-      return { text: `$(${/^\$\(\s*(\S*)/.exec(text)?.[1] ?? ''}…)`, isQuoted: true };
+      return { text: outputOf(text), isQuoted: true };
     }
     const form = /^\$(?:\{(\w+(?:\[[@*]\])?)(?::?([-?=])([^}]*))?[^}]*\}|(\w+|[@*#?]))/;
     const [written = '$', braced, operator, fallback, plain] =
       form.exec(this.#text.slice(this.#at, this.#at + 500)) ?? [];
     this.#skip(written.length);
     const variable = braced ?? plain;
+    if (variable === 'PWD') return { text: '.', isQuoted: true };
     const text = operator === '-' || operator === '=' ? withoutQuotes(fallback ?? '') : written;
     return { text, isQuoted, ...(variable !== undefined && { variable }) };
   }

@@ -81,3 +81,12 @@ export function joined(pieces: readonly Piece[]): readonly Piece[] {
   }
   return done;
 }
+
+/** Commands that print the current folder, or that of the script: names are looked up in both. */
+const HERE = /^\$\(\s*(pwd\s*|(cd\s[^)]*)?\$?\(?\s*dirname\b[^)]*(\$0|BASH_SOURCE)[\s\S]*)\)$/;
+
+/** Returns what stands for the output of a command, which is not known: its first word, without blanks. */
+export function outputOf(command: string): string {
+  if (HERE.test(command)) return '.';
+  return `$(${/^\$\(\s*(\S*?)\)?(\s|$)/.exec(command)?.[1] ?? ''}…)`;
+}

@@ -1,4 +1,4 @@
-import { allNone, exported, type KeyTable } from '../rows/key-row';
+import { allNone, exported, type KeyTable, none, refused } from '../rows/key-row';
 
 // Keys of Axolotl that change nothing here. Source: src/axolotl/utils/schemas.
 
@@ -42,7 +42,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
   ),
   ...allNone(
     'kernels are fused here in any case; write model.attention for attention',
-    'liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm liger_glu_activation liger_swiglu liger_cross_entropy liger_fused_linear_cross_entropy liger_use_token_scaling cut_cross_entropy xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attn_cross_entropy flash_attn_fuse_mlp flash_attn_rms_norm flash_optimum sage_attention s2_attention eager_attention attn_implementation fused_attn_kernel lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp experts_implementation gradient_checkpointing_kwargs selective_checkpointing fp8_enable_fsdp_float8_all_gather plugins',
+    'flash_attn_d512 sdpa_varlen large_head_attention gemma4_hybrid_attn_impl fp32_norms fp32_norm_classes llama4_linearized_experts torchdistx_path expert_backend nonexpert_quantization moe_grouped_backend moe_dequant_chunk_size moe_bnb_fast use_scattermoe use_sonicmoe use_dsv4_kernels use_glm_dsa_kernels dsv4_fp8_nonexpert_mode dsv4_fp8_lora_kernel dsv4_shared_mlp_lora_kernel dsv4_bf16_all dsv4_fp4_grouped_mode gemma4_fp8_nonexpert gemma4_nf4_nonexpert nvfp4_merge_aware nvfp4_merge_aware_start_step expert_parallel_backend expert_parallel_num_nvl_bytes expert_parallel_num_rdma_bytes expert_parallel_token_capacity expert_parallel_fallback_on_unsupported liger_rope liger_rms_norm liger_rms_norm_gated liger_layer_norm liger_glu_activation liger_swiglu liger_cross_entropy liger_fused_linear_cross_entropy liger_use_token_scaling cut_cross_entropy xformers_attention sdp_attention flex_attention flex_attn_compile_kwargs flash_attn_cross_entropy flash_attn_fuse_mlp flash_attn_rms_norm flash_optimum sage_attention s2_attention eager_attention attn_implementation fused_attn_kernel lora_mlp_kernel lora_qkv_kernel lora_o_kernel lora_embedding_kernel chunked_cross_entropy chunked_cross_entropy_num_chunks tiled_mlp tiled_mlp_num_shards tiled_mlp_use_original_mlp experts_implementation gradient_checkpointing_kwargs selective_checkpointing fp8_enable_fsdp_float8_all_gather plugins',
   ),
   ...allNone(
     "adapters have PEFT's usual form and initial values here",
@@ -53,8 +53,65 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
     'embedding_lr embedding_lr_scale lr_groups lr_quadratic_warmup cosine_constant_lr_ratio lr_div_factor adam_epsilon2 adam_beta3',
   ),
   ...allNone("Axolotl's own checks of a config", 'strict axolotl_config_path'),
+  launcher: exported('the launcher that starts the processes'),
   use_ray: exported('the launcher that starts the processes'),
   ray_run_name: exported('the launcher that starts the processes'),
   ray_num_workers: exported('the launcher that starts the processes'),
   resources_per_worker: exported('the launcher that starts the processes'),
+};
+
+const PREFERENCES = 'preferences and rewards are not trained here; supervised fine-tuning is';
+
+/** Returns rows of ways of training that are not built here; `names` are separated by blanks. */
+const allRefused = (why: string, names: string): KeyTable =>
+  Object.fromEntries(names.split(' ').map((name) => [name, refused(why)]));
+
+/** Ways of training that are not built here, with the settings that only they have. */
+export const AXOLOTL_REFUSED: KeyTable = {
+  ...allRefused(PREFERENCES, 'trl ebft kd_trainer hatchery nemo_gym_enabled'),
+  ...allNone(
+    PREFERENCES,
+    'rl_beta dpo_beta dpo_generate_during_eval dpo_label_smoothing dpo_loss_type dpo_loss_weights dpo_norm_loss dpo_padding_free dpo_use_liger_kernel dpo_use_logits_to_keep dpo_use_weighting cpo_alpha orpo_alpha rpo_alpha simpo_gamma kto_desirable_weight kto_undesirable_weight center_rewards_coefficient precompute_ref_log_probs vllm kd_ce_alpha kd_alpha kd_temperature kd_temperature_min kd_beta kd_normalize_topk kd_online_server_base_url kd_online_topk kd_online_server kd_online_timeout nemo_gym_dir nemo_gym_auto_clone nemo_gym_config_paths nemo_gym_head_port nemo_gym_server_timeout nemo_gym_verify_timeout nemo_gym_run_timeout nemo_gym_datasets nemo_gym_auto_start nemo_gym_model_name nemo_gym_multi_turn nemo_gym_max_turns',
+  ),
+  ...allRefused('the loss is the mean over tokens here; write a loss of your own', 'use_eaft diffusion'),
+  ...allNone('is for a loss that is not built here', 'eaft_alpha eaft_k'),
+  noisy_embedding_alpha: refused('noise in embeddings is not built here'),
+  unfrozen_parameters: refused('write the names of modules as frozen'),
+  spectrum_top_fraction: refused('Spectrum is not built here; frozen freezes modules'),
+  spectrum_model_name: refused('Spectrum is not built here; frozen freezes modules'),
+  ...allRefused(
+    'LISA is not built here; frozen freezes modules',
+    'lisa_n_layers lisa_step_interval lisa_layers_attribute',
+  ),
+  ...allRefused('positions are those of the model here', 'rope_scaling use_pose'),
+  ...allNone(
+    'is for PoSE, which is not built here',
+    'pose_max_context_len pose_num_chunks pose_split_on_token_ids',
+  ),
+  scaling_softmax: refused('attention is scaled by the width of a head here'),
+  ...allNone('is for scaling_softmax', 'scaling_softmax_factor scaling_softmax_bias'),
+  ...allRefused('MoRA is not built here; choose adapter: lora', 'mora use_mora'),
+  mora_type: refused('MoRA is not built here; choose adapter: lora'),
+  ...allRefused('weights are not quantized or pruned here', 'quantize_moe_experts llmcompressor'),
+  ...allRefused('Grokfast is not built here', 'grokfast_alpha grokfast_lamb'),
+  dense_mixer: refused('routers are as model.router says'),
+  trainer_cls: refused('a trainer of your own is your own loop here'),
+  ...allRefused('a schedule restarts nowhere here', 'jagged_restart_steps'),
+  ...allNone('is for jagged_restart_steps', 'jagged_restart_warmup_steps jagged_restart_anneal_steps'),
+  ...allNone('is for ReLoRA', 'relora_prune_method relora_prune_ratio relora_cpu_offload'),
+  ...allNone(
+    'is for optimizers that are not built here; here there are adamW, adam, adamW8bit, lion and sgd',
+    'dion_lr dion_momentum dion_rank_fraction dion_rank_multiple_of qgalore_cos_threshold qgalore_gamma_proj qgalore_proj_bits qgalore_proj_group_size qgalore_proj_quant qgalore_proj_type qgalore_queue_size qgalore_rank qgalore_scale qgalore_update_proj_gap',
+  ),
+  ...allNone(
+    'is for images in conversations, which are texts here',
+    'freeze_mm_modules image_size image_resize_algorithm',
+  ),
+  role_boundaries: none('shardlab sft applies chat templates; texts of a file are trained as they are'),
+  ...allNone(
+    'run.log writes JSON lines and TensorBoard files',
+    'use_swanlab swanlab_project swanlab_experiment_name swanlab_description swanlab_mode swanlab_workspace swanlab_api_key swanlab_log_model swanlab_web_host swanlab_api_host swanlab_lark_webhook_url swanlab_lark_secret swanlab_log_completions swanlab_completion_log_interval swanlab_completion_max_buffer',
+  ),
+  ...allNone('run.evaluate() evaluates', 'lm_eval_tasks lm_eval_batch_size lm_eval_post_train lm_eval_model'),
+  model_config: none('models are read from your own folders: write model: { from: FOLDER }'),
 };

@@ -18,8 +18,8 @@ import {
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
 import { modelMeaning, SEQUENCE } from '../rows/models';
-import { number, wholeFromZero, wholeOf, yes, yesOf } from '../rows/values';
-import { AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
+import { number, wholeOf, yes, yesOf } from '../rows/values';
+import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.
@@ -185,7 +185,7 @@ const TRAINING: KeyTable = {
   max_grad_norm: trainer('max_grad_norm'),
   max_steps: trainer('max_steps'),
   num_epochs: trainer('num_train_epochs'),
-  warmup_steps: adapted(setting('schedule.warmupSteps', wholeFromZero)),
+  warmup_steps: trainer('warmup_steps'),
   warmup_ratio: trainer('warmup_ratio'),
   seed: trainer('seed'),
   auto_find_batch_size: trainer('auto_find_batch_size'),
@@ -236,7 +236,7 @@ const ADAPTERS: KeyTable = {
 /** Axolotl's YAML. */
 export const AXOLOTL: Dialect = {
   name: 'Axolotl',
-  keys: { ...AXOLOTL_WITHOUT_EFFECT, ...TRAINING, ...PARALLEL, ...ADAPTERS },
+  keys: { ...AXOLOTL_WITHOUT_EFFECT, ...AXOLOTL_REFUSED, ...TRAINING, ...PARALLEL, ...ADAPTERS },
   prefixes: { fsdp_config: 'fsdp_' },
   ignoresOthers: true,
   usual: (other) => ({

@@ -1,4 +1,5 @@
 import { settingAt } from '../../config/setting-table';
+import { MEGATRON } from '../megatron/megatron';
 import {
   type Asked,
   allNone,
@@ -10,6 +11,7 @@ import {
   type KeyTable,
   type Meaning,
   none,
+  onlyRead,
   place,
   refused,
   settingKeys,
@@ -39,6 +41,26 @@ const adapter = (
 export const DEEPSPEED_FILE = 'ds_config.json';
 
 const RAY = "Ray's launcher, which starts the processes";
+
+/** Keys of Megatron-LM, which trains with the variable USE_MCA or by Megatron Bridge. */
+const MEGATRON_OF_LLAMA_FACTORY: KeyTable = {
+  ...onlyRead(
+    MEGATRON.keys,
+    'tensor_model_parallel_size pipeline_model_parallel_size context_parallel_size expert_model_parallel_size sequence_parallel use_distributed_optimizer overlap_param_gather overlap_grad_reduce bias_activation_fusion apply_rope_fusion masked_softmax_fusion moe_grouped_gemm moe_token_dispatcher_type recompute_granularity recompute_method recompute_num_layers',
+  ),
+  ...allNone(
+    'kernels are fused here in any case',
+    'bias_activation_fusion apply_rope_fusion masked_softmax_fusion cross_entropy_loss_fusion use_packed_sequences',
+  ),
+  virtual_pipeline_model_parallel_size: decides('parallel.virtualStages', ({ value }) => ({
+    sets: { 'parallel.virtualStages': wholeOf(value) },
+  })),
+  mixed_precision: none('write bf16: true or fp16: true'),
+  ...allNone(
+    'run.savePretrained writes whole parameters',
+    'export_hf_on_finish megatron_pretrained_checkpoint extra_config',
+  ),
+};
 
 /** Keys that start processes, or that are for other ways of training. */
 const OTHER: KeyTable = {
@@ -83,7 +105,12 @@ const OTHER: KeyTable = {
     'is for images, sounds and videos in conversations, which are texts here',
     'audio_sampling_rate crop_to_patches image_do_pan_and_scan image_min_pixels use_audio_in_video video_fps video_maxlen video_min_pixels',
   ),
-  use_mca: refused('Megatron-LM trains by its own arguments, which megatron sft has'),
+  ...MEGATRON_OF_LLAMA_FACTORY,
+  use_mca: none('Megatron-LM trains, with the keys that have its names'),
+  ...allNone(
+    'is for programs that are not built here',
+    'kt_cpu_activation kt_config kt_non_expert_weight_path',
+  ),
   ...allNone(
     'is for other adapters, freezing or preferences; here there are LoRA and training of all parameters',
     'freeze_trainable_layers freeze_trainable_modules freeze_extra_modules loraplus_lr_embedding pissa_iter pissa_convert module_dropout oft_rank oft_block_size oft_target pref_ftx pref_bco_weight dpo_label_smoothing kto_chosen_weight kto_rejected_weight simpo_gamma ppo_buffer_size ppo_epochs ppo_score_norm ppo_target ppo_whiten_rewards ref_model ref_model_adapters ref_model_quantization_bit reward_model reward_model_adapters reward_model_quantization_bit reward_model_type ld_alpha asft_alpha eaft_alpha freeze_language_model',

@@ -8,6 +8,7 @@ const KINDS =
   'is for another kind of adapters or optimizer; here there are LoRA, adamW, adamW8bit, lion and sgd';
 
 export const SWIFT_OTHER: KeyTable = {
+  ENV: none('variables of the other program, in a file'),
   ...allNone(
     'weights are not quantized here',
     'bnb_4bit_compute_dtype bnb_4bit_quant_type bnb_4bit_use_double_quant bnb_4bit_quant_storage hqq_axis',

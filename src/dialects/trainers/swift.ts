@@ -287,7 +287,12 @@ export const SWIFT_FSDP: Dialect = {
   name: "swift's fsdp",
   keys: {
     fsdp: decides('parallel.strategy', fsdp),
-    fsdp_config: section(ACCELERATE_FSDP.fsdp),
+    fsdp_config: section({
+      ...ACCELERATE_FSDP.fsdp,
+      activation_cpu_offload: decides('offload.activations', ({ value }) => ({
+        sets: { 'offload.activations': yesOf(value) },
+      })),
+    }),
     ...allNone('is a comment', '_description _requires _note _param_docs'),
   },
   prefixes: { fsdp_config: 'fsdp_' },

@@ -109,13 +109,39 @@ const OTHER: KeyTable = {
   ...allNone('nothing is downloaded from a hub', 'model_code_revision base_model_revision'),
 };
 
+/** Arguments of TRL's other trainers, whose files have the same form as those of supervised fine-tuning. */
+const PREFERENCES: KeyTable = Object.fromEntries(
+  'beta max_prompt_length max_completion_length num_generations reward_funcs reward_model_path reward_weights desirable_weight undesirable_weight label_smoothing precompute_ref_log_probs ref_model_init_kwargs epsilon use_vllm vllm_mode'
+    .split(' ')
+    .map((name) => [
+      name,
+      refused('preferences and rewards (DPO, KTO, GRPO, …) are not trained here; supervised fine-tuning is'),
+    ]),
+);
+
+/** Arguments of the scripts of alignment-handbook. */
+const HANDBOOK: KeyTable = {
+  ...Object.fromEntries(
+    ['dataset_mixture', 'dataset_mixer'].map((name) => [
+      name,
+      refused("its data sets are a hub's, and nothing is downloaded; write data: './file.jsonl'"),
+    ]),
+  ),
+  ...allNone('the file has one form', 'dataset_splits dataset_configs'),
+  hub_model_revision: none('nothing is downloaded from a hub or sent to one'),
+  ...allNone(
+    'run.log writes JSON lines and TensorBoard files',
+    'wandb_entity wandb_project benchmarks callbacks',
+  ),
+};
+
 /** Arguments of SFTConfig. */
 export const SFT_ARGUMENTS: KeyTable = { ...TRAINING_ARGUMENTS, ...DATA, ...OTHER };
 
 /** TRL's trainer for supervised fine-tuning. */
 export const TRL: Dialect = {
   name: 'TRL',
-  keys: { ...TRANSFORMERS.keys, ...ADAPTERS, ...SFT_ARGUMENTS },
+  keys: { ...TRANSFORMERS.keys, ...ADAPTERS, ...SFT_ARGUMENTS, ...PREFERENCES, ...HANDBOOK },
   usual: (other) => {
     const isHalf = ['bf16', 'fp16', 'mixed_precision'].every((key) => other(key) === undefined);
     return {

@@ -1,7 +1,10 @@
 import {
   type Asked,
+  allNone,
   decides,
   flag,
+  flags,
+  isNothing,
   type KeyRow,
   type KeyTable,
   type Meaning,
@@ -117,7 +120,11 @@ const LORA: KeyTable = {
   })),
   ...settingKeys('diffSynth', {
     'lora.r': { lora_rank: lora('lora.r', (value) => wholeOf(value)) },
-    'lora.targets': { lora_target_modules: lora('lora.targets', (value) => String(value).split(',')) },
+    'lora.targets': {
+      lora_target_modules: lora('lora.targets', (value) =>
+        isNothing(value) ? 'all-linear' : String(value).split(','),
+      ),
+    },
   }),
   lora_checkpoint: refused('adapters are read by run.load here'),
   preset_lora_path: refused('adapters are merged by run.savePretrained here'),
@@ -126,6 +133,35 @@ const LORA: KeyTable = {
 
 const SIZE =
   "the size of videos is the model's latent: frames / 4, rows / 8, columns / 8; write model: { …, latent }";
+
+/** Arguments of DiffSynth-Studio's scripts for other models, and of its newer releases. Source: diffsynth/diffusion/parsers.py. */
+const OTHERS: KeyTable = {
+  ...allNone(
+    'is for models that are not built here',
+    'processor_path processor_config tokenizer_1_path tokenizer_2_path tokenizer_t5xxl_path silence_latent_path max_audio_duration frame_rate noise_scale',
+  ),
+  ...flags({
+    ...allNone(
+      'is for models that are not built here',
+      'silent_on_missing_audio zero_cond_t framewise_decoding first_frame_as_condition',
+    ),
+    align_to_opensource_format: none('run.savePretrained writes adapters as PEFT does'),
+    enable_npu_patch: none('ranks run on CPUs here; a plan is for GPUs'),
+    ...allNone(
+      'run.log writes JSON lines and TensorBoard files',
+      'enable_csv_log enable_swanlab_log enable_tensorboard_log enable_wandb_log',
+    ),
+  }),
+  ...allNone('run.log writes JSON lines and TensorBoard files', 'swanlab_project wandb_project'),
+  customized_optimizer: refused('write optimizer.kind adamW, adam, adamW8bit, lion or sgd'),
+  quant_options: refused('weights are not quantized here'),
+  ...Object.fromEntries(
+    'discriminator_learning_rate fake_score_learning_rate feature_indices gan_loss_weight gan_r1_reg_alpha gan_r1_reg_weight matching_t_max matching_t_mean matching_t_min matching_t_sampling matching_t_std student_grad_clip_norm student_sample_steps student_sample_type student_schedule student_t_list student_update_freq teacher_cfg_scale'
+      .split(' ')
+      .map((name) => [`dmd2_${name}`, refused('distillation is not built here; a dit learns flow matching')]),
+  ),
+  embedded_guidance: none('is for models that are not built here'),
+};
 
 export const DIFFSYNTH: Dialect = {
   name: 'DiffSynth-Studio',
@@ -197,6 +233,7 @@ export const DIFFSYNTH: Dialect = {
       'write model.boundary: from this share of timesteps on, the high-noise expert runs',
     ),
     initialize_model_on_cpu: flag(none('models are built chunk by chunk here in any case')),
+    ...OTHERS,
   },
   usual: () => ({
     usual: { batch: 1, 'optimizer.lr': 1e-4, data: 'synthetic' },

@@ -1,0 +1,18 @@
+import { allNone, flag, type KeyTable, none } from '../rows/key-row';
+import { fileKey } from './transformers';
+
+const FILE = fileKey("DeepSpeed's JSON, which is read too");
+
+/** Arguments that deepspeed.add_config_arguments adds to a script; transformers' --deepspeed has the file as its value. */
+export const DEEPSPEED_ARGUMENTS: KeyTable = {
+  deepspeed: {
+    ...FILE,
+    mean: (asked) =>
+      typeof asked.value === 'boolean'
+        ? { effect: 'none', why: 'DeepSpeed trains, as the file of deepspeed_config says' }
+        : FILE.mean(asked),
+  },
+  deepspeed_config: FILE,
+  ...allNone('is the old form of an argument of DeepSpeed', 'deepscale deepscale_config'),
+  deepspeed_mpi: flag(none('how processes find each other before they train')),
+};
