@@ -168,7 +168,7 @@ test('a script that nobody knows keeps its arguments, although some have names o
   assert.equal(effects(megatron)['--deepspeed'], 'none');
 });
 
-test("Axolotl gives the words after -- to its launcher; a hostfile has any name, and a model's config.json is none", () => {
+test("Axolotl gives the words after -- to its launcher; a hostfile may have any name; a model's config.json is refused", () => {
   const cwd = folderOf({
     'train.yaml': 'base_model: gpt2\nmicro_batch_size: 2\n',
     'hosts.txt': 'node1 slots=4\nnode2 slots=4\n',

@@ -11,6 +11,7 @@ import { createBatches } from '../../data/batches';
 import type { PreparedData } from '../../data/prepared';
 import { writeInitialValues } from '../torch/initial-values';
 import { MODEL_FOLDER, modelSource, writeModelFolder } from './model-folder';
+import { fillFolder, isEmptyFolder } from './partial-folder';
 import { type ExportReport, exportedSettings, exportReport, reportText } from './report';
 import { packageLines, requirementsText } from './requirements';
 import { type BundleFacts, type Target, worldOf } from './target';
@@ -111,40 +112,40 @@ function emptyFolder(out: string): string {
     throw new ConfigError(`export: out takes a folder's path, as out: 'bundle', not ${String(out)}`);
   const folder = resolve(out);
   if (!fs.existsSync(folder)) return folder;
-  if (fs.statSync(folder).isDirectory() && fs.readdirSync(folder).length === 0) return folder;
+  if (isEmptyFolder(folder)) return folder;
   throw new ConfigError(`export: ${folder} is not an empty folder; give a new one, or delete it`);
 }
 
-/** Writes a bundle, and removes what was written if it fails. Throws: IO, SHAPE, CONFIG. */
+/** Writes a bundle; if it fails, nothing is written. Throws: IO, SHAPE, CONFIG. */
 export function writeBundle(
   { facts, out, to, settings, steps }: PlannedBundle,
   { init, prepared }: BundleSources,
 ): ExportReport {
   const target: Target = TARGETS[to];
   try {
-    makeFolder(out);
-    const isOwn = target.data === 'own';
-    const weights = writeWeights(facts, target, init, out);
-    const data = isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, out);
-    const packages = target.packages(facts);
-    const texts = [
-      ...target.files(facts),
-      { path: 'requirements.txt', text: isOwn ? packageLines(packages) : requirementsText(packages) },
-      { path: 'README.md', text: readmeText(facts, target, data.text) },
-    ];
-    const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
-    const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
-    const fields = { to, out, world: worldOf(facts), files, settings, notes };
-    for (const { path, text, isExecutable = false } of [
-      ...texts,
-      { path: 'REPORT.md', text: reportText(fields, target) },
-    ]) {
-      makeFolder(dirname(join(out, path)));
-      fs.writeFileSync(join(out, path), text, { mode: isExecutable ? 0o755 : 0o644 });
-    }
-    return exportReport(fields, target);
+    return fillFolder(out, (folder) => {
+      const isOwn = target.data === 'own';
+      const weights = writeWeights(facts, target, init, folder);
+      const data = isOwn ? OWN_DATA : writeData(facts, target, { prepared, steps }, folder);
+      const packages = target.packages(facts);
+      const texts = [
+        ...target.files(facts),
+        { path: 'requirements.txt', text: isOwn ? packageLines(packages) : requirementsText(packages) },
+        { path: 'README.md', text: readmeText(facts, target, data.text) },
+      ];
+      const files = [...texts.map(({ path }) => path), 'REPORT.md', ...weights, ...data.files].sort();
+      const notes = [...continuedNotes(facts), ...data.notes, ...target.notes(facts)];
+      const fields = { to, out, world: worldOf(facts), files, settings, notes };
+      for (const { path, text, isExecutable = false } of [
+        ...texts,
+        { path: 'REPORT.md', text: reportText(fields, target) },
+      ]) {
+        makeFolder(dirname(join(folder, path)));
+        fs.writeFileSync(join(folder, path), text, { mode: isExecutable ? 0o755 : 0o644 });
+      }
+      return exportReport(fields, target);
+    });
   } catch (error) {
-    fs.rmSync(out, { recursive: true, force: true });
     if (error instanceof ShardlabError) throw error;
     const reason = error instanceof Error ? error.message : String(error);
     throw new ShardlabError('IO', `the bundle was not written: ${reason}; give another folder as out`, {
