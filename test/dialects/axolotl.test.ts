@@ -111,3 +111,23 @@ test('axolotl train, llamafactory-cli train and their modules name a file of set
   const launched = readConfig('accelerate launch --num_processes 4 -m axolotl.cli.train a.yaml', { cwd });
   assert.deepEqual([launched.world, launched.config.batch, launched.config.model], [4, 3, 'llama3-8b']);
 });
+
+test('a setting without an effect says so, also if another line is an error', () => {
+  const keys = 'dp_replicate_size: 2\ndp_shard_size: 2\nfsdp: [no_shard]\n';
+  const right = axolotl(keys);
+  const wrong = axolotl(`${keys}adam_beta1: 2\n`);
+  assert.equal(effects(wrong).adam_beta1, 'error');
+  assert.match(whyOf(right, 'dp_shard_size'), /parallel\.mesh has no effect/);
+  assert.equal(whyOf(wrong, 'dp_shard_size'), whyOf(right, 'dp_shard_size'));
+});
+
+test('adapters from which a training begins are refused in every program that has them', () => {
+  for (const reading of [
+    axolotl('adapter: lora\nlora_model_dir: ./adapter\n'),
+    readConfig('swift sft --model gpt2 --adapters ./adapter'),
+    readConfig('llamafactory-cli train --model_name_or_path gpt2 --adapter_name_or_path ./adapter'),
+  ]) {
+    const refused = reading.lines.find(({ effect }) => effect === 'refused');
+    assert.match(refused?.why ?? '', /merge them into their model first/);
+  }
+});

@@ -110,41 +110,20 @@ function boundBy(tokens: readonly Token[]): readonly string[] {
       );
     if (kind !== 'name') continue;
     if (text === 'as' && next !== undefined) found.push(...names([next]));
-    if (text === 'for')
-      found.push(
-        ...names(
-          tokens.slice(
-            at + 1,
-            tokens.findIndex((one, index) => index > at && one.text === 'in'),
-          ),
-        ),
-      );
+    const until = (end: number): readonly string[] => names(tokens.slice(at + 1, end < 0 ? undefined : end));
+    if (text === 'for') found.push(...until(indexAfter(tokens, at, 'in')));
     if (text === 'class' && next !== undefined) found.push(next.text);
-    if (text === 'def')
-      found.push(
-        ...names(
-          tokens.slice(
-            at + 1,
-            afterBracket(
-              tokens,
-              tokens.findIndex((one) => one.text === '('),
-            ),
-          ),
-        ),
-      );
-    if (text === 'lambda')
-      found.push(
-        ...names(
-          tokens.slice(
-            at + 1,
-            tokens.findIndex((one, index) => index > at && one.text === ':'),
-          ),
-        ),
-      );
+    if (text === 'def') found.push(...until(afterBracket(tokens, indexAfter(tokens, at, '('))));
+    if (text === 'lambda') found.push(...until(indexAfter(tokens, at, ':')));
     if (CHANGES.includes(text) && before?.text === '.' && next?.text === '(')
       found.push(tokens[at - 2]?.text ?? '');
   }
   return second === undefined ? [] : found;
+}
+
+/** Returns the index of the next token with a text; -1: there is none. */
+function indexAfter(tokens: readonly Token[], from: number, text: string): number {
+  return tokens.findIndex((token, index) => index > from && token.text === text);
 }
 
 /** Returns the entries of a dict that is written out, also as dict(…); null: it is computed. */

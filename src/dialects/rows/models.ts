@@ -1,6 +1,15 @@
 import type { PUBLISHED_MODELS } from '../../config/named-models';
 import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
-import { type Asked, decides, type Exported, isNothing, type KeyRow, type Meaning, place } from './key-row';
+import {
+  type Asked,
+  decides,
+  type Exported,
+  isNothing,
+  type KeyRow,
+  type Meaning,
+  place,
+  refused,
+} from './key-row';
 import type { PlannedModel } from './reading';
 import { wholeOf } from './values';
 
@@ -137,6 +146,11 @@ function plannedModel(value: unknown): PlannedModel | null {
   const found = Object.entries(PLANNED_MODELS).find(([name]) => last === name || last.startsWith(`${name}-`));
   return found === undefined ? null : { name: found[0], ...found[1] };
 }
+
+/** The row of a key that names a folder with adapters, from which a training begins. */
+export const FIRST_ADAPTERS: KeyRow = refused(
+  'adapters of a folder are not read here; merge them into their model first, and write model: { from: FOLDER } with the merged model',
+);
 
 /** The row of a key that has the length of sequences, which here belongs to the model. */
 export const SEQUENCE: KeyRow = {

@@ -46,7 +46,7 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
   ),
   ...allNone(
     "adapters have PEFT's usual form and initial values here",
-    'lora_model_dir lora_fan_in_fan_out lora_modules_to_save lora_target_parameters lora_rank_pattern lora_alpha_pattern peft peft_layers_to_transform peft_layers_pattern peft_layer_replication peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype qlora_sharded_model_loading bnb_config_kwargs loraplus_lr_ratio loraplus_lr_embedding',
+    'lora_fan_in_fan_out lora_modules_to_save lora_target_parameters lora_rank_pattern lora_alpha_pattern peft peft_layers_to_transform peft_layers_pattern peft_layer_replication peft_init_lora_weights peft_trainable_token_indices peft_ensure_weight_tying peft_autocast_adapter_dtype qlora_sharded_model_loading bnb_config_kwargs loraplus_lr_ratio loraplus_lr_embedding',
   ),
   ...allNone(
     'one learning rate holds for all parameters, unless optimizer.groups has others',

@@ -17,7 +17,7 @@ import {
   setting,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { modelMeaning, SEQUENCE } from '../rows/models';
+import { FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
 import { number, wholeOf, yes, yesOf } from '../rows/values';
 import { AXOLOTL_REFUSED, AXOLOTL_WITHOUT_EFFECT } from './axolotl-keys';
 import { DATA, TRAINING_ARGUMENTS } from './transformers';
@@ -220,6 +220,7 @@ const ADAPTERS: KeyTable = {
       ? { effect: 'none', why: 'is off' }
       : adapterSetting('lora.targets', () => 'all-linear').mean(asked),
   ),
+  lora_model_dir: FIRST_ADAPTERS,
   load_in_4bit: QUANTIZED,
   load_in_8bit: QUANTIZED,
   gptq: QUANTIZED,

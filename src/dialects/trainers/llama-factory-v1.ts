@@ -10,7 +10,7 @@ import {
   setting,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, modelMeaning, SEQUENCE } from '../rows/models';
+import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE } from '../rows/models';
 import { clip, number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 import { TRAINING_ARGUMENTS } from './transformers';
 
@@ -43,8 +43,9 @@ const ADAPTERS: KeyTable = {
   ),
   ...allNone(
     'is for freezing, which frozen does here, or for exports, which run.savePretrained does',
-    'freeze_trainable_layers freeze_trainable_modules freeze_extra_modules adapter_name_or_path export_dir export_size infer_dtype',
+    'freeze_trainable_layers freeze_trainable_modules freeze_extra_modules export_dir export_size infer_dtype',
   ),
+  adapter_name_or_path: FIRST_ADAPTERS,
   r: setting('lora.r', whole),
   lora_alpha: setting('lora.alpha', number),
   lora_dropout: setting('lora.dropout', number),

@@ -17,7 +17,7 @@ import {
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
+import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { wholeOf, yesOf } from '../rows/values';
 import { DATA, fileKey, TRAINER_DEFAULTS, TRAINING_ARGUMENTS } from './transformers';
 
@@ -213,13 +213,14 @@ export const LLAMA_FACTORY: Dialect = {
     ...allNone('run.log writes JSON lines and TensorBoard files', 'plot_loss use_swanlab swanlab_project'),
     ...allNone(
       'nothing is downloaded from a hub',
-      'trust_remote_code cache_dir hf_hub_token ms_hub_token om_hub_token model_revision adapter_name_or_path use_fast_tokenizer resize_vocab',
+      'trust_remote_code cache_dir hf_hub_token ms_hub_token om_hub_token model_revision use_fast_tokenizer resize_vocab',
     ),
     ...allNone(
       'models and adapters are as PEFT has them',
       'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
     ),
     pure_bf16: refused('master parameters are float32 here'),
+    adapter_name_or_path: FIRST_ADAPTERS,
     use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
     pissa_init: refused('adapters have their usual initial values here'),
     quantization_bit: refused('weights are not quantized here'),

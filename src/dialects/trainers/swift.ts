@@ -18,7 +18,7 @@ import {
   settingKeys,
 } from '../rows/key-row';
 import type { Dialect } from '../rows/meant';
-import { attentionNamed, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
+import { attentionNamed, FIRST_ADAPTERS, modelMeaning, SEQUENCE, writtenSequence } from '../rows/models';
 import { floatOf, strategyOf, wholeOf, word, yesOf } from '../rows/values';
 import { swiftData } from './swift-data';
 import { SWIFT_OTHER } from './swift-keys';
@@ -244,8 +244,9 @@ export const SWIFT_KEYS: KeyTable = {
   ),
   ...allNone(
     'it is for other models or other ways of training',
-    'task_type model_kwargs load_args load_data_args ignore_args_error tuner_backend adapters external_plugins freeze_vit freeze_llm freeze_aligner vit_lr aligner_lr device_map max_memory rope_scaling local_repo_path init_strategy new_special_tokens num_labels problem_type modules_to_save check_model acc_strategy predict_with_generate metric',
+    'task_type model_kwargs load_args load_data_args ignore_args_error tuner_backend external_plugins freeze_vit freeze_llm freeze_aligner vit_lr aligner_lr device_map max_memory rope_scaling local_repo_path init_strategy new_special_tokens num_labels problem_type modules_to_save check_model acc_strategy predict_with_generate metric',
   ),
+  adapters: FIRST_ADAPTERS,
   use_rslora: refused('rank-stabilized LoRA is not built here; write lora.alpha'),
   lora_bias: none('adapters have no bias here'),
   init_weights: none("adapters have PEFT's initial values here"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -26,26 +26,23 @@ class Batch:
     lengths: list[list[int]] | None = None
     # The loss is the mean over all positions, times this.
     factor: float = 1.0
+    # Whether only some tokens count: the second tensor has their labels.
+    has_labels: bool = False
 
     @property
     def documents(self) -> list[int] | None:
         """The lengths of the documents of a packed batch, which is one row."""
         return None if self.lengths is None else [length for row in self.lengths for length in row]
 
-    @property
-    def has_labels(self) -> bool:
-        """Whether only some tokens count."""
-        return len(self.tensors) == 2
-
     def tokens(self) -> tuple[Tensor, Tensor]:
         """Returns ids and targets of a language model. Shapes: [B, T], of a packed batch [1, B · T]."""
-        tokens, *labels = self.tensors
-        ids, targets = tokens[:, :-1], labels[0] if labels else tokens[:, 1:]
+        tokens = self.tensors[0]
+        ids, targets = tokens[:, :-1], self.tensors[1] if self.has_labels else tokens[:, 1:]
         return (ids, targets) if self.lengths is None else (ids.reshape(1, -1), targets.reshape(1, -1))
 
     def rows(self, count: int) -> Batch:
         """Returns the first rows."""
-        return Batch(tuple(each[:count] for each in self.tensors), self.lengths and self.lengths[:count], self.factor)
+        return replace(self, tensors=tuple(each[:count] for each in self.tensors), lengths=self.lengths and self.lengths[:count])
 
 
 class Batches:
@@ -99,6 +96,8 @@ class Batches:
             values = data[start : start + size].view(stored).reshape(each["shape"])
             tensors.append(values.to(self._device, used))
             start += size
-        answers = reply.get("answers") or {"documents": None, "factors": [1.0] * count}
-        documents = answers["documents"] or [None] * count
-        return reply, [Batch(*each) for each in zip(zip(*tensors, strict=True), documents, answers["factors"])]
+        answers = reply.get("answers")
+        factors = [1.0] * count if answers is None else answers["factors"]
+        documents = (answers and answers["documents"]) or [None] * count
+        made = zip(zip(*tensors, strict=True), documents, factors)
+        return reply, [Batch(*each, has_labels=answers is not None) for each in made]
