@@ -27,7 +27,7 @@ export function fillFolder<Result>(out: string, fill: (folder: string) => Result
   }
 }
 
-/** Whether a folder has nothing but what a killed export has left. */
+/** Whether a folder has only what killed exports have left. */
 export function isEmptyFolder(folder: string): boolean {
   return fs.statSync(folder).isDirectory() && fs.readdirSync(folder).every(isStale);
 }
