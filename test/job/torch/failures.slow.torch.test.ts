@@ -88,6 +88,31 @@ test("the death of torchrun's agent within a step is an error, and no process or
   assert.deepEqual(left, []);
 });
 
+test('a checkpoint that cannot be written leaves no file, and the run continues as if it had not been saved', async (context) => {
+  const { path } = temporaryFolder(context);
+  const job = await launchTorch(context, { ranks: 2 });
+  const [run, twin] = [await job.train(CONFIG), await job.train(CONFIG)];
+  await run.step(1);
+  const limit = (bytes: string): Promise<unknown> =>
+    job.on(0).python(`import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (${bytes}, r.RLIM_INFINITY))`);
+  await limit('1000');
+  await assert.rejects(run.save(join(path, 'full')), {
+    code: 'IO',
+    message: /the checkpoint cannot be written: .*full.*; make room there, or save to another folder/,
+  });
+  await limit('r.RLIM_INFINITY');
+  await assert.rejects(run.save('/proc/nowhere/saved'), {
+    code: 'IO',
+    message: /cannot be written: .*nowhere/,
+  });
+  assert.deepEqual(readdirSync(path), []);
+  await run.step(2);
+  await twin.step(3);
+  assert.deepEqual(run.losses, twin.losses);
+  await run.save(join(path, 'saved'));
+  assert.deepEqual(readdirSync(path), ['saved']);
+});
+
 test('a rank that stands still is named, and the job continues when it does', async (context) => {
   const job = await launchTorch(context, { ranks: 2 });
   const run = await job.train(CONFIG);
