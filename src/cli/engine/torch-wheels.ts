@@ -35,9 +35,7 @@ export function downloadNotices(
   const notice = torchNotice(platform, wantsCuda);
   return [
     ...(names.includes('torch') && notice !== '' ? [notice] : []),
-    ...(small.length > 0
-      ? [`${small.join(' and ')}, with requirements: about ${formatBytes(bytes)}`]
-      : []),
+    ...(small.length > 0 ? [`${small.join(' and ')}, with requirements: about ${formatBytes(bytes)}`] : []),
   ];
 }
 
