@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { showPip } from '../../src/cli/engine/pip-progress';
-import { downloadNotice } from '../../src/cli/engine/torch-wheels';
+import { downloadNotices } from '../../src/cli/engine/torch-wheels';
 import { findTorch, torchEnvironment } from '../../src/job/torch/find-python';
 import { TORCH_SUPPORT } from '../../src/job/torch/settings';
 import { repositoryRoot } from '../support/paths';
@@ -79,8 +79,12 @@ test('engine torch makes the environment that ranks look for, from the requireme
   assert.deepEqual(JSON.parse(stdout), { environment, python, torch: '2.13.0', cuda: null, ready: true });
   assert.equal(findTorch(undefined, env), python);
   assert.equal(installs().length, 1);
-  assert.match(installs()[0] ?? '', /^-I -m pip install .*-r \S+\/src\/python\/requirements\.txt$/);
+  assert.match(
+    installs()[0] ?? '',
+    /^-I -m pip install .*-r \S+\/src\/python\/requirements\.txt -r \S+\/requirements-accelerate\.txt$/,
+  );
   if (isLinuxX64) assert.match(stderr, /527 MB of torch and about 2\.20 GB of CUDA libraries/);
+  assert.match(stderr, /^accelerate, with requirements: about 7\.00 MB$/m);
 });
 
 test('a second call says that the environment is ready, and installs nothing', async () => {
@@ -97,7 +101,10 @@ test('--deepspeed adds DeepSpeed to an environment, which then stays', async () 
   const { engine, installs } = machine();
   await engine('torch');
   assert.equal((await engine('torch', '--deepspeed')).status, 0);
-  assert.match(installs()[1] ?? '', /-r \S+requirements\.txt -r \S+requirements-deepspeed\.txt$/);
+  assert.match(
+    installs()[1] ?? '',
+    /-r \S+requirements\.txt -r \S+requirements-accelerate\.txt -r \S+requirements-deepspeed\.txt$/,
+  );
   for (const again of [['--deepspeed'], []]) await engine('torch', ...again);
   assert.equal(installs().length, 2);
 });
@@ -110,7 +117,7 @@ test('after a failed pip ranks find no environment, and the next call continues 
   assert.equal(failed.status, 1);
   assert.match(
     failed.stderr,
-    /pip did not install torch, numpy and safetensors:\nno route\n {2}→ is the package index/,
+    /pip did not install torch, numpy, safetensors and accelerate:\nno route\n {2}→ is the package index/,
   );
   // The environment's torch is there, but nobody knows whether it is whole.
   assert.throws(() => findTorch(undefined, env), new RegExp(`${environment} is not complete`));
@@ -144,12 +151,24 @@ test('Ctrl-C ends pip, and leaves no environment that ranks take for complete', 
   assert.throws(() => findTorch(undefined, env), /is not complete/);
 });
 
-test('other requirements than those that were installed make the environment incomplete for the command', async () => {
+test('an environment of other requirements gets what it lacks, named with its size, and keeps DeepSpeed', async () => {
   const { engine, environment, installs } = machine();
-  await engine('torch');
-  writeFileSync(join(environment, '.shardlab-complete'), 'torch==2.6.0\n');
-  assert.equal((await engine('torch')).status, 0);
-  assert.equal(installs().length, 2);
+  await engine('torch', '--deepspeed');
+  const mark = join(environment, '.shardlab-complete');
+  const marked = readFileSync(mark, 'utf8');
+  writeFileSync(mark, marked.replaceAll(/^(#|accelerate).*\n/gm, ''));
+  const { status, stderr } = await engine('torch');
+  assert.equal(status, 0);
+  assert.match(stderr, /\/torch has no accelerate==[\d.]+: pip adds what is missing/);
+  assert.match(stderr, /^accelerate, with requirements: about 7\.00 MB$/m);
+  assert.doesNotMatch(stderr, /of torch/);
+  assert.match(installs()[1] ?? '', /requirements-deepspeed\.txt$/);
+  assert.equal(readFileSync(mark, 'utf8'), marked);
+  writeFileSync(mark, 'torch==2.6.0\n');
+  const old = await engine('torch');
+  assert.match(old.stderr, /has no torch==[\d.]+, numpy/);
+  if (isLinuxX64) assert.match(old.stderr, /527 MB of torch/);
+  assert.equal(installs().length, 3);
 });
 
 test('the error of a Python without venv gives the remedy once', async () => {
@@ -183,14 +202,15 @@ test('with --cuda a torch without CUDA is an error, and one with CUDA is named',
 });
 
 test('the size of a CUDA build is said before the download, and CUDA is refused where no build has it', () => {
-  assert.match(
-    downloadNotice('linux-x64', false),
-    /only the CUDA build .* for linux-x64.*PIP_EXTRA_INDEX_URL=/,
-  );
-  assert.match(downloadNotice('linux-x64', true), /^downloads 527 MB of torch/);
-  assert.equal(downloadNotice('darwin-arm64', false), '');
+  const torch = ['torch==2.13.0', 'safetensors==0.8.0'];
+  const [notice = ''] = downloadNotices(torch, 'linux-x64', false);
+  assert.match(notice, /only the CUDA build .* for linux-x64.*PIP_EXTRA_INDEX_URL=/);
+  assert.match(downloadNotices(torch, 'linux-x64', true).join(), /^downloads 527 MB of torch/);
+  assert.deepEqual(downloadNotices(torch, 'darwin-arm64', false), []);
+  const both = ['accelerate==1.15.0', 'deepspeed==0.19.8'];
+  assert.match(downloadNotices(both, 'linux-x64', false).join(), /^accelerate and deepspeed, .* 13\.0 MB$/);
   assert.throws(
-    () => downloadNotice('darwin-arm64', true),
+    () => downloadNotices(torch, 'darwin-arm64', true),
     /no torch with CUDA for darwin-arm64; leave --cuda out/,
   );
 });

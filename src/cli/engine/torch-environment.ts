@@ -18,11 +18,12 @@ import { lastLines, runProgram } from '../install/run-program';
 import { SetUpError } from '../install/set-up-error';
 import { type Io, orFail, progressOn } from '../io';
 import { showPip } from './pip-progress';
-import { downloadNotice } from './torch-wheels';
+import { downloadNotices } from './torch-wheels';
 
-/** The packages of the environment, and those that it has if they are asked for. */
-const REQUIREMENTS = join(INSTALLATION, 'src', 'python', 'requirements.txt');
-const WITH_DEEPSPEED = [REQUIREMENTS, join(INSTALLATION, 'src', 'python', 'requirements-deepspeed.txt')];
+const PYTHON_FOLDER = join(INSTALLATION, 'src', 'python');
+/** The packages of the environment, and those that it has if DeepSpeed is asked for. */
+const ALWAYS = ['requirements.txt', 'requirements-accelerate.txt'].map((name) => join(PYTHON_FOLDER, name));
+const WITH_DEEPSPEED = [...ALWAYS, join(PYTHON_FOLDER, 'requirements-deepspeed.txt')];
 /** The oldest Python for which the required torch has wheels. */
 const LEAST_PYTHON = [3, 10] as const;
 
@@ -67,20 +68,25 @@ export async function ensureTorch(
 ): Promise<TorchEnvironment> {
   const environment = torchEnvironment(io.env);
   const work = { request, io, note, signal, environment };
-  const installed = installedFiles(environment);
-  const isComplete = request.deepspeed === true ? installed === WITH_DEEPSPEED : installed !== undefined;
-  const complete = isComplete ? await versions(work) : 'it is not complete';
+  const { files, missing, isMarked } = neededPackages(environment, request.deepspeed === true);
+  const complete = isMarked && missing.length === 0 ? await versions(work) : 'it is not complete';
   if (typeof complete !== 'string') {
     if (request.python !== undefined) {
       note(`${environment} is complete, so --python has no effect; delete the folder to make it again`);
     }
     return asAnswer(work, complete);
   }
-  const notice = downloadNotice(`${process.platform}-${process.arch}`, request.cuda === true);
-  if (notice !== '' && installed === undefined) note(notice);
+  if (isMarked && missing.length > 0)
+    note(`${environment} has no ${missing.join(', ')}: pip adds what is missing`);
+  for (const notice of downloadNotices(
+    missing,
+    `${process.platform}-${process.arch}`,
+    request.cuda === true,
+  )) {
+    note(notice);
+  }
   rmSync(completeMark(environment), { force: true });
   await makeEnvironment(work);
-  const files = request.deepspeed === true ? WITH_DEEPSPEED : [REQUIREMENTS];
   await install(work, files);
   const found = await versions(work);
   stopIfAsked(work);
@@ -94,12 +100,28 @@ export async function ensureTorch(
   return answer;
 }
 
-/** Returns the requirement files of which the environment has what they say now; undefined: it is not complete. */
-function installedFiles(environment: string): readonly string[] | undefined {
+/** What an environment must have. */
+interface Needed {
+  readonly files: readonly string[];
+  /** Lines of these files that the environment's mark does not name. */
+  readonly missing: readonly string[];
+  /** Whether the environment was complete for the requirements of some version of this library. */
+  readonly isMarked: boolean;
+}
+
+/** Returns what an environment needs. DeepSpeed stays in an environment that has it. */
+function neededPackages(environment: string, withDeepSpeed: boolean): Needed {
   const path = completeMark(environment);
-  if (!existsSync(path)) return undefined;
-  const marked = readFileSync(path, 'utf8');
-  return [[REQUIREMENTS], WITH_DEEPSPEED].find((files) => textOf(files) === marked);
+  const isMarked = existsSync(path);
+  const marked = isMarked ? packagesIn(readFileSync(path, 'utf8')) : [];
+  const hasDeepSpeed = marked.some((line) => line.startsWith('deepspeed=='));
+  const files = withDeepSpeed || hasDeepSpeed ? WITH_DEEPSPEED : ALWAYS;
+  const missing = packagesIn(textOf(files)).filter((line) => !marked.includes(line));
+  return { files, missing, isMarked };
+}
+
+function packagesIn(text: string): readonly string[] {
+  return text.split('\n').filter((line) => line !== '' && !line.startsWith('#'));
 }
 
 function mark(environment: string, files: readonly string[]): void {
@@ -177,8 +199,7 @@ async function install(work: Work, files: readonly string[]): Promise<void> {
   const progress = showPip(progressOn(io));
   try {
     await installRequirements(venvPython(environment), files, {
-      what:
-        files === WITH_DEEPSPEED ? 'torch, numpy, safetensors and deepspeed' : 'torch, numpy and safetensors',
+      what: `torch, numpy, safetensors${files === WITH_DEEPSPEED ? ', accelerate and deepspeed' : ' and accelerate'}`,
       // DeepSpeed compiles its operations when they are used first, not now.
       env: { ...io.env, DS_BUILD_OPS: '0' },
       signal,

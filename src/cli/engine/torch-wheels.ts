@@ -17,11 +17,29 @@ const BUILDS: Readonly<Record<string, CudaBuild | 'no CUDA' | undefined>> = {
   'darwin-arm64': 'no CUDA',
 };
 
+/** Bytes of smaller packages, with those that they need and torch does not. Source: their files on PyPI for Linux x64. */
+const SMALL_PACKAGES: Readonly<Record<string, Bytes>> = { accelerate: 7e6, deepspeed: 6e6 };
+
 /**
- * Returns what the user must know before the download; '' if there is nothing. Throws: CONFIG if CUDA is asked for where no build has
+ * Returns what the user must know before the lines of requirement files are downloaded. Throws: CONFIG if CUDA is asked for where no build has
  * it.
  */
-export function downloadNotice(platform: string, wantsCuda: boolean): string {
+export function downloadNotices(
+  lines: readonly string[],
+  platform: string,
+  wantsCuda: boolean,
+): readonly string[] {
+  const names = lines.map((line) => line.replace(/==.*/, ''));
+  const small = names.filter((name) => name in SMALL_PACKAGES);
+  const bytes = small.reduce((sum, name) => sum + (SMALL_PACKAGES[name] ?? 0), 0);
+  const notice = torchNotice(platform, wantsCuda);
+  return [
+    ...(names.includes('torch') && notice !== '' ? [notice] : []),
+    ...(small.length > 0 ? [`${small.join(' and ')}, with requirements: about ${formatBytes(bytes)}`] : []),
+  ];
+}
+
+function torchNotice(platform: string, wantsCuda: boolean): string {
   const build = BUILDS[platform];
   if (build === 'no CUDA' && wantsCuda) {
     throw new ConfigError(`PyPI has no torch with CUDA for ${platform}; leave --cuda out`);

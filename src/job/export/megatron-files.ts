@@ -30,7 +30,7 @@ export function megatronFiles(facts: BundleFacts): BundleFile[] {
     Object.entries(megatronFlags(facts))
       .filter(([, value]) => value !== false)
       .map(([name, value]) => `  ${flagText(name, value)} \\`),
-    '  --save checkpoint',
+    `  --save checkpoint --save-interval ${facts.config.steps}`,
   );
   return [{ path: 'launch.sh', text: `${text}\n`, isExecutable: true }];
 }

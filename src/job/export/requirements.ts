@@ -2,10 +2,8 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { findInstallation } from '../../cell/installation';
 
-/** Versions of packages besides those of `shardlab engine torch`. */
+/** Versions of packages that `shardlab engine torch` does not install. */
 const VERSIONS = {
-  accelerate: '1.15.0',
-  deepspeed: '0.19.8',
   transformers: '5.24.0',
   // The last release that reads TOML.
   torchtitan: '0.2.2',
@@ -13,21 +11,33 @@ const VERSIONS = {
   llamafactory: '0.9.5',
 } as const;
 
-export type Package = keyof typeof VERSIONS;
+type OtherPackage = keyof typeof VERSIONS;
+
+/** The packages for bundles; those of the second kind have a file of their own, `requirements-NAME.txt`. */
+export type Package = OtherPackage | 'accelerate' | 'deepspeed';
 
 /** Returns a package's version. */
-export function versionOf(name: Package): string {
+export function versionOf(name: OtherPackage): string {
   return VERSIONS[name];
 }
 
-/** Returns lines of requirements.txt. */
+/** Returns lines of requirements.txt. Throws: errors of the file system. */
 export function packageLines(packages: readonly Package[]): string {
-  return packages.map((name) => `${name}==${VERSIONS[name]}\n`).join('');
+  return packages
+    .map((name) =>
+      name === 'accelerate' || name === 'deepspeed'
+        ? packagesOf(`requirements-${name}.txt`)
+        : `${name}==${VERSIONS[name]}\n`,
+    )
+    .join('');
 }
 
 /** Returns requirements.txt: what `shardlab engine torch` installs, and other packages. Throws: errors of the file system. */
 export function requirementsText(packages: readonly Package[]): string {
-  const file = join(findInstallation(), 'src', 'python', 'requirements.txt');
-  const common = readFileSync(file, 'utf8').replaceAll(/^#.*\n/gm, '');
-  return common + packageLines(packages);
+  return packagesOf('requirements.txt') + packageLines(packages);
+}
+
+/** Returns the lines of a requirement file of `shardlab engine torch`, without comments. */
+function packagesOf(file: string): string {
+  return readFileSync(join(findInstallation(), 'src', 'python', file), 'utf8').replaceAll(/^#.*\n/gm, '');
 }

@@ -6,6 +6,9 @@ import type { AgentCommand } from './agents';
 /** Characters of an agent's standard error that are stored. */
 const TAIL_CHARACTERS = 8000;
 
+/** After an agent has ended, its last output gets this time to arrive. */
+const LAST_WORDS_MS = 1000;
+
 /** Receives what ranks' native code and an agent write. */
 export type Written = (name: 'stdout' | 'stderr', text: string) => void;
 
@@ -27,9 +30,17 @@ export class Agent {
       });
     }
     this.exited = new Promise((resolve) => {
-      process.once('close', (code, signal) => {
-        this.#exit = { code, signal };
-        resolve();
+      process.once('exit', (code, signal) => {
+        const end = (): void => {
+          this.#exit = { code, signal };
+          resolve();
+        };
+        // Its last output may arrive later; ranks that outlive it keep its output open.
+        const timer = setTimeout(end, LAST_WORDS_MS);
+        process.once('close', () => {
+          clearTimeout(timer);
+          end();
+        });
       });
     });
   }

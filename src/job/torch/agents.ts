@@ -43,7 +43,7 @@ export function agentCommands(plan: AgentPlan): AgentCommand[] {
   ];
 }
 
-/** Returns torchrun's arguments. The agent looks after its processes twice per second, and restarts none. */
+/** Returns torchrun's arguments. The agent looks after its processes twice per second, restarts none, and leaves no folder for logs. */
 function torchrun(
   { numRanks, freePort, cluster }: AgentPlan,
   { nodes, node, host }: { readonly nodes: number; readonly node: number; readonly host: string },
@@ -57,6 +57,7 @@ function torchrun(
     'master-addr': rendezvous.host ?? host,
     'master-port': rendezvous.port ?? freePort,
     'monitor-interval': 0.5,
+    'log-dir': '/dev/null',
   };
   const given = Object.entries(flags).flatMap(([name, value]) => [`--${name}`, String(value)]);
   return ['-m', 'torch.distributed.run', ...given, ...PROGRAM];

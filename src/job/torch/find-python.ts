@@ -50,6 +50,8 @@ export function torchPython(env: NodeJS.ProcessEnv = process.env): TorchPython {
 export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string {
   const own = given === undefined ? torchPython(env) : { python: given };
   const { python } = own;
+  if (python === '')
+    throw new ConfigError('python is empty; name the Python that has PyTorch, or leave it out', { python });
   if (python === undefined) {
     throw new ConfigError(
       `engine 'torch' needs a Python with PyTorch, and ${own.missing}: run \`npx shardlab engine torch\` once, or name one, ` +
@@ -90,10 +92,18 @@ export function describeTorch(python: string): TorchVersions | string {
     });
     return readTorch(said);
   } catch (error) {
-    const { stderr = '', message } = error as { stderr?: string; message: string };
-    return stderr.trim().split('\n').at(-1) || message;
+    // A program that cannot be started has no output.
+    const { stderr, message, code } = error as { stderr?: string | null; message: string; code?: string };
+    const reason = stderr?.trim().split('\n').at(-1) || message;
+    return START_ERRORS[code ?? ''] ?? `it does not answer as a Python does (${reason})`;
   }
 }
+
+const START_ERRORS: Readonly<Record<string, string>> = {
+  ENOENT: 'there is no such program',
+  EACCES: 'it is not a program that this user may run',
+  ETIMEDOUT: 'it did not answer within 60 s',
+};
 
 /** Returns what the first line of TORCH_PROBE's output says; or a text that says what is missing. */
 export function readTorch(stdout: string): TorchVersions | string {

@@ -32,7 +32,7 @@ export class TorchProcesses {
     this.#agents = agents;
     this.#drop = drop;
     this.ranks = firstRanks(numRanks).map((rank) => this.#rankProcess(rank));
-    // Ranks whose agent was killed lose nothing by it, but nobody reports their ends any more.
+    // Nobody reports the ends of ranks whose agent was killed, so they end too.
     for (const { rank } of this.ranks) void this.#agentOf(rank).exited.then(() => this.#lost[rank]?.());
   }
 
@@ -140,6 +140,8 @@ export class TorchProcesses {
     const reported = exitInReport(agent.tail, this.#pids[rank]);
     if (reported !== undefined) return reported;
     if (agent.exit?.code === 0) return { code: 0, signal: null };
+    if (agent.exit?.signal)
+      return { code: null, signal: `${agent.exit.signal} ended the program that started it` };
     return { code: null, signal: 'its connection ended' };
   }
 }

@@ -1,3 +1,4 @@
+import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { isPythonFile } from '../../config/python-model';
 import { routerOf } from '../../config/router-options';
@@ -89,7 +90,9 @@ export class TorchRun {
   ): RankWork & { kind: 'train' } {
     this.begin(config, world, data);
     const torch = this.modelOf(config);
-    const folder = writeInitialValues(config, init, join(this.#folder, `run-${run}-initial`), progress);
+    const to = join(this.#folder, `run-${run}-initial`);
+    // A job that was shut down has no folder any more; its ranks' call says so.
+    const folder = existsSync(this.#folder) ? writeInitialValues(config, init, to, progress) : undefined;
     return { kind: 'train', run, config, data: undefined, own: undefined, init: folder, group, torch };
   }
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -173,7 +173,10 @@ class Writer:
             self._keys: list[list[str]] = []
         self._keys.append(list(tensors))
         name = f"{kind}.part-{number}"
-        save_file(tensors, self._temporary / name, metadata={"format": "pt"})
+        try:
+            save_file(tensors, self._temporary / name, metadata={"format": "pt"})
+        except SafetensorError as error:
+            raise OSError(f"{self._temporary / name}: {error}") from error
         tensors.clear()
         _sync(self._temporary / name)
         return name

@@ -55,7 +55,11 @@ class Runs:
             case "sample":
                 return inference.sample(trainer, order, self._progress(work_id))
             case "save":
-                total = saves.save(trainer, order)
+                try:
+                    total = saves.save(trainer, order)
+                except saves.NotWritten:
+                    self._active = None
+                    raise
                 self._courier.link.send({"type": "save", "save": order["save"], "news": {"error": None}})
                 return total
             case "load":
@@ -135,7 +139,7 @@ class Runs:
     def _trainer(self, run: int) -> Trainer:
         if run in self._trainers:
             return self._trainers[run]
-        raise ShardlabError("INTERNAL", f"rank {self._world.rank} has no run {run}")
+        raise ShardlabError("CLOSED", "this run ended when work on it failed; make another with job.train(config), and load its last checkpoint")
 
     def _progress(self, work_id: int) -> saves.Progress:
         def tell(done: int, total: int) -> None:

@@ -18,6 +18,13 @@ from .trainer import Trainer
 Progress = Callable[[int, int], None]
 
 
+class NotWritten(ShardlabError):
+    """A checkpoint could not be written. Every rank of the run raises it, and the run is as it was."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__("IO", message)
+
+
 def stored_name(name: str, state: str) -> str:
     """Returns the name of a tensor in a checkpoint."""
     return name if state == VALUES else f"{name}.{state}"
@@ -33,8 +40,17 @@ def save(trainer: Trainer, work: Json) -> int:
     names = {"states": trainer.states.state_names, "gradients": [GRADIENT], "nothing": []}[beside]
     is_writer = trainer.layout.world.rank == trainer.layout.ranks[0]
     writer = _on_first(trainer, lambda: Writer(work["folder"], work["options"])) if is_writer else _on_first(trainer, None)
+    try:
+        return _write(trainer, work, writer, names)
+    except BaseException:
+        if writer is not None:
+            writer.abandon()
+        raise
+
+
+def _write(trainer: Trainer, work: Json, writer: Writer | None, names: list[str]) -> int:
     total = 0
-    failure: BaseException | None = None
+    failure: OSError | None = None
     for kind, states in (("model", [VALUES]), ("optimizer", names)):
         if not states:
             continue
@@ -54,14 +70,9 @@ def save(trainer: Trainer, work: Json) -> int:
         if failure is not None:
             raise failure
         if writer is not None:
-            writer.commit(len(trainer.layout.ranks), None if beside == "nothing" else optimizer, kept)
+            writer.commit(len(trainer.layout.ranks), None if work["beside"] == "nothing" else optimizer, kept)
 
-    try:
-        _on_first(trainer, commit)
-    except BaseException:
-        if writer is not None:
-            writer.abandon()
-        raise
+    _on_first(trainer, commit)
     return total
 
 
@@ -73,11 +84,13 @@ def _on_first(trainer: Trainer, work: Callable[[], Any] | None) -> Any:
     if is_first and work is not None:
         try:
             value = work()
-        except (OSError, ShardlabError, ValueError) as error:
+        except OSError as error:
+            message = [f"the checkpoint cannot be written: {error}; make room there, or save to another folder"]
+        except (ShardlabError, ValueError) as error:
             message = [str(error) or type(error).__name__]
     dist.broadcast_object_list(message, src=layout.ranks[0], group=layout.group)
     if message[0]:
-        raise ShardlabError("IO", message[0])
+        raise NotWritten(message[0])
     return value
 
 

@@ -213,4 +213,6 @@ test("Megatron-LM's flags have the names of the table of settings", (context) =>
   ])
     assert.ok(launch.includes(`  ${flag} \\\n`), flag);
   assert.doesNotMatch(launch, /false|undefined|train\.py/);
+  // Megatron-LM refuses --save without it.
+  assert.match(launch, /--save checkpoint --save-interval 3$/m);
 });

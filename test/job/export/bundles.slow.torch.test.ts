@@ -8,6 +8,7 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { TargetName } from '../../../src/job/export/targets';
 import type { Job } from '../../../src/job/run/job';
 import { launch } from '../../../src/job/run/launch';
+import { startSlurm } from '../torch/slurm';
 import { GPT, LLAMA, testFolder } from './export-fixture';
 
 const python = process.env.SHARDLAB_TORCH_PYTHON ?? '';
@@ -72,7 +73,7 @@ async function bothLosses(
   folder: string,
   config: TrainConfigInput,
   to: TargetName,
-  launcher: string,
+  command: string,
   env: NodeJS.ProcessEnv = {},
 ): Promise<{ readonly here: readonly number[]; readonly there: readonly number[] }> {
   const run = await job.train({ model: GPT, ...TRAINING, ...config });
@@ -81,7 +82,8 @@ async function bothLosses(
     await run.export({ to, out });
     await run.step(TRAINING.steps);
     const path = [dirname(python), process.env.PATH].join(delimiter);
-    const { stdout } = await promisify(execFile)('bash', [join(out, launcher)], {
+    const { stdout } = await promisify(execFile)('bash', ['-c', command], {
+      cwd: out,
       env: { ...process.env, PATH: path, OMP_NUM_THREADS: '1', CUDA_VISIBLE_DEVICES: '', ...env },
       maxBuffer: 2 ** 24,
     });
@@ -102,7 +104,7 @@ function assertNear({ here, there }: Awaited<ReturnType<typeof bothLosses>>, lim
 
 for (const [name, [config, limit]] of Object.entries(TORCHRUN)) {
   test(`torchrun trains the bundle with the losses of the run here: ${name}`, { skip }, async (context) => {
-    assertNear(await bothLosses(testFolder(context), config, 'torchrun', 'launch.sh'), limit);
+    assertNear(await bothLosses(testFolder(context), config, 'torchrun', './launch.sh'), limit);
   });
 }
 
@@ -111,7 +113,7 @@ test('accelerate launch trains the bundle on CPUs, under DDP, with the losses of
   skip: without('accelerate'),
 }, async (context) => {
   const env = { ACCELERATE_USE_CPU: 'true' };
-  assertNear(await bothLosses(testFolder(context), {}, 'accelerate', 'launch_0.sh', env), 1e-4);
+  assertNear(await bothLosses(testFolder(context), {}, 'accelerate', './launch_0.sh', env), 1e-4);
 });
 
 test('accelerate launch reads the YAML and the JSON of DeepSpeed, and trains under DDP on CPUs with the losses of the run here', {
@@ -119,7 +121,7 @@ test('accelerate launch reads the YAML and the JSON of DeepSpeed, and trains und
 }, async (context) => {
   const env = { ACCELERATE_USE_CPU: 'true', DS_ACCELERATOR: 'cpu' };
   const config: TrainConfigInput = { parallel: { strategy: 'ZERO_2' } };
-  assertNear(await bothLosses(testFolder(context), config, 'accelerate', 'launch_0.sh', env), 1e-4);
+  assertNear(await bothLosses(testFolder(context), config, 'accelerate', './launch_0.sh', env), 1e-4);
 });
 
 for (const strategy of ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'FULL_SHARD'] as const) {
@@ -131,9 +133,18 @@ for (const strategy of ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'FULL_SHARD'] as const) 
       ...(strategy === 'FULL_SHARD' && { activationCheckpointing: 'full' as const }),
     };
     const env = { DS_ACCELERATOR: 'cpu' };
-    assertNear(await bothLosses(testFolder(context), config, 'deepspeed', 'launch.sh', env), 1e-4);
+    assertNear(await bothLosses(testFolder(context), config, 'deepspeed', './launch.sh', env), 1e-4);
   });
 }
+
+test('sbatch trains the bundle on a Slurm of one machine, with the losses of the run here', {
+  skip,
+}, async (context) => {
+  const refused = await startSlurm(context);
+  if (refused !== undefined) return context.skip(refused);
+  const command = 'sbatch --wait job.sbatch; cat train-*.log';
+  assertNear(await bothLosses(testFolder(context), {}, 'slurm', command), 1e-4);
+});
 
 test('a run that is exported after two steps continues with its own parameters, batches and learning rates', {
   skip,

@@ -1,5 +1,6 @@
 import assert from 'node:assert/strict';
 import { fork } from 'node:child_process';
+import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type TestContext, test } from 'node:test';
 import { ShardlabError } from '../../../src/core/errors';
@@ -40,6 +41,13 @@ async function endJob(job: Job, processes: readonly number[], context: TestConte
   assert.notEqual(milliseconds, undefined, 'processes were left behind');
 }
 
+/** Returns torchrun's agent among processes. */
+function agentOf(processes: readonly number[]): number {
+  const isAgent = (pid: number): boolean =>
+    readFileSync(`/proc/${pid}/cmdline`, 'utf8').includes('torch.distributed.run');
+  return processes.find(isAgent) ?? assert.fail('there is no agent');
+}
+
 test('the death of a rank within a step is an error that names it, and no process is left', async (context) => {
   const job = await launchTorch(context, { ranks: 2 });
   await job.on('all').python("import subprocess\nchild = subprocess.Popen(['sleep', '600'])");
@@ -56,6 +64,53 @@ test('the death of a rank within a step is an error that names it, and no proces
   );
   await assert.rejects(job.on(0).python('1'), { code: 'RANK_DIED' });
   await endJob(job, processes, context);
+});
+
+test("the death of torchrun's agent within a step is an error, and no process or file is left", async (context) => {
+  const folder = temporaryFolder(context);
+  const { TMPDIR } = process.env;
+  process.env.TMPDIR = folder.path;
+  context.after(() => {
+    if (TMPDIR === undefined) delete process.env.TMPDIR;
+    else process.env.TMPDIR = TMPDIR;
+  });
+  const job = await launchTorch(context, { ranks: 2 });
+  const { ended } = await beginSteps(await job.train(CONFIG));
+  const processes = descendantsOf(process.pid);
+  process.kill(agentOf(processes), 'SIGKILL');
+  const error = await ended;
+  assert.equal(error.code, 'RANK_DIED', error.message);
+  assert.match(error.message, /^rank [01]'s process ended \(SIGKILL ended the program that started it\)/);
+  await endJob(job, processes, context);
+  await assert.rejects(job.train(CONFIG), { code: 'CLOSED' });
+  // torch's compiler has a folder of its own, which stays.
+  const left = readdirSync(folder.path).filter((name) => !name.startsWith('torchinductor_'));
+  assert.deepEqual(left, []);
+});
+
+test('a checkpoint that cannot be written leaves no file, and the run continues as if it had not been saved', async (context) => {
+  const { path } = temporaryFolder(context);
+  const job = await launchTorch(context, { ranks: 2 });
+  const [run, twin] = [await job.train(CONFIG), await job.train(CONFIG)];
+  await run.step(1);
+  const limit = (bytes: string): Promise<unknown> =>
+    job.on(0).python(`import resource as r; r.setrlimit(r.RLIMIT_FSIZE, (${bytes}, r.RLIM_INFINITY))`);
+  await limit('1000');
+  await assert.rejects(run.save(join(path, 'full')), {
+    code: 'IO',
+    message: /the checkpoint cannot be written: .*full.*; make room there, or save to another folder/,
+  });
+  await limit('r.RLIM_INFINITY');
+  await assert.rejects(run.save('/proc/nowhere/saved'), {
+    code: 'IO',
+    message: /cannot be written: .*nowhere/,
+  });
+  assert.deepEqual(readdirSync(path), []);
+  await run.step(2);
+  await twin.step(3);
+  assert.deepEqual(run.losses, twin.losses);
+  await run.save(join(path, 'saved'));
+  assert.deepEqual(readdirSync(path), ['saved']);
 });
 
 test('a rank that stands still is named, and the job continues when it does', async (context) => {

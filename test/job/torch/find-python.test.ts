@@ -1,0 +1,45 @@
+import assert from 'node:assert/strict';
+import { chmodSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type TestContext, test } from 'node:test';
+import { findTorch } from '../../../src/job/torch/find-python';
+import { temporaryFolder } from '../job-fixture';
+
+/** Returns the error of a program that is given as the ranks' Python: a shell script, or no program at all. */
+function refusal(context: TestContext, script: string | undefined, mode = 0o755): string {
+  const { path } = temporaryFolder(context);
+  const python = join(path, 'python');
+  if (script !== undefined) {
+    writeFileSync(python, `#!/bin/sh\n${script}\n`);
+    chmodSync(python, mode);
+  }
+  try {
+    findTorch(python, {});
+  } catch (error) {
+    assert.equal((error as { code?: string }).code, 'CONFIG', String(error));
+    const { message } = error as Error;
+    assert.match(message, /; run `npx shardlab engine torch`, or name another Python with python$/);
+    return message.slice(0, message.indexOf(';')).replace(python, 'PYTHON');
+  }
+  return '';
+}
+
+test('a Python that cannot run ranks is refused with its path and the reason', (context) => {
+  const said = "PYTHON cannot run ranks of engine 'torch': ";
+  assert.equal(refusal(context, undefined), `${said}there is no such program`);
+  assert.equal(refusal(context, 'exit', 0o644), `${said}it is not a program that this user may run`);
+  assert.equal(
+    refusal(context, 'echo "Node.js v20" >&2; exit 9'),
+    `${said}it does not answer as a Python does (Node.js v20)`,
+  );
+  assert.match(refusal(context, 'echo hello'), /it does not answer as a Python does \(.*JSON/);
+  assert.equal(refusal(context, `echo '{"missing": "it has no torch"}'`), `${said}it has no torch`);
+  assert.match(refusal(context, `echo '{"torch": "2.1.0"}'`), /its torch is 2\.1\.0, and ranks need 2\.6/);
+  const bare = `echo '{"torch": "2.13.0", "safetensors": false}'`;
+  assert.match(refusal(context, bare), /it has no safetensors \(pip install safetensors\)/);
+  assert.throws(() => findTorch('', {}), { code: 'CONFIG', message: /^python is empty; name the Python/ });
+  assert.throws(() => findTorch(undefined, { SHARDLAB_TORCH_PYTHON: '/no/python' }), {
+    code: 'CONFIG',
+    message: /^\/no\/python cannot run ranks .*there is no such program/,
+  });
+});
