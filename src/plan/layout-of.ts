@@ -1,5 +1,6 @@
 import { STRATEGIES } from '../config/strategies';
 import { ConfigError } from '../core/errors';
+import { GENERATIONS } from './generations';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import { type ModelShape, shapeOf } from './model-shape';
@@ -152,10 +153,10 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
   );
 }
 
-/** Checks that the GPU can compute in the precision. Source: NVIDIA's data sheets: Hopper was the first generation with FP8 tensor cores. */
+/** Checks that the GPU can compute in the precision. */
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
-    precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
+    precision !== 'fp8' || GENERATIONS[generation].hasFp8,
     `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
   );
 }

@@ -28,7 +28,12 @@ test("a GPU is found by its maker's and drivers' names, and a PCIe board is a di
     assert.equal(hardwareOf(name).name, 'A100-80G');
   }
   assert.equal(hardwareOf('NVIDIA H100 80GB HBM3').name, 'H100-80G');
-  assert.throws(() => hardwareOf('A100-PCIe-80GB'), /did you mean|is not known/);
+  for (const name of ['A100-PCIe-80GB', 'NVIDIA A100 80GB PCIe']) {
+    assert.equal(hardwareOf(name).name, 'A100-PCIe-80G');
+  }
+  assert.equal(hardwareOf('NVIDIA GeForce RTX 4090').name, 'RTX4090-24G');
+  assert.equal(hardwareOf('H20').name, 'H20-96G');
+  assert.throws(() => hardwareOf('A100-PCIe'), /did you mean 'A100-PCIe-40G'/);
   assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
 });
 
