@@ -132,7 +132,7 @@ function checkDegrees(
   );
 }
 
-function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
+function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void {
   const { heads, kvHeads, layers } = model;
   check(
     Number.isInteger(model.headDim),
@@ -147,9 +147,14 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
     layers >= pp * virtualStages,
     `pp x virtualStages (${pp} x ${virtualStages}) is more than ${layers} layers`,
   );
+  const experts = model.moe?.experts ?? 1;
   check(
-    ep === 1,
-    `ep (${ep}) needs a model with a mixture of experts in its layers; the planner has no such model yet`,
+    ep === 1 || model.moe !== null,
+    `ep (${ep}) needs a model with experts within its layers; ${model.name} has none: leave ep out`,
+  );
+  check(
+    experts % ep === 0 && (dp * cp) % ep === 0,
+    `ep (${ep}) must divide the model's ${experts} experts, and dp x cp (${dp} x ${cp}), whose ranks share them`,
   );
 }
 

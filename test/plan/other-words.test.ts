@@ -41,7 +41,9 @@ test('a model is found by its name on a hub', () => {
   assert.equal(modelOf('meta-llama/Llama-3.1-8B').name, 'llama3-8b');
   assert.equal(modelOf('meta-llama/Meta-Llama-3-70B').name, 'llama3-70b');
   assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
-  assert.throws(() => modelOf('Qwen/Qwen2-7B'), /is not known/);
+  assert.equal(modelOf('Qwen/Qwen2-7B').name, 'Qwen2-7B');
+  assert.equal(modelOf('Qwen/Qwen2.5-72B-Instruct').name, 'Qwen2.5-72B');
+  assert.throws(() => modelOf('Qwen/Qwen9-7B'), /is not known; did you mean 'qwen-7b'/);
 });
 
 test('values are accepted in any case, with either dash, and in the words of other programs', () => {

@@ -54,8 +54,17 @@ function pytorchTraffic({ model, compile }: Layout) {
 /** Returns the traffic of one layer in the layout's framework. A dit's modulation adds passes before and after its parts. */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
-  if (layout.model.crossTokens === 0) return traffic;
+  const { crossTokens, moe } = layout.model;
   const { forward, backward } = traffic;
+  if (moe !== null) {
+    // Each pass copies a token to its experts' rows, and adds their results.
+    const moved = 4 + 4 * moe.topK;
+    return {
+      forward: { ...forward, whole: forward.whole + moved },
+      backward: { ...backward, whole: backward.whole + moved },
+    };
+  }
+  if (crossTokens === 0) return traffic;
   return {
     forward: { ...forward, whole: forward.whole + (layout.compile ? 8 : 36) },
     backward: { ...backward, whole: backward.whole + (layout.compile ? 12 : 54) },

@@ -6,6 +6,7 @@ import { type Layout, recomputedShare } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
 import { modelFlops } from '../model-shape';
 import type { CommAxis, ComputeCause, TimePrediction } from '../prediction';
+import { shardedStates } from '../stack-rules';
 import {
   afterStep,
   commPerMicroBatch,
@@ -14,6 +15,7 @@ import {
   numRegathers,
   unitComm,
 } from './data-parallel';
+import { expertExchange } from './expert-time';
 import {
   addPasses,
   deviceSeconds,
@@ -54,7 +56,9 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
   const dp = oncePerStep(layout, params, slowest, cal);
   const host = offloadTime(layout, params);
-  const optimizer = layout.offload.optimizer ? host.step : optimizerSeconds(layout, params, cal);
+  const updated = Math.max(...stages.map(({ stage }) => stage.allParams / layout.model.experts));
+  const whole = shardedStates(layout).includes('optimizer') ? updated : params;
+  const optimizer = layout.offload.optimizer ? host.step : optimizerSeconds(layout, whole, cal);
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
   const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
   const copies = Math.max(0, host.copies - busy);
@@ -208,12 +212,13 @@ function commBytes(layout: Layout, stages: readonly StageTime[], cal: Calibratio
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
   const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 2 + recomputedShare(layout) : 2);
+  const exchange = expertExchange(layout, (microBatch * model.seq) / cp, cal);
   const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
   return {
     dp: Math.max(...stages.map(of)),
     tp: tp === 1 ? 0 : layers * m * passes * hidden * ((2 * (tp - 1)) / tp),
     pp: pp === 1 ? 0 : (2 * m * virtualStages * hidden) / tp,
     cp: cp === 1 ? 0 : layers * m * 3 * keys * (cp - 1),
-    ep: 0,
+    ep: layers * m * (recompute === 'full' ? 2 + recomputedShare(layout) : 2) * exchange.bytes,
   };
 }
