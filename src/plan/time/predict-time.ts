@@ -4,7 +4,7 @@ import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
-import { modelFlops } from '../model-shape';
+import { modelFlops } from '../model-flops';
 import type { CommAxis, ComputeCause, TimePrediction } from '../prediction';
 import { shardedStates } from '../stack-rules';
 import {
@@ -40,9 +40,7 @@ type StageTime = Readonly<ReturnType<typeof stageTime>>;
 export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
   const layer = layerTime(layout, cal);
   const outer = outerTime(layout, cal);
-  const stages = Array.from({ length: layout.pp }, (_, place) =>
-    stageTime(layout, stageOf(layout, place), layer, outer, cal),
-  );
+  const stages = stageTimes(layout, layer, outer, cal);
   const slowest = stages.reduce((a, b) => (b.forward + b.backward > a.forward + a.backward ? b : a));
   const m = layout.numMicroBatches;
   const pipe = pipelineTime({
@@ -83,6 +81,24 @@ const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 /** Returns the expected time of the slowest of n nodes over the mean: 1 + spread × √(2 ln n), for a normal distribution. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
+}
+
+/** Returns the times of all stages; stages with equally many layers between the first and the last one take equally long. */
+function stageTimes(
+  layout: Layout,
+  layer: LayerTime,
+  outer: ReturnType<typeof outerTime>,
+  cal: Calibration,
+): readonly StageTime[] {
+  const between = new Map<number, StageTime>();
+  return Array.from({ length: layout.pp }, (_, place) => {
+    const stage = stageOf(layout, place);
+    const isOuter = stage.isFirst || stage.isLast;
+    const time =
+      (isOuter ? undefined : between.get(stage.layers)) ?? stageTime(layout, stage, layer, outer, cal);
+    if (!isOuter) between.set(stage.layers, time);
+    return time;
+  });
 }
 
 /** Returns the times of one stage for one microbatch. */

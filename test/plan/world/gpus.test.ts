@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { GPUS, type Gpu, hardwareOf } from '../../src/plan/hardware';
-import { layoutOf } from '../../src/plan/layout-of';
-import { predict } from '../../src/plan/predict';
+import { GPUS, type Gpu, hardwareOf } from '../../../src/plan/hardware';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { predict } from '../../../src/plan/predict';
 
 /** Names that practitioners write, with the board that is meant. */
 const NAMES = {

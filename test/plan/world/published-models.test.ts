@@ -3,13 +3,13 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CATALOGUE_NAMES, shapeOfHub } from '../../src/plan/hub/read-hub';
-import { layoutOf } from '../../src/plan/layout-of';
-import { shapeOf } from '../../src/plan/model-shape';
-import { modelOf } from '../../src/plan/models';
-import { plannedInput } from '../../src/plan/plan-input';
-import { predict } from '../../src/plan/predict';
-import published from '../data/published-models.json';
+import { CATALOGUE_NAMES, shapeOfHub } from '../../../src/plan/hub/read-hub';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { shapeOf } from '../../../src/plan/model-shape';
+import { modelOf } from '../../../src/plan/models';
+import { plannedInput } from '../../../src/plan/plan-input';
+import { predict } from '../../../src/plan/predict';
+import published from '../../data/published-models.json';
 
 /** How far a rounded count may be from the exact one. A nominal size names a model: 7B may mean 7.7 billion. */
 const ROUNDED: Readonly<Record<string, number>> = {
