@@ -3,7 +3,6 @@ import { bestChange, type Change, nearestFitting } from './changes';
 import { type Planned, tokensPerStep, usdPerMillionTokens } from './cost-of';
 import type { Layout } from './layout';
 import { reservableBytes } from './memory/allocator';
-import { type Prediction, peakInBytes } from './prediction';
 import { PRICES, type PriceTable } from './prices';
 
 /** Describes what one iteration trains on: '64 sequences of 8192 tokens, 524,288 in all'. */

@@ -44,7 +44,7 @@ test('the change that helps most differs in one setting, fits, and is the fastes
   const best = bestChange(FITS);
   assert.equal(best?.distance, 1);
   assert.equal(best?.layout.globalBatch, 256);
-  assert.ok(best !== undefined && best.prediction.fits);
+  assert.ok(best?.prediction.fits);
   assert.ok(best.prediction.seconds.value * 1.02 < FITS.prediction.seconds.value);
 });
 

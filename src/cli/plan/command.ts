@@ -5,7 +5,6 @@ import { foreignOf } from '../../dialects/read';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
 import { explained, fittingLines } from '../../plan/explain';
-import { hubModelAt } from '../../plan/hub/read-hub';
 import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
 import type { PriceTable } from '../../plan/prices';
 import { readingInput, readingPlace } from '../../plan/reading-input';
@@ -59,7 +58,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
-    const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens } = options;
+    const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens, tokens } = options;
     const place = { hardware, gpus, gpusPerNode, nicGbit, exampleTokens };
     if (options.batch !== undefined) {
       checkBatch(options.batch, configs, options);
@@ -68,16 +67,14 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     if (configs.length === 0)
       throw new ConfigError('name a config, a preset or a model, or give --batch FILE');
     const prices = readPrices(options.prices, io.cwd);
-    if (prices !== undefined && options.tokens === undefined)
+    if (prices !== undefined && tokens === undefined)
       output.note('warning: --prices has no effect without --tokens');
-    const { set, tokens } = options;
     const isCommand = configs.length > 1 && foreignOf(configs, io.cwd) !== null;
     const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
-      const isModel = words.length === 1 && hubModelAt(name, io.cwd) !== undefined;
-      const reading = isModel ? null : foreignReading(words, { io, output, world: gpus });
+      const reading = foreignReading(words, { io, output, world: gpus });
       const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
-      const input = withSettings(asked, set) as PlanInput; // the plan checks it
+      const input = withSettings(asked, options.set) as PlanInput; // the plan checks it
       const where = reading === null ? place : withPlace(readingPlace(reading), place);
       const planned = naming(name, () => plan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);

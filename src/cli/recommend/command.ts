@@ -3,7 +3,6 @@ import { withProgressSync } from '../../cell/progress';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import { type Planned, usdPerMillionTokens } from '../../plan/cost-of';
 import { familyOf } from '../../plan/families';
-import { hubModelAt } from '../../plan/hub/read-hub';
 import { predict } from '../../plan/predict';
 import { PRICES, type PriceTable } from '../../plan/prices';
 import { readingInput } from '../../plan/reading-input';
@@ -87,8 +86,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const { hardware, seq, gpusPerNode, by, precision, compile } = options;
     const { most: gpus, fewest: fewestGpus } = options.gpus;
-    const isModel = hubModelAt(options.model, io.cwd) !== undefined;
-    const reading = isModel ? null : foreignReading([options.model], { io, output, world: gpus });
+    const reading = foreignReading([options.model], { io, output, world: gpus });
     const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
     const asked = recommendAsked(model, {
       ...{ gpus, fewestGpus, seq, gpusPerNode, by, precision, compile },
@@ -96,11 +94,10 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       batch: { global: options.globalBatch },
       nicGbit: options.nic,
     });
-    const { top } = options;
     const found = withProgressSync(
       'searching',
       'layouts',
-      (progress) => recommend(asked, { predict, prices, top, progress }),
+      (progress) => recommend(asked, { predict, prices, top: options.top, progress }),
       progressOn(io),
     );
     output.answer(asJson(found, prices), () => asText(found));
