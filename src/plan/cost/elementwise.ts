@@ -71,10 +71,16 @@ export function layerTraffic(layout: Layout) {
   };
 }
 
+/**
+ * Kernels that a layer with experts launches in addition, in each direction: router (15: scores, choice, balance), dispatch and
+ * combination (15: counts, sorts, copies, two all-to-all). Source: Megatron-LM's moe/router.py and moe/token_dispatcher.py.
+ */
+const EXPERT_KERNELS = 30;
+
 /** Returns the number of kernels that the CPU launches per layer. Source: counted in the frameworks' layers. */
-export function layerKernels({ stack, compile, tp }: Layout): { forward: number; backward: number } {
-  const collectives = tp > 1 ? 6 : 0;
-  if (stack === 'megatron') return { forward: 26 + collectives, backward: 44 + collectives };
-  if (compile) return { forward: 14 + collectives, backward: 28 + collectives };
-  return { forward: 36 + collectives, backward: 60 + collectives };
+export function layerKernels({ stack, compile, tp, model }: Layout): { forward: number; backward: number } {
+  const more = (tp > 1 ? 6 : 0) + (model.moe === null ? 0 : EXPERT_KERNELS);
+  if (stack === 'megatron') return { forward: 26 + more, backward: 44 + more };
+  if (compile) return { forward: 14 + more, backward: 28 + more };
+  return { forward: 36 + more, backward: 60 + more };
 }

@@ -10,6 +10,8 @@ export interface Product {
   readonly n: number;
   readonly k: number;
   readonly batch?: number;
+  /** Whether these are matmuls of full size in one kernel (experts), whose thread blocks begin and end as those of one matmul. */
+  readonly isGrouped?: boolean;
 }
 
 /** Tiles that a thread block can compute, and their share of the GPU's matmul rate. Source: CUTLASS's default shapes. */
@@ -41,14 +43,14 @@ export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4
  * never less than the time of its memory traffic.
  */
 export function productSeconds(
-  { m, n, k, batch = 1 }: Product,
+  { m, n, k, batch = 1, isGrouped = false }: Product,
   gpu: Gpu,
   precision: Precision,
   cal: Calibration,
 ): Seconds {
   const { sms } = gpu;
   const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu) * cal.gemmEfficiency) / sms;
-  const ramp = batch > 1 ? cal.batchedRampK : cal.gemmRampK;
+  const ramp = batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK;
   let best = Number.POSITIVE_INFINITY;
   for (const { rows, columns, reach } of TILES) {
     const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * batch;

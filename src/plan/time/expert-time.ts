@@ -28,7 +28,11 @@ export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: nu
   const share = (model.layers - moe.denseLayers) / model.layers;
   const local = moe.experts / ep;
   const rows = (tokens * moe.topK) / local;
-  const routed = feedProducts(layout, rows, moe.ffn).map((product) => ({ ...product, batch: local }));
+  const routed = feedProducts(layout, rows, moe.ffn).map((product) => ({
+    ...product,
+    batch: local,
+    isGrouped: true,
+  }));
   const shared = moe.sharedFfn === 0 ? [] : feedProducts(layout, tokens, moe.sharedFfn);
   const router = { m: tokens, n: moe.experts, k: model.dim };
   const own = [router, ...routed, ...shared].map((product) => ({ ...product, weight: share }));

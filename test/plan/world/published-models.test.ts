@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { CATALOGUE_NAMES, shapeOfHub } from '../../../src/plan/hub/read-hub';
 import { layoutOf } from '../../../src/plan/layout-of';
+import { stateBytesOf } from '../../../src/plan/memory/state-bytes';
 import { shapeOf } from '../../../src/plan/model-shape';
 import { modelOf } from '../../../src/plan/models';
 import { plannedInput } from '../../../src/plan/plan-input';
@@ -56,6 +57,32 @@ test('every published language model has a plan, whose model FLOP/s stay below t
     assert.ok(Number.isFinite(memory.peakBytes), name);
   }
 });
+
+test('states in float32 are within 2% of what accelerate estimate-memory prints for training with Adam', () => {
+  // GiB. Source: Accelerate's model size estimator, as posted by its bot for HuggingFaceH4/zephyr-7b-alpha (Mistral 7B; the
+  // estimate also counts the buffers of masks), and its guide's example bert-base-cased.
+  const bert = shapeOfHub({ ...BERT, vocab_size: 28_996 }, 'bert-base-cased');
+  for (const [model, published] of [
+    ['Mistral-7B-v0.1', 109.96],
+    [bert, 1.61],
+  ] as const) {
+    const layout = layoutOf({
+      model,
+      gpus: 1,
+      precision: 'fp32',
+      parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' },
+    });
+    const { parameter, gradient, optimizer } = stateBytesOf(layout);
+    const gib = ((parameter + gradient + optimizer) * layout.model.params) / 2 ** 30;
+    assert.ok(Math.abs(gib / published - 1) < 0.02, `${layout.model.name}: ${gib} of ${published}`);
+  }
+});
+
+const BERT = {
+  model_type: 'bert',
+  ...{ hidden_size: 768, num_hidden_layers: 12, num_attention_heads: 12, intermediate_size: 3072 },
+  ...{ max_position_embeddings: 512, type_vocab_size: 2 },
+};
 
 test("a model's config.json or its folder is planned as the model of its name", () => {
   const folder = mkdtempSync(join(tmpdir(), 'hub-'));
