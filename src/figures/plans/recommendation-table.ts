@@ -16,7 +16,9 @@ export function recommendationTable(found: Recommendation): Table {
       why: undecided === undefined ? why : `${why} (within the interval)`,
     }),
   );
-  return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
+  const [winner] = found.ranked;
+  const work = winner === undefined ? '' : `; an iteration is ${iterationWords(winner.layout)}`;
+  return createTable([...ranked, ...losses], { title: recommendationTitle(found) + work, columns: COLUMNS });
 }
 
 /** Returns lines: which assumption decides if a family's interval and the best layout's overlap, and what was not tried. */
@@ -49,7 +51,7 @@ export function recommendationTitle({ request, ranked, numCandidates, numFitting
   const [winner] = ranked;
   if (winner === undefined) return `No layout fits on ${request.gpus} GPUs (${tried})`;
   const { layout } = winner;
-  return `Best by ${request.by}: ${familyOf(layout)} on ${layout.gpus} x ${layout.hardware.name}, ${iterationWords(layout)} per iteration (${tried})`;
+  return `Best by ${request.by}: ${familyOf(layout)} on ${layout.gpus} x ${layout.hardware.name} (${tried})`;
 }
 
 function row(

@@ -67,7 +67,7 @@ function fusedSeconds(
 ): ForwardBackward {
   const isHalf = causal && queries === keys;
   const flops = 4 * batch * queries * keys * headDim * (isHalf ? 0.5 : 1);
-  const rates = attentionRates(kernel, { keys, headDim, causal: isHalf }, gpu);
+  const rates = attentionRates(kernel, { keys, headDim, causal }, gpu);
   // With fp8 matmuls, attention is still in 16 bits; float32 uses a kernel at the rate of TF32.
   const share = 1e12 * (precision === 'fp32' ? rateOf(precision, gpu) : 1);
   return { forward: flops / (rates.forward * share), backward: (2.5 * flops) / (rates.backward * share) };
