@@ -10,6 +10,7 @@ export type SearchSpace = RecommendRequest['search'];
 const TP = [1, 2, 4, 8, 16];
 const PP = [1, 2, 4, 8, 16, 32, 64];
 const CP = [1, 2, 4, 8, 16];
+const EP = [1, 2, 4, 8, 16, 32, 64];
 const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
 /** Fewest tokens per rank of a divided sequence: with fewer, matmuls would have too few rows for a GPU. */
@@ -33,7 +34,7 @@ export function* candidates(base: Layout, space: SearchSpace = {}): Generator<La
 }
 
 type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp'>;
-type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload'>;
+type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload' | 'ep'>;
 
 /** Yields the ways to divide the GPUs among the axes. */
 function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpace): Generator<Cut> {
@@ -74,11 +75,19 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
       const dropout = base.dropout && stack === 'megatron';
       for (const sequenceParallel of cut.tp > 1 ? rules.sequenceParallel : [false]) {
         for (const offload of offloads({ stack, strategy }, base, cut, space)) {
-          yield { stack, strategy, shards, dropout, sequenceParallel, offload };
+          for (const ep of expertDegrees(stack, base, cut)) {
+            yield { stack, strategy, shards, dropout, sequenceParallel, offload, ep };
+          }
         }
       }
     }
   }
+}
+
+/** Expert parallelism is Megatron-LM's; fully_shard and ZeRO gather experts like other parameters. */
+function expertDegrees(stack: Stack, { model: { moe } }: Layout, { dp, cp }: Cut): readonly number[] {
+  if (moe === null || stack !== 'megatron') return [1];
+  return EP.filter((ep) => moe.experts % ep === 0 && (dp * cp) % ep === 0);
 }
 
 /** With one data-parallel rank, all strategies are the same; within one node, a hybrid strategy is the same as FULL_SHARD. */

@@ -78,7 +78,7 @@ export function usdPerMillionTokens(
 }
 
 /** Returns the tokens of one iteration on all GPUs. */
-export function tokensPerStep({ globalBatch, model }: AnyLayout): number {
+export function tokensPerStep({ globalBatch, model }: Pick<AnyLayout, 'globalBatch' | 'model'>): number {
   return globalBatch * model.seq;
 }
 

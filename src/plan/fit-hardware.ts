@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { ShardlabError } from '../core/errors';
 import { CALIBRATION } from './calibration';
-import { GPUS, type Gpu } from './hardware';
+import { boardsNamed, GPUS, type Gpu } from './hardware';
 import type { HardwareCalibration } from './hardware-calibration';
 import { OFFERED } from './memory/allocator';
 
@@ -74,8 +74,8 @@ function kindOf(measured: MeasuredHardware) {
   const { device, name } = measured;
   const memory = memoryOf(measured);
   const known = Object.entries<Gpu>(GPUS);
-  const family = known.filter(([key]) => name.includes(key.split('-')[0] ?? key));
-  const [nearest] = (family.length > 0 ? family : known).sort(
+  const family = boardsNamed(name);
+  const [nearest] = [...(family.length > 0 ? family : known)].sort(
     ([, a], [, b]) => Math.abs(a.memoryGB - memory) - Math.abs(b.memoryGB - memory),
   );
   const like = device === 'cpu' ? 'A100-80G' : (nearest?.[0] ?? 'A100-80G');

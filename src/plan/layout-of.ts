@@ -1,5 +1,6 @@
 import { STRATEGIES } from '../config/strategies';
 import { ConfigError } from '../core/errors';
+import { GENERATIONS } from './generations';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 import type { Layout } from './layout';
 import { type ModelShape, shapeOf } from './model-shape';
@@ -131,7 +132,7 @@ function checkDegrees(
   );
 }
 
-function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
+function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void {
   const { heads, kvHeads, layers } = model;
   check(
     Number.isInteger(model.headDim),
@@ -146,16 +147,21 @@ function checkModel({ model, tp, pp, ep, virtualStages }: Layout): void {
     layers >= pp * virtualStages,
     `pp x virtualStages (${pp} x ${virtualStages}) is more than ${layers} layers`,
   );
+  const experts = model.moe?.experts ?? 1;
   check(
-    ep === 1,
-    `ep (${ep}) needs a model with a mixture of experts in its layers; the planner has no such model yet`,
+    ep === 1 || model.moe !== null,
+    `ep (${ep}) needs a model with experts within its layers; ${model.name} has none: leave ep out`,
+  );
+  check(
+    experts % ep === 0 && (dp * cp) % ep === 0,
+    `ep (${ep}) must divide the model's ${experts} experts, and dp x cp (${dp} x ${cp}), whose ranks share them`,
   );
 }
 
-/** Checks that the GPU can compute in the precision. Source: NVIDIA's data sheets: Hopper was the first generation with FP8 tensor cores. */
+/** Checks that the GPU can compute in the precision. */
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
-    precision !== 'fp8' || generation === 'hopper' || generation === 'blackwell',
+    precision !== 'fp8' || GENERATIONS[generation].hasFp8,
     `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
   );
 }

@@ -21,8 +21,21 @@ export type Stack = (typeof STACKS)[number];
 export type Precision = 'fp32' | 'fp16' | 'bf16' | 'fp8';
 export type Recompute = (typeof RECOMPUTE)[number];
 export type Schedule = 'GPipe' | '1F1B' | 'interleaved';
-/** 'unfused' writes scores and probabilities to memory; the others do not. */
-export type AttentionKernel = 'unfused' | 'flash' | 'flash3';
+/**
+ * 'unfused' writes scores and probabilities to memory; the others do not: FlashAttention 1, 2 ('flash') and 3, the kernel of
+ * Triton's tutorial, the memory-efficient kernel of xFormers and PyTorch, and cuDNN's.
+ */
+export const ATTENTION_KERNELS = [
+  'unfused',
+  'flash1',
+  'triton',
+  'efficient',
+  'flash',
+  'flash3',
+  'cudnn',
+] as const;
+
+export type AttentionKernel = (typeof ATTENTION_KERNELS)[number];
 
 /** The settings of an optimizer on which its states depend. */
 export type PlannedOptimizer = Pick<OptimizerConfig, 'kind' | 'amsgrad' | 'momentum' | 'blockSize'>;

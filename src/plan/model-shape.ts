@@ -1,17 +1,28 @@
 import { z } from 'zod';
 import { llamaFfn, size } from '../config/settings/model';
+import {
+  BIASES,
+  type Bias,
+  blockParams,
+  type LatentAttention,
+  type MixtureOfExperts,
+  mlaSchema,
+  moeSchema,
+  withExperts,
+} from './block-params';
 
 /** The sizes of a planned model. Fields that a kind does not have are 0 or false. */
 export interface ModelShape {
   readonly name: string;
   /** 'unknown': only the number of parameters was given; the rest is a usual shape of that size. */
-  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'unknown';
+  readonly kind: 'gpt' | 'llama' | 'dit' | 't5-encoder' | 'encoder' | 'unknown';
   readonly layers: number;
   readonly dim: number;
   readonly heads: number;
   /** Heads of keys and values; fewer than heads under grouped-query attention. */
   readonly kvHeads: number;
   readonly headDim: number;
+  /** Width of the feed-forward that one token visits: with experts, those of its choice and shared ones; mean over the layers. */
   readonly ffn: number;
   /** Whether the feed-forward layer has three matrices (SwiGLU, gated GELU) instead of two. */
   readonly gatedFfn: boolean;
@@ -23,8 +34,7 @@ export interface ModelShape {
   /** Whether the output head shares the weight of the token embedding. */
   readonly tied: boolean;
   readonly causal: boolean;
-  /** Which matmuls have biases: those of queries, keys and values (qwen), or all (gpt, dit). */
-  readonly bias: 'none' | 'qkv' | 'all';
+  readonly bias: Bias;
   readonly norm: 'layer' | 'rms';
   /** Whether each position of `seq` has a learned embedding. */
   readonly learnedPositions: boolean;
@@ -32,6 +42,12 @@ export interface ModelShape {
   readonly crossTokens: number;
   /** Number of complete sets of blocks; each step uses one set (a dit's two experts, chosen by the timestep). */
   readonly experts: number;
+  /** Experts within layers, of which each token visits topK; null: none. */
+  readonly moe: MixtureOfExperts | null;
+  /** Low-rank projections of attention (DeepSeek's latent attention); null: none. */
+  readonly mla: LatentAttention | null;
+  /** Parameters of routed experts, which expert parallelism divides; mean over the layers. */
+  readonly expertParams: number;
   /** Parameters of one expert outside its blocks: embeddings (tokens, patches, time, text) and heads. */
   readonly outerParams: number;
   readonly layerParams: number;
@@ -42,7 +58,7 @@ export interface ModelShape {
 /** A shape as the user writes it; omitted fields follow from the kind. */
 export const shapeSchema = z.strictObject({
   name: z.string().optional(),
-  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'unknown']).optional(),
+  kind: z.enum(['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown']).optional(),
   layers: size.optional(),
   dim: size.optional(),
   heads: size.optional(),
@@ -54,6 +70,20 @@ export const shapeSchema = z.strictObject({
   seq: size.optional(),
   tied: z.boolean().optional(),
   qkvBias: z.boolean().optional(),
+  bias: z.enum(BIASES).optional(),
+  qkNorm: z.boolean().optional(),
+  /** Norms of a layer's width in each layer. Default: 2; Gemma 2 has 4, layers that compute both parts side by side have 1. */
+  numNorms: size.optional(),
+  learnedPositions: z.boolean().optional(),
+  headBias: z.boolean().optional(),
+  moe: moeSchema.optional(),
+  mla: mlaSchema.optional(),
+  /** Segments that an encoder embeds (BERT). */
+  segments: size.optional(),
+  /** Values of one patch, if an encoder reads patches (ViT). */
+  patchInputs: size.optional(),
+  /** Width of the image's tokens that each block of a dit also reads (Wan2.1's i2v). */
+  imageDim: size.optional(),
   experts: size.optional(),
   textLen: size.optional(),
   textDim: size.optional(),
@@ -75,7 +105,7 @@ export function shapeOf(input: ModelShapeInput): ModelShape {
     return usualShape(input.params ?? 0, input);
   }
   const shape = KINDS[input.kind ?? 'gpt'](input, { layers: input.layers, dim: input.dim });
-  const counted = shape.experts * (shape.layers * shape.layerParams + shape.outerParams);
+  const counted = Math.round(shape.experts * (shape.layers * shape.layerParams + shape.outerParams));
   return { ...shape, params: input.params ?? counted };
 }
 
@@ -90,23 +120,50 @@ type Described = Omit<ModelShape, 'params'>;
 const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Described>> = {
   gpt: (input, size) => {
     const base = common(input, size, 'gpt', 4 * size.dim);
+    const { bias = 'all', numNorms = 2, learnedPositions = true, headBias = false } = input;
     return {
       ...base,
-      bias: 'all',
+      bias,
       norm: 'layer',
-      learnedPositions: true,
-      layerParams: blockParams(base, 'all') + 4 * base.dim,
-      outerParams: tableParams(base) + base.seq * base.dim + 2 * base.dim,
+      learnedPositions,
+      layerParams: blockParams(base, bias) + 2 * numNorms * base.dim,
+      outerParams:
+        tableParams(base) +
+        (learnedPositions ? base.seq * base.dim : 0) +
+        2 * base.dim +
+        (headBias ? base.vocab : 0),
     };
   },
   llama: (input, size) => {
     const base = common(input, size, 'llama', llamaFfn(size.dim));
-    const bias = input.qkvBias === true ? 'qkv' : 'none';
+    const { bias = input.qkvBias === true ? 'qkv' : 'none', numNorms = 2, qkNorm = false } = input;
+    const norms = numNorms * base.dim + (qkNorm ? 2 * base.headDim : 0);
+    return {
+      ...withExperts(base),
+      bias,
+      layerParams: blockParams(base, bias) + norms,
+      outerParams: tableParams(base) + base.dim,
+    };
+  },
+  // Layers without a head: BERT embeds tokens and segments and has a pooler; ViT reads patches and has a last norm.
+  encoder: (input, size) => {
+    const base = common(input, size, 'encoder', 4 * size.dim);
+    const { dim, seq } = base;
+    const { patchInputs, segments = 0 } = input;
+    const inputs =
+      patchInputs === undefined
+        ? (base.vocab + segments) * dim + dim * (dim + 1)
+        : (patchInputs + 1) * dim + dim;
     return {
       ...base,
-      bias,
-      layerParams: blockParams(base, bias) + 2 * base.dim,
-      outerParams: tableParams(base) + base.dim,
+      causal: false,
+      bias: 'all',
+      norm: 'layer',
+      vocab: 0,
+      logits: 0,
+      learnedPositions: true,
+      layerParams: blockParams(base, 'all') + 4 * dim,
+      outerParams: inputs + seq * dim + 2 * dim,
     };
   },
   dit: (input, size) => {
@@ -120,7 +177,14 @@ const KINDS: Readonly<Record<Kind, (input: ModelShapeInput, size: Size) => Descr
       logits: 0,
       crossTokens: input.textLen ?? 512,
       // Self- and cross-attention with norms of q and k, the norm before cross-attention, six modulation vectors.
-      layerParams: blockParams(base, 'all') + 4 * dim * (dim + 1) + 4 * dim + 2 * dim + 6 * dim,
+      // Keys and values of an image's tokens, with the norm of these keys.
+      layerParams:
+        blockParams(base, 'all') +
+        4 * dim * (dim + 1) +
+        4 * dim +
+        2 * dim +
+        6 * dim +
+        (input.imageDim === undefined ? 0 : 2 * dim * (dim + 1) + dim),
       outerParams: ditOuterParams(dim, input),
     };
   },
@@ -150,6 +214,7 @@ const USUAL = {
   llama: { gatedFfn: true, tied: false, seq: 8192 },
   dit: { gatedFfn: false, tied: false, seq: 32_760 },
   't5-encoder': { gatedFfn: true, tied: true, seq: 512 },
+  encoder: { gatedFfn: false, tied: true, seq: 512 },
 } as const;
 
 function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: number): Described {
@@ -175,17 +240,12 @@ function common(input: ModelShapeInput, { layers, dim }: Size, kind: Kind, ffn: 
     learnedPositions: false,
     crossTokens: 0,
     experts: input.experts ?? 1,
+    moe: input.moe ?? null,
+    mla: input.mla ?? null,
+    expertParams: 0,
     outerParams: 0,
     layerParams: 0,
   };
-}
-
-function blockParams(base: Described, bias: ModelShape['bias']): number {
-  const { dim, heads, kvHeads, headDim, ffn, gatedFfn } = base;
-  const qkv = (heads + 2 * kvHeads) * headDim;
-  const matrices = dim * qkv + heads * headDim * dim + (gatedFfn ? 3 : 2) * dim * ffn;
-  const biases = { none: 0, qkv, all: qkv + dim + ffn + dim }[bias];
-  return matrices + biases;
 }
 
 function tableParams({ vocab, dim, tied }: Described): number {
@@ -199,7 +259,10 @@ function ditOuterParams(dim: number, input: ModelShapeInput): number {
   const text = dim * textDim + dim + dim * dim + dim;
   const time = dim * freqDim + dim + dim * dim + dim + dim * 6 * dim + 6 * dim;
   const head = dim * outChannels * 4 + outChannels * 4 + 2 * dim;
-  return patches + text + time + head + audioParams(dim, input);
+  // Tokens of an image pass a norm, two layers and a norm. Source: Wan2.1's MLPProj.
+  const { imageDim: image } = input;
+  const images = image === undefined ? 0 : 2 * image + image * (image + 1) + (image + 1) * dim + 2 * dim;
+  return patches + text + time + head + images + audioParams(dim, input);
 }
 
 /** Attention to audio (four matrices and two norms) of some blocks, and the layer that makes its tokens. Its time is not planned. */
@@ -227,18 +290,4 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
   const shape = KINDS.gpt({ ...input, vocab }, { layers, dim });
   const name = input.name ?? `${(params / 1e9).toPrecision(3)}B parameters`;
   return { ...shape, name, kind: 'unknown', params };
-}
-
-/**
- * Returns the floating point operations of training on `samples` sequences, without recomputation: six per token and matmul
- * parameter, and 12 × layers × seq × dim per token for attention (the full matrix, although causal kernels skip half).
- * `keys` are those of each query, which are fewer in packed rows. Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
- */
-export function modelFlops(model: ModelShape, samples: number, keys = model.seq): number {
-  const { layers, dim, heads, kvHeads, headDim, ffn, gatedFfn, logits, seq, crossTokens } = model;
-  const own = dim * (heads + 2 * kvHeads) * headDim + heads * headDim * dim;
-  const feed = (gatedFfn ? 3 : 2) * dim * ffn;
-  const cross = crossTokens === 0 ? 0 : 2 * dim * heads * headDim * (1 + crossTokens / seq);
-  const context = 2 * heads * headDim * (keys + crossTokens);
-  return 6 * samples * seq * (layers * (own + feed + cross + context) + logits * dim);
 }

@@ -3,6 +3,7 @@ import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
+import { CATALOGUE_NAMES, catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
 /** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: it is unknown. */
@@ -12,18 +13,22 @@ export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefin
     .replace(/^.*\/(meta-)?/, '')
     .replaceAll('_', '-')
     .replace('llama-3', 'llama3')
+    .replace('wan2.2-t2v-', 'wan2.2-')
     .replace('3.1', '3');
   return NAMES.find((each) => each === key);
 }
 
-/** Returns the published shape of that name. Throws: CONFIG with the nearest name. */
+/** Returns the shape of a published model, or of a config.json or its folder. Throws: CONFIG with the nearest name. */
 export function modelOf(name: string): ModelShapeInput {
   const known = modelName(name);
   if (known !== undefined) return shapeOfConfig({ model: known });
-  const close = nearest(name, NAMES);
+  const published = catalogueModel(name) ?? hubModelAt(name);
+  if (published !== undefined) return published;
+  const close = nearest(name.replace(/^.*\//, ''), [...NAMES, ...CATALOGUE_NAMES]);
   throw new ConfigError(
     `model: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} ` +
-      `Known: ${NAMES.join(', ')}; describe any other model by { kind, layers, dim, heads, vocab, seq } or { params }`,
+      `Known: ${NAMES.join(', ')}, and ${CATALOGUE_NAMES.length} models by their names on a hub, such as Qwen3-32B; give the path of a config.json of transformers or diffusers, or describe any ` +
+      'other model by { kind, layers, dim, heads, vocab, seq } or { params }',
   );
 }
 

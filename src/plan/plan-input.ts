@@ -8,6 +8,7 @@ import { ConfigError } from '../core/errors';
 import type { Reading } from '../dialects/rows/reading';
 import type { Planned } from './cost-of';
 import { type HardwareCalibration, parseCalibration, withCalibration } from './hardware-calibration';
+import { catalogueModel, hubModelAt } from './hub/read-hub';
 import type { Layout } from './layout';
 import { type Asked, askedBy, layoutAsked } from './layout-of';
 import {
@@ -25,7 +26,7 @@ import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
 
 /**
  * The input of `plan`: a TrainConfig, a plan request, the reading of another program's settings (sl.readConfig), or a name: of a published model
- * ('llama3-8b'), of a preset, or of a file that contains a TrainConfig or a plan request.
+ * ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's config.json or its folder, or of a file that contains a TrainConfig or a plan request.
  */
 export type PlanInput = PlanRequestInput | TrainConfigInput | Reading | string;
 
@@ -128,13 +129,15 @@ function keysWithValues(object: object): object & Readonly<Record<string, unknow
 }
 
 /**
- * Returns the plan's input for a name: a preset, a published model, or a file with a plan request or a TrainConfig. Throws:
+ * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a plan request or a TrainConfig. Throws:
  * CONFIG with file, line, key and the nearest known key.
  */
 export function planInputNamed(name: string, cwd = '.'): object {
   const model = existsSync(resolve(cwd, name)) ? MODEL_NAMES.find((each) => each === name) : modelName(name);
   const known = presetNamed(name) ?? (model && { model });
   if (known !== undefined) return known;
+  const published = existsSync(resolve(cwd, name)) ? hubModelAt(name, cwd) : catalogueModel(name);
+  if (published !== undefined) return { model: published };
   const text = readNamed(name, cwd);
   const { input, wrong } = text;
   if (typeof input !== 'object' || input === null || Array.isArray(input)) {

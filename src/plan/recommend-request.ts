@@ -42,6 +42,8 @@ export const recommendSchema = planRequestSchema
     hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
     /** Number of GPUs; by cost, fewer GPUs are tried too. */
     gpus: size.default(8),
+    /** Fewest GPUs to try: gpus, a half, a quarter and so on, down to this number. Default: only gpus; by cost one node. */
+    fewestGpus: size.optional(),
     /** Sequences of one iteration. Default: about 4 million tokens. */
     batch: z.strictObject({ global: size.optional() }).prefault({}),
     by: z.enum(['time', 'memory', 'cost']).default('time'),
@@ -103,7 +105,16 @@ const USUAL_TOKENS = 2 ** 22;
 
 /** Returns a base layout for each kind and number of GPUs; candidates replace the keys that are searched. */
 export function searchBases(request: RecommendRequest): readonly Layout[] {
-  const { hardware, batch, gpus, by: _by, within: _within, search: _search, ...asked } = request;
+  const {
+    hardware,
+    batch,
+    gpus,
+    by: _by,
+    within: _within,
+    search: _search,
+    fewestGpus: _fewest,
+    ...asked
+  } = request;
   const kinds = Array.isArray(hardware) ? hardware : [hardware];
   return kinds.flatMap((kind) => {
     const whole = layoutWithDefaults({ ...asked, hardware: kind, stack: 'megatron', strategy: 'NO_SHARD' });
@@ -116,10 +127,11 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
   });
 }
 
-/** Returns the numbers of GPUs to try: all; by cost also a half, a quarter and so on, down to one node. */
-function countsOf({ by, gpus }: RecommendRequest, gpusPerNode: number): readonly number[] {
+/** Returns the numbers of GPUs to try: all; if asked or by cost also a half, a quarter and so on. */
+function countsOf({ by, gpus, fewestGpus }: RecommendRequest, gpusPerNode: number): readonly number[] {
   const counts = [gpus];
-  for (let half = gpus / 2; by === 'cost' && half >= gpusPerNode && Number.isInteger(half); half /= 2) {
+  const fewest = fewestGpus ?? (by === 'cost' ? gpusPerNode : gpus);
+  for (let half = gpus / 2; half >= fewest && Number.isInteger(half); half /= 2) {
     counts.push(half);
   }
   return counts;

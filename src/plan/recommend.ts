@@ -14,6 +14,8 @@ export interface Recommendation {
   readonly numFitting: number;
   /** The layouts that fit, best first; at most `top`. */
   readonly ranked: readonly Planned[];
+  /** The best layout on the fewest GPUs on which one fits; undefined: none fits. */
+  readonly fewest: Planned | undefined;
   /** The best layout of every family except the winner's, best first; those that do not fit are last. */
   readonly losses: readonly Loss[];
   /** Why some degrees were not tried at all. */
@@ -45,12 +47,16 @@ export function recommend(input: unknown, options: RecommendOptions): Recommenda
   const measure = MEASURES[request.by](prices);
   const families = new Map<string, Family>();
   const best: Ranked[] = [];
+  let fewest: Ranked | undefined;
   const layouts = bases.flatMap((base) => [...candidates(base, request.search)]);
   for (const [i, layout] of layouts.entries()) {
     const planned = { layout, prediction: options.predict(layout) };
     const ranked = { planned, value: measure.of(planned), usable: isUsable(planned, request) };
     enter(families, familyOf(layout), ranked);
-    if (ranked.usable) keepBest(best, ranked, top);
+    if (ranked.usable) {
+      keepBest(best, ranked, top);
+      fewest = onFewer(fewest, ranked);
+    }
     progress?.(i + 1, layouts.length);
   }
   const all = [...families.values()];
@@ -60,6 +66,7 @@ export function recommend(input: unknown, options: RecommendOptions): Recommenda
     numCandidates: layouts.length,
     numFitting: all.reduce((sum, { fitting }) => sum + fitting, 0),
     ranked: best.map(({ planned }) => planned),
+    fewest: fewest?.planned,
     losses: lossesOf(families, best[0], measure),
     notTried: bases.slice(0, 1).flatMap((base) => untriedDegrees(base)),
     measure,
@@ -114,6 +121,13 @@ function isBetter(a: Ranked, b: Ranked): boolean {
   if (a.usable !== b.usable) return a.usable;
   if (a.usable || a.planned.prediction.fits !== b.planned.prediction.fits) return a.value < b.value;
   return a.planned.prediction.memory.peakBytes < b.planned.prediction.memory.peakBytes;
+}
+
+/** Returns the layout on fewer GPUs; of two on equally many the better one. */
+function onFewer(before: Ranked | undefined, ranked: Ranked): Ranked {
+  if (before === undefined) return ranked;
+  const fewer = before.planned.layout.gpus - ranked.planned.layout.gpus;
+  return fewer > 0 || (fewer === 0 && ranked.value < before.value) ? ranked : before;
 }
 
 function keepBest(best: Ranked[], ranked: Ranked, top: number): void {

@@ -4,7 +4,7 @@ import { size } from '../config/settings/model';
 import { optimizerFields } from '../config/settings/optimizer';
 import { PARALLEL } from '../config/settings/parallel';
 import { STRATEGY_NAMES, strategySchema } from '../config/strategies';
-import { RECOMPUTE, STACKS } from './layout';
+import { ATTENTION_KERNELS, RECOMPUTE, STACKS } from './layout';
 import { shapeSchema } from './model-shape';
 
 const positive = z.number().positive();
@@ -16,6 +16,8 @@ export const gpuSchema = z.strictObject({
   like: z.string(),
   tflops: positive.optional(),
   gemmTflops: positive.optional(),
+  /** A lower power limit, W, lowers the rate of matmuls; not for given gemmTflops. */
+  powerW: positive.optional(),
   hbmTBps: positive.optional(),
   memoryGB: positive.optional(),
   linkGBps: positive.optional(),
@@ -72,7 +74,7 @@ export const planRequestSchema = z.strictObject({
   schedule: z.enum(['GPipe', '1F1B', 'interleaved']).optional(),
   /** Virtual stages per pipeline rank. Default: 2 for an interleaved schedule, else 1. */
   virtualStages: size.optional(),
-  attention: z.enum(['unfused', 'flash', 'flash3']).optional(),
+  attention: z.enum(ATTENTION_KERNELS).optional(),
   compile: z.boolean().optional(),
   /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
   compileLoss: z.boolean().optional(),
@@ -110,6 +112,8 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   link_gb_s: 'linkGBps',
   usd_h: 'usdPerHour',
   gemm: 'gemmTflops',
+  power_w: 'powerW',
+  tdp: 'powerW',
   flops: 'tflops',
   num_layers: 'layers',
   num_hidden_layers: 'layers',
@@ -166,7 +170,12 @@ export const REQUEST_VALUES: Readonly<Record<string, Readonly<Record<string, str
     flashattention2: 'flash',
     flashattn: 'flash',
     fa2: 'flash',
-    cudnn: 'flash3',
+    flashattention1: 'flash1',
+    fa1: 'flash1',
+    xformers: 'efficient',
+    memoryefficient: 'efficient',
+    efficientattention: 'efficient',
+    cudnnattention: 'cudnn',
     flashattention3: 'flash3',
     fa3: 'flash3',
   },

@@ -27,7 +27,7 @@ export interface StackRules {
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   megatron: {
     strategies: ['NO_SHARD', 'ZERO_1'],
-    kinds: ['gpt', 'llama', 't5-encoder', 'unknown'],
+    kinds: ['gpt', 'llama', 't5-encoder', 'encoder', 'unknown'],
     tensorParallel: true,
     pipelineWith: ['NO_SHARD', 'ZERO_1'],
     contextParallel: true,
@@ -38,7 +38,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
   fsdp2: {
     strategies: ['NO_SHARD', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'],
-    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'unknown'],
+    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown'],
     tensorParallel: true,
     pipelineWith: ['SHARD_GRAD_OP', 'FULL_SHARD'],
     contextParallel: true,
@@ -49,7 +49,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   },
   deepspeed: {
     strategies: ['ZERO_1', 'ZERO_2', 'FULL_SHARD'],
-    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'unknown'],
+    kinds: ['gpt', 'llama', 'dit', 't5-encoder', 'encoder', 'unknown'],
     tensorParallel: false,
     pipelineWith: ['ZERO_1'],
     contextParallel: false,

@@ -25,7 +25,7 @@ export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
     0.07,
     `matmuls reach ${CALIBRATION.gemmEfficiency.toFixed(2)} of the GPU's best matmul rate, less for small inner sizes and partly filled waves`,
   ],
-  attention: [0.15, 'the attention kernel reaches the rate that its paper states'],
+  attention: [0.15, 'the attention kernel reaches its published rate'],
   elementwise: [
     0.25,
     `element-wise kernels read and write as in the framework's code, at ${CALIBRATION.memoryEfficiency} of the memory bandwidth`,
@@ -107,7 +107,7 @@ function outsideOf(layout: Layout): string[] {
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
     [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM and Megatron-DeepSpeed`],
-    [attention !== 'unfused', `attention '${attention}': its rate is from its paper, and was not fitted`],
+    [attention !== 'unfused', `attention '${attention}': its rate is published, and was not fitted`],
     [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
     [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
     [

@@ -175,3 +175,26 @@ test('--set changes a setting of a config and of a request', async () => {
   assert.equal(status, 2);
   assert.match(stderr, /batchh: unknown key; did you mean "batch"/);
 });
+
+test("a model's config.json is planned by its path, --explain adds five sentences, a plan that does not fit lists changes that do", async () => {
+  const config = file(
+    'config.json',
+    JSON.stringify({
+      model_type: 'qwen3_moe',
+      ...{ hidden_size: 2048, num_hidden_layers: 48, num_attention_heads: 32, num_key_value_heads: 4 },
+      ...{ head_dim: 128, intermediate_size: 6144, vocab_size: 151_936, tie_word_embeddings: false },
+      ...{ num_experts: 128, num_experts_per_tok: 8, moe_intermediate_size: 768 },
+    }),
+  );
+  const argv = ['plan', config, '--hardware', 'H20', '--gpus', '64', '--explain'];
+  const { status, stdout } = await shardlab(argv, { cwd: folder });
+  assert.equal(status, 0);
+  assert.match(stdout, /^One iteration on 64 x H20-96G trains on 64 sequences of 8,192 tokens, /m);
+  assert.match(stdout, /^The weakest assumption for time is that .*\.$/m);
+  const small = await shardlab(['plan', 'Qwen/Qwen3-32B', '--gpus', '8', '--json'], { cwd: folder });
+  const { fits, nearest } = JSON.parse(small.stdout);
+  assert.equal(fits, false);
+  assert.equal(nearest.length, 3);
+  const batch = await shardlab(['plan', '--batch', '-', '--explain'], { cwd: folder });
+  assert.match(batch.stderr, /--explain and --batch/);
+});

@@ -9,7 +9,10 @@ test('recommend prints the best layouts, and why every other family is behind', 
   const argv = ['recommend', '--model', 'llama3-8b', '--hardware', 'H100-80G', '--gpus', '16', '--top', '3'];
   const { status, stdout } = await shardlab(argv);
   assert.equal(status, 0);
-  assert.match(stdout, /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\)$/m);
+  assert.match(
+    stdout,
+    /^Best by time: .* on 16 x H100-80G \([\d,]+ layouts, [\d,]+ of them fit\); an iteration is 512 sequences of 8,192 tokens, 4,194,304 in all$/m,
+  );
   assert.match(stdout, /^1 .* best$/m);
   assert.match(stdout, /^ +DDP .* does not fit: needs 1\.\d+x the memory, \d+% of it for optimizer states$/m);
   assert.match(stdout, /x slower: more .* \(\d+% of this layout's time\)/);
@@ -93,4 +96,21 @@ test("a plan request's sequence length, batch, precision and GPU are those of th
   } finally {
     rmSync(folder, { recursive: true });
   }
+});
+
+test('--gpus fewest..most says on how few GPUs the model fits', async () => {
+  const argv = ['recommend', '--model', 'Qwen3-8B', '--hardware', 'H20', '--gpus', '2..8', '--top', '1'];
+  const { status, stdout } = await shardlab(argv);
+  assert.equal(status, 0);
+  assert.match(stdout, /^the fewest GPUs on which a layout fits: 2 x H20-96G, .* per iteration, [\d.]+ GB$/m);
+  const folder = mkdtempSync(join(tmpdir(), 'hub-'));
+  const config = { model_type: 'qwen3', hidden_size: 1024, num_hidden_layers: 4, num_attention_heads: 8 };
+  writeFileSync(
+    join(folder, 'config.json'),
+    JSON.stringify({ ...config, intermediate_size: 3072, vocab_size: 1000 }),
+  );
+  const own = await shardlab([...argv.slice(0, 2), folder, ...argv.slice(3)]);
+  assert.match(own.stdout, /^Best by time: .* on 8 x H20-96G/m);
+  const wrong = await shardlab([...argv.slice(0, 5), '--gpus', '2..x']);
+  assert.match(wrong.stderr, /integer of at least 1/);
 });

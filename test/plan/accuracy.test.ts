@@ -6,6 +6,7 @@ import { constantEfficiency } from '../../src/plan/measured/judged-runs';
 import { type MeasuredLayout, vtrainLayouts } from '../../src/plan/measured/measured-layouts';
 import { predict } from '../../src/plan/predict';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
 import { megatronLayouts } from '../support/megatron-layouts';
 
 const rows = vtrainLayouts();
@@ -30,6 +31,21 @@ test("Megatron-LM's table 1, on which some constants were fitted, is within 6% e
     const ratio = predictTime(layout).seconds / seconds;
     assert.ok(Math.abs(ratio - 1) < 0.06, `${layout.model.name} on ${layout.gpus}: ${ratio.toFixed(3)}`);
   }
+});
+
+test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6.1% and 5% in the mean, in the right order', (context) => {
+  const sets = { mpt: mptLayouts(), torchtitan: torchtitanLayouts() };
+  const heldOut = (runs: readonly MeasuredLayout[]) => runs.filter((run) => run.heldOut);
+  const of = (runs: readonly MeasuredLayout[]) => errors(runs, (layout) => predictTime(layout).seconds);
+  for (const [name, runs] of Object.entries(sets)) {
+    context.diagnostic(`${name}, held out: ${told(of(heldOut(runs)))}`);
+    context.diagnostic(`${name}, the other half: ${told(of(runs.filter((run) => !run.heldOut)))}`);
+  }
+  assert.equal(sets.mpt.length, 78);
+  assert.equal(sets.torchtitan.length, 8);
+  assert.ok(of(heldOut(sets.mpt)).mean <= 0.061);
+  assert.ok(of(heldOut(sets.torchtitan)).mean <= 0.05);
+  assert.ok(of(sets.mpt).pairsRanked >= 0.98);
 });
 
 test('intervals contain at least 85% of the held-out runs', (context) => {

@@ -20,7 +20,15 @@ const ONE_OF = {
   headDim: [64, 128],
   seq: [128, 2048, 32_768],
   vocab: [100, 51_200, 256_384],
-  hardware: ['V100-32G', 'A100-80G', 'H100-80G', 'B200-180G'],
+  hardware: [
+    'V100-32G',
+    'A100-80G',
+    'H100-80G',
+    'B200-180G',
+    'RTX4090-24G',
+    'MI300X-192G',
+    'Ascend-910B-64G',
+  ],
   gpusPerNode: [1, 4, 8, 72],
   nicGbit: [25, 100, 3200],
   strategy: ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD', 'HYBRID_SHARD'],
@@ -28,7 +36,7 @@ const ONE_OF = {
   precision: ['fp32', 'fp16', 'bf16'],
   recompute: ['none', 'selective', 'full'],
   virtualStages: [1, 2],
-  attention: ['unfused', 'flash', 'flash3'],
+  attention: ['unfused', 'flash1', 'triton', 'efficient', 'flash', 'flash3', 'cudnn'],
 } as const;
 
 type Chosen = { readonly [Key in keyof typeof ONE_OF]: (typeof ONE_OF)[Key][number] };

@@ -42,16 +42,18 @@ test('the fitted figures reproduce the measurements in the cost model', () => {
 test('one GPU gives no figure of the link, and an unknown GPU is named after the nearest known one', () => {
   const alone = fitHardware({
     ...measured,
-    name: 'NVIDIA L40S',
+    name: 'NVIDIA Quadro RTX 8000',
     memory_bytes: 47.7e9,
     gpus: 1,
     all_reduce: [],
   });
-  assert.equal(alone.like, 'A100-40G');
+  assert.equal(alone.like, 'L40S-48G');
+  const board = { ...measured, name: 'NVIDIA A100 80GB PCIe', gpus: 1, all_reduce: [] };
+  assert.equal(fitHardware(board).like, 'A100-PCIe-80G');
   assert.equal(alone.linkGBps, undefined);
   assert.match(
     alone.notes.join('\n'),
-    /L40S is not a known kind of GPU[\s\S]*is planned with its published bandwidth/,
+    /RTX 8000 is not a known kind of GPU[\s\S]*is planned with its published bandwidth/,
   );
 });
 

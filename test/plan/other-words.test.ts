@@ -28,7 +28,12 @@ test("a GPU is found by its maker's and drivers' names, and a PCIe board is a di
     assert.equal(hardwareOf(name).name, 'A100-80G');
   }
   assert.equal(hardwareOf('NVIDIA H100 80GB HBM3').name, 'H100-80G');
-  assert.throws(() => hardwareOf('A100-PCIe-80GB'), /did you mean|is not known/);
+  for (const name of ['A100-PCIe-80GB', 'NVIDIA A100 80GB PCIe']) {
+    assert.equal(hardwareOf(name).name, 'A100-PCIe-80G');
+  }
+  assert.equal(hardwareOf('NVIDIA GeForce RTX 4090').name, 'RTX4090-24G');
+  assert.equal(hardwareOf('H20').name, 'H20-96G');
+  assert.throws(() => hardwareOf('A100-PCIe'), /did you mean 'A100-PCIe-40G'/);
   assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
 });
 
@@ -36,7 +41,9 @@ test('a model is found by its name on a hub', () => {
   assert.equal(modelOf('meta-llama/Llama-3.1-8B').name, 'llama3-8b');
   assert.equal(modelOf('meta-llama/Meta-Llama-3-70B').name, 'llama3-70b');
   assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
-  assert.throws(() => modelOf('Qwen/Qwen2-7B'), /is not known/);
+  assert.equal(modelOf('Qwen/Qwen2-7B').name, 'Qwen2-7B');
+  assert.equal(modelOf('Qwen/Qwen2.5-72B-Instruct').name, 'Qwen2.5-72B');
+  assert.throws(() => modelOf('Qwen/Qwen9-7B'), /is not known; did you mean 'qwen-7b'/);
 });
 
 test('values are accepted in any case, with either dash, and in the words of other programs', () => {

@@ -6,7 +6,8 @@ import { layoutOf } from '../../src/plan/layout-of';
 import { memoryPhases } from '../../src/plan/memory/memory-phases';
 import { stageOf } from '../../src/plan/memory/pipeline-stage';
 import { predictMemory } from '../../src/plan/memory/predict-memory';
-import { modelFlops, shapeOf } from '../../src/plan/model-shape';
+import { modelFlops } from '../../src/plan/model-flops';
+import { shapeOf } from '../../src/plan/model-shape';
 import { modelOf } from '../../src/plan/models';
 import { predictTime } from '../../src/plan/time/predict-time';
 

@@ -4,7 +4,9 @@ import { ConfigError } from '../../core/errors';
 import { foreignOf } from '../../dialects/read';
 import { type Plan, plan } from '../../job/notebook/plan';
 import { type Cost, costOf } from '../../plan/cost-of';
+import { explained, fittingLines } from '../../plan/explain';
 import { type PlanInput, planInputNamed, withPlace } from '../../plan/plan-input';
+import type { PriceTable } from '../../plan/prices';
 import { readingInput, readingPlace } from '../../plan/reading-input';
 import { positiveNumber, setOption, wholeNumber } from '../arguments';
 import type { Io, Output, Perform } from '../io';
@@ -23,6 +25,7 @@ interface PlanCommandOptions {
   readonly calibration?: string;
   readonly prices?: string;
   readonly tokens?: number;
+  readonly explain?: boolean;
   readonly set: readonly string[];
 }
 
@@ -51,10 +54,11 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
     .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
+    .option('--explain', 'says in five sentences where time and memory go, and which change helps most')
     .addOption(setOption());
   perform<PlanCommandOptions>(command, async (configs, options, output) => {
     const calibration = readCalibration(options.calibration, io.cwd);
-    const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens } = options;
+    const { hardware, gpus, gpusPerNode, nic: nicGbit, exampleTokens, tokens } = options;
     const place = { hardware, gpus, gpusPerNode, nicGbit, exampleTokens };
     if (options.batch !== undefined) {
       checkBatch(options.batch, configs, options);
@@ -63,38 +67,52 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     if (configs.length === 0)
       throw new ConfigError('name a config, a preset or a model, or give --batch FILE');
     const prices = readPrices(options.prices, io.cwd);
-    if (prices !== undefined && options.tokens === undefined)
+    if (prices !== undefined && tokens === undefined)
       output.note('warning: --prices has no effect without --tokens');
-    const { set, tokens } = options;
     const isCommand = configs.length > 1 && foreignOf(configs, io.cwd) !== null;
     const plans = (isCommand ? [configs] : configs.map((name) => [name])).map((words) => {
       const [name = ''] = words.length > 1 ? ['command line'] : words;
       const reading = foreignReading(words, { io, output, world: gpus });
       const asked = reading === null ? planInputNamed(name, io.cwd) : readingInput(reading);
-      const input = withSettings(asked, set) as PlanInput; // the plan checks it
+      const input = withSettings(asked, options.set) as PlanInput; // the plan checks it
       const where = reading === null ? place : withPlace(readingPlace(reading), place);
       const planned = naming(name, () => plan(input, where, { calibration }));
       for (const { says } of planned.assumed) output.note(`warning: ${name}: ${says}`);
-      return { planned, cost: tokens === undefined ? undefined : costOf(planned, { tokens }, prices) };
+      const cost = tokens === undefined ? undefined : costOf(planned, { tokens }, prices);
+      return { planned, cost, more: changesOf(planned, options.explain === true, prices) };
     });
-    const answers = plans.map(({ planned, cost }) => ({
+    const answers = plans.map(({ planned, cost, more }) => ({
       ...planAnswer(undefined, planned.prediction),
       ...readingAnswer(planned),
       ...(cost === undefined ? {} : { cost: costAnswer(cost) }),
+      ...more,
       layout: layoutAnswer(planned.layout),
     }));
     output.answer(answers.length === 1 ? answers[0] : answers, () =>
-      plans.map(({ planned, cost }) => asText(planned, cost)).join('\n\n'),
+      plans
+        .map(({ planned, cost, more }) => [asText(planned, cost), ...Object.values(more).flat()].join('\n'))
+        .join('\n\n'),
     );
     return 0;
   });
+}
+
+/** Returns the sentences of --explain, or for a plan that does not fit the nearest changes that do. */
+function changesOf(
+  planned: Plan,
+  explains: boolean,
+  prices: PriceTable | undefined,
+): { readonly explained?: readonly string[]; readonly nearest?: readonly string[] } {
+  if (explains) return { explained: explained(planned, prices) };
+  const nearest = fittingLines(planned, prices);
+  return nearest.length === 0 ? {} : { nearest };
 }
 
 /** Throws: CONFIG for options that have no meaning with --batch. */
 function checkBatch(
   file: string,
   configs: readonly string[],
-  { tokens, prices, set }: PlanCommandOptions,
+  { tokens, prices, set, explain }: PlanCommandOptions,
 ): void {
   if (configs.length > 0)
     throw new ConfigError(`--batch ${file} and ${configs.join(', ')}: give only one of them`);
@@ -103,6 +121,8 @@ function checkBatch(
     throw new ConfigError(
       `--${costs} and --batch: a line gives the time of one iteration; leave one of them out`,
     );
+  if (explain === true)
+    throw new ConfigError('--explain and --batch: a line has numbers only; leave one of them out');
   if (set.length > 0)
     throw new ConfigError('--set and --batch: each line has its own settings; leave one of them out');
 }

@@ -6,18 +6,21 @@ import type { TrainConfigInput } from '../../config/train-config';
 import { ConfigError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import { type HardwareCalibration, parseCalibration } from '../../plan/hardware-calibration';
+import { hubModelAt } from '../../plan/hub/read-hub';
 import { isTrainConfig } from '../../plan/layout-of-config';
 import { type PriceTable, priceTable } from '../../plan/prices';
 import { type RecommendInput, searchedKeys } from '../../plan/recommend-request';
 
 /**
- * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, or a file with a model's
- * shape, a plan request or a TrainConfig. Throws: CONFIG.
+ * Reads the input of `recommend`: a published model or a preset by name, a number of parameters, a model's config.json or its
+ * folder, or a file with a model's shape, a plan request or a TrainConfig. Throws: CONFIG.
  */
 export function readModel(name: string, cwd: string): TrainConfigInput | RecommendInput {
   if (Number(name) > 0) return { model: { params: Number(name) } };
   const preset = presetNamed(name);
   if (preset !== undefined || !existsSync(resolve(cwd, name))) return preset ?? { model: name };
+  const published = hubModelAt(name, cwd);
+  if (published !== undefined) return { model: published };
   const text = readNamed(name, cwd);
   const { input } = text;
   // The search checks its input.

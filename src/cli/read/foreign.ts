@@ -2,17 +2,21 @@ import { MOST_RANKS_HERE } from '../../dialects/assemble';
 import { foreignOf, readConfig } from '../../dialects/read';
 import { linesText } from '../../dialects/reading-text';
 import type { Reading } from '../../dialects/rows/reading';
+import { hubModelAt } from '../../plan/hub/read-hub';
 import { degreesOf, requireReadable } from '../../plan/reading-input';
 import type { Io, Output } from '../io';
 
 /**
- * Reads the settings of another program that a command names, and writes what each line does to stderr; null: the words name a config of ours.
+ * Reads the settings of another program that a command names, and writes what each line does to stderr; null: the words name a config of ours, or
+ * a model's config.json.
  * Throws: CONFIG with every line that is an error, or refused if no line is a setting.
  */
 export function foreignReading(
   words: readonly string[],
   { io, output, world }: { readonly io: Io; readonly output: Output; readonly world?: number | undefined },
 ): Reading | null {
+  const [name = '', ...more] = words;
+  if (more.length === 0 && hubModelAt(name, io.cwd) !== undefined) return null;
   const asked = foreignOf(words, io.cwd);
   if (asked === null) return null;
   const reading = readConfig(asked, { cwd: io.cwd, world });

@@ -17,7 +17,7 @@ import { foreignReading } from '../read/foreign';
 interface RecommendCommandOptions {
   readonly model: string;
   readonly hardware?: readonly string[];
-  readonly gpus: number;
+  readonly gpus: GpuCounts;
   readonly seq?: number;
   readonly globalBatch?: number;
   readonly gpusPerNode?: number;
@@ -27,6 +27,19 @@ interface RecommendCommandOptions {
   readonly compile?: boolean;
   readonly top: number;
   readonly prices?: string;
+}
+
+/** The numbers of GPUs to try. */
+interface GpuCounts {
+  readonly most: number;
+  readonly fewest?: number;
+}
+
+/** Reads '64' or '8..64'. */
+function gpuCounts(text: string): GpuCounts {
+  const [first = '', second] = text.split('..');
+  const number = wholeNumber(1);
+  return second === undefined ? { most: number(first) } : { fewest: number(first), most: number(second) };
 }
 
 /** `shardlab recommend`: ranks the best layouts, and says why the others are behind. */
@@ -44,7 +57,11 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
       '--hardware <name...>',
       "one kind of GPU, or several to choose from (default: the file's, else A100-80G)",
     )
-    .requiredOption('--gpus <n>', 'number of GPUs; with --by cost, fewer are tried too', wholeNumber(1))
+    .requiredOption(
+      '--gpus <n>',
+      'number of GPUs, or fewest..most (8..64): half as many again and again are tried too; with --by cost, down to one node',
+      gpuCounts,
+    )
     .option('--seq <n>', 'tokens per sequence', wholeNumber(1))
     .option('--global-batch <n>', 'sequences per iteration (default: about 4 million tokens)', wholeNumber(1))
     .option('--gpus-per-node <n>', 'GPUs that NVLink connects', wholeNumber(1))
@@ -67,20 +84,20 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
-    const { hardware, gpus, seq, gpusPerNode, by, precision, compile } = options;
+    const { hardware, seq, gpusPerNode, by, precision, compile } = options;
+    const { most: gpus, fewest: fewestGpus } = options.gpus;
     const reading = foreignReading([options.model], { io, output, world: gpus });
     const model = reading === null ? readModel(options.model, io.cwd) : readingInput(reading);
     const asked = recommendAsked(model, {
-      ...{ gpus, seq, gpusPerNode, by, precision, compile },
+      ...{ gpus, fewestGpus, seq, gpusPerNode, by, precision, compile },
       on: hardware?.length === 1 ? hardware[0] : hardware && [...hardware],
       batch: { global: options.globalBatch },
       nicGbit: options.nic,
     });
-    const { top } = options;
     const found = withProgressSync(
       'searching',
       'layouts',
-      (progress) => recommend(asked, { predict, prices, top, progress }),
+      (progress) => recommend(asked, { predict, prices, top: options.top, progress }),
       progressOn(io),
     );
     output.answer(asJson(found, prices), () => asText(found));
@@ -97,6 +114,7 @@ function asJson(found: Recommendation, prices: PriceTable): Readonly<Record<stri
     candidates: found.numCandidates,
     fitting: found.numFitting,
     ranked: found.ranked.map((planned) => plannedAnswer(planned, prices)),
+    ...(found.fewest === undefined ? {} : { fewest: plannedAnswer(found.fewest, prices) }),
     lost: found.losses.map(({ family, best, tried, fitting, why, undecided }) => ({
       family,
       why,

@@ -1,12 +1,13 @@
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
 import { COUNTED } from '../../plan/dry-run/counted-plan';
+import { iterationWords } from '../../plan/explain';
 import { type AnyLayout, isPredicted } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
 import { reservableBytes } from '../../plan/memory/allocator';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import type { Figure } from '../figure';
-import { listed } from '../format';
+import { counted, listed } from '../format';
 import { type Column, createTable, numbers, type Table } from '../table';
 
 /** Makes a table of an iteration's time and a GPU's memory by cause, and of the bytes that a GPU receives. */
@@ -22,9 +23,14 @@ export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Pre
   const { gpus, hardware, model } = layout;
   const room = fitText(fits, peakInBytes(memory), reservableBytes(layout));
   return (
-    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} per iteration, ` +
+    `${model.name} on ${gpus} x ${hardware.name}, ${layoutWords(layout)}: ${formatSeconds(seconds.value)} per iteration of ${workWords(layout)}, ` +
     `${utilizationText(layout, mfu)}, ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${room}`
   );
+}
+
+/** Says what an iteration trains on; the samples of a model of one's own may be no tokens. */
+function workWords(layout: AnyLayout): string {
+  return isPredicted(layout) ? iterationWords(layout) : counted(layout.globalBatch, 'sample');
 }
 
 /** Describes FLOP/s over the GPU's peak. Those of counted plans include recomputed operations: hardware FLOP/s. */

@@ -1,5 +1,6 @@
 import { formatBytes, formatSeconds } from '../../core/units';
 import type { Planned } from '../../plan/cost-of';
+import { iterationWords } from '../../plan/explain';
 import { familyOf } from '../../plan/families';
 import type { Recommendation } from '../../plan/recommend';
 import { counted, listed } from '../format';
@@ -15,22 +16,33 @@ export function recommendationTable(found: Recommendation): Table {
       why: undecided === undefined ? why : `${why} (within the interval)`,
     }),
   );
-  return createTable([...ranked, ...losses], { title: recommendationTitle(found), columns: COLUMNS });
+  const [winner] = found.ranked;
+  const work = winner === undefined ? '' : `; an iteration is ${iterationWords(winner.layout)}`;
+  return createTable([...ranked, ...losses], { title: recommendationTitle(found) + work, columns: COLUMNS });
 }
 
 /** Returns lines: which assumption decides if a family's interval and the best layout's overlap, and what was not tried. */
-export function recommendationNotes({ losses, notTried }: Recommendation): readonly string[] {
+export function recommendationNotes({ losses, notTried, ranked, fewest }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
   for (const { family, undecided } of losses) {
     if (undecided !== undefined) families.set(undecided, [...(families.get(undecided) ?? []), family]);
   }
   return [
+    ...(fewest === undefined || fewest.layout.gpus === ranked[0]?.layout.gpus ? [] : [fewestWords(fewest)]),
     ...[...families].map(
       ([assumption, names]) =>
         `whether the best layout is better than ${listed(names)} depends on an assumption: ${assumption}`,
     ),
     ...notTried.map((line) => `not tried: ${line}`),
   ];
+}
+
+/** Says on how few GPUs the model can be trained. */
+function fewestWords({ layout, prediction }: Planned): string {
+  return (
+    `the fewest GPUs on which a layout fits: ${layout.gpus} x ${layout.hardware.name}, ${layoutWords(layout)}: ` +
+    `${formatSeconds(prediction.seconds.value)} per iteration, ${formatBytes(prediction.memory.peakBytes)}`
+  );
 }
 
 /** Names the winner, and how many layouts were tried. */

@@ -5,8 +5,10 @@ import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
 import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost-of';
+import { explained } from '../../plan/explain';
 import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
+import { ownModelRefused } from '../../plan/models';
 import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
 import { type PriceTable, priceTable } from '../../plan/prices';
@@ -36,6 +38,11 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
   memory(): Figure;
   /** Draws the time of an iteration, by cause. */
   time(): Figure;
+  /**
+   * Explains the plan in five sentences: its work, where time and memory go, the change that helps most (or, if it does not
+   * fit, the three nearest changes that fit), and its weakest assumption. Throws: CONFIG for a model of your own.
+   */
+  explain(): string;
   /** Returns the USD and hours of a run of this length. Throws: CONFIG if no price is known. */
   cost(length: RunLength, prices?: Readonly<Record<string, number>> | PriceTable): Cost;
 }
@@ -83,6 +90,10 @@ export function createPlan<L extends AnyLayout = Layout>(
     ...tableView(planTable(layout, prediction), notes),
     memory: () => noted(planMemory({ layout, prediction })),
     time: () => noted(planTime({ layout, prediction })),
+    explain: () => {
+      if (!isPredicted(layout)) throw ownModelRefused('explain');
+      return explained({ layout, prediction }).join('\n');
+    },
     cost: (length, prices) =>
       costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),
   };

@@ -54,18 +54,33 @@ function pytorchTraffic({ model, compile }: Layout) {
 /** Returns the traffic of one layer in the layout's framework. A dit's modulation adds passes before and after its parts. */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
-  if (layout.model.crossTokens === 0) return traffic;
+  const { crossTokens, moe } = layout.model;
   const { forward, backward } = traffic;
+  if (moe !== null) {
+    // Each pass copies a token to its experts' rows, and adds their results.
+    const moved = 4 + 4 * moe.topK;
+    return {
+      forward: { ...forward, whole: forward.whole + moved },
+      backward: { ...backward, whole: backward.whole + moved },
+    };
+  }
+  if (crossTokens === 0) return traffic;
   return {
     forward: { ...forward, whole: forward.whole + (layout.compile ? 8 : 36) },
     backward: { ...backward, whole: backward.whole + (layout.compile ? 12 : 54) },
   };
 }
 
+/**
+ * Kernels that a layer with experts launches in addition, in each direction: router (15: scores, choice, balance), dispatch and
+ * combination (15: counts, sorts, copies, two all-to-all). Source: Megatron-LM's moe/router.py and moe/token_dispatcher.py.
+ */
+const EXPERT_KERNELS = 30;
+
 /** Returns the number of kernels that the CPU launches per layer. Source: counted in the frameworks' layers. */
-export function layerKernels({ stack, compile, tp }: Layout): { forward: number; backward: number } {
-  const collectives = tp > 1 ? 6 : 0;
-  if (stack === 'megatron') return { forward: 26 + collectives, backward: 44 + collectives };
-  if (compile) return { forward: 14 + collectives, backward: 28 + collectives };
-  return { forward: 36 + collectives, backward: 60 + collectives };
+export function layerKernels({ stack, compile, tp, model }: Layout): { forward: number; backward: number } {
+  const more = (tp > 1 ? 6 : 0) + (model.moe === null ? 0 : EXPERT_KERNELS);
+  if (stack === 'megatron') return { forward: 26 + more, backward: 44 + more };
+  if (compile) return { forward: 14 + more, backward: 28 + more };
+  return { forward: 36 + more, backward: 60 + more };
 }

@@ -1,5 +1,6 @@
 import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
+import { GENERATIONS } from '../generations';
 import type { Gpu } from '../hardware';
 import type { Precision } from '../layout';
 
@@ -9,10 +10,9 @@ export interface Product {
   readonly n: number;
   readonly k: number;
   readonly batch?: number;
+  /** Whether these are matmuls of full size in one kernel (experts), whose thread blocks begin and end as those of one matmul. */
+  readonly isGrouped?: boolean;
 }
-
-/** Number of streaming multiprocessors. Source: NVIDIA's architecture white papers (SXM parts). */
-const NUM_SMS: Record<Gpu['generation'], number> = { volta: 80, ampere: 108, hopper: 132, blackwell: 148 };
 
 /** Tiles that a thread block can compute, and their share of the GPU's matmul rate. Source: CUTLASS's default shapes. */
 const TILES = [
@@ -27,20 +27,12 @@ const TILES = [
 /** Numbers of thread blocks that share k; their results are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Rate of float32 matmuls over 16-bit matmuls: half as TF32, which V100 lacks (15.7 of 125). Source: NVIDIA's data sheets. */
-const FP32_RATE: Record<Gpu['generation'], number> = {
-  volta: 15.7 / 125,
-  ampere: 0.5,
-  hopper: 0.5,
-  blackwell: 0.5,
-};
-
 /** Rate of fp8 matmuls, from Hopper on: 0.85 of twice the rate, because the board reaches its power limit sooner. */
 const FP8_RATE = 1.7;
 
 /** Returns the rate of matmuls in a precision over their rate in bf16. */
-export function rateOf(precision: Precision, generation: Gpu['generation']): number {
-  if (precision === 'fp32') return FP32_RATE[generation];
+export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
+  if (precision === 'fp32') return GENERATIONS[generation].fp32Rate;
   return precision === 'fp8' ? FP8_RATE : 1;
 }
 
@@ -51,14 +43,14 @@ export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4
  * never less than the time of its memory traffic.
  */
 export function productSeconds(
-  { m, n, k, batch = 1 }: Product,
+  { m, n, k, batch = 1, isGrouped = false }: Product,
   gpu: Gpu,
   precision: Precision,
   cal: Calibration,
 ): Seconds {
-  const sms = NUM_SMS[gpu.generation];
-  const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu.generation) * cal.gemmEfficiency) / sms;
-  const ramp = batch > 1 ? cal.batchedRampK : cal.gemmRampK;
+  const { sms } = gpu;
+  const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu) * cal.gemmEfficiency) / sms;
+  const ramp = batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK;
   let best = Number.POSITIVE_INFINITY;
   for (const { rows, columns, reach } of TILES) {
     const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * batch;

@@ -1,7 +1,7 @@
 import type { Seconds } from '../../core/units';
 import type { MeasuredRun } from '../accuracy';
 import type { Layout } from '../layout';
-import { modelFlops } from '../model-shape';
+import { modelFlops } from '../model-flops';
 import { predict } from '../predict';
 import { type MeasuredLayout, vtrainLayouts } from './measured-layouts';
 

@@ -1,4 +1,5 @@
 import type { Bytes } from '../../core/units';
+import { GENERATIONS } from '../generations';
 import type { AnyLayout, Layout } from '../layout';
 
 const MIB = 1024 ** 2;
@@ -8,8 +9,7 @@ const MIB = 1024 ** 2;
  * Source: ATen/cuda/CublasHandlePool.cpp, parseChosenWorkspaceSize: 4096 KiB x 8 on Hopper, 2 x 4096 KiB + 8 x 16 KiB before.
  */
 export function workspaceBytes({ hardware }: Layout): Bytes {
-  const isWide = hardware.generation === 'hopper' || hardware.generation === 'blackwell';
-  return 2 * (isWide ? 32 * MIB : 8.125 * MIB);
+  return 2 * (GENERATIONS[hardware.generation].hasWideWorkspace ? 32 * MIB : 8.125 * MIB);
 }
 
 /**

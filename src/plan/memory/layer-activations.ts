@@ -108,7 +108,7 @@ function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
   const attention = itemBytes * 4 * q + 4 * heads + coreBytes(layout, sizes);
   const gated = compile ? 3 : 4;
   const feedForward = itemBytes * (model.gatedFfn ? gated : 2) * ffn;
-  return norms + attention + feedForward + masks(layout, sizes) + crossBytes(layout, sizes);
+  return norms + attention + feedForward + masks(layout, sizes) + extraBytes(layout, sizes);
 }
 
 /**
@@ -124,7 +124,7 @@ function savedByMegatron(layout: Layout, sizes: TokenSizes): number {
   const lse = layout.attention === 'unfused' ? 0 : 4 * heads;
   const attention = itemBytes * (2 * q + 2 * kv) + lse + coreBytes(layout, sizes);
   const feedForward = itemBytes * (model.gatedFfn ? 3 : 2) * ffn;
-  return norms + attention + feedForward + masks(layout, sizes) + crossBytes(layout, sizes);
+  return norms + attention + feedForward + masks(layout, sizes) + extraBytes(layout, sizes);
 }
 
 /** Returns the masks of dropout after attention and after the feed-forward: one byte per value. */
@@ -136,6 +136,13 @@ function masks({ dropout }: Layout, { part }: TokenSizes): number {
 function coreBytes({ attention, dropout }: Layout, { heads, keys, itemBytes }: TokenSizes): number {
   if (attention !== 'unfused') return 0;
   return heads * keys * (dropout ? 2 * itemBytes + 1 : itemBytes);
+}
+
+/** Returns what blocks of some kinds also save. Experts: the copies of a token for each expert, and their results before the sum. */
+function extraBytes(layout: Layout, sizes: TokenSizes): number {
+  const { moe } = layout.model;
+  const copies = moe === null ? 0 : 2 * moe.topK * sizes.itemBytes * sizes.part;
+  return copies + crossBytes(layout, sizes);
 }
 
 /**

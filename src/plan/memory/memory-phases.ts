@@ -1,3 +1,4 @@
+import type { ModelState } from '../../config/strategies';
 import type { Bytes } from '../../core/units';
 import type { Layout } from '../layout';
 import type { MemoryPrediction } from '../prediction';
@@ -148,8 +149,14 @@ function outerReduction(ground: Ground): MemoryPhase {
   });
 }
 
+/** Returns the parameters whose state a rank holds between steps: a shard of all, or whole those of its own experts. */
+function heldParams(layout: Layout, { params, allParams }: PipelineStage, state: ModelState): number {
+  const shards = shardsOfState(layout, state);
+  return shards > 1 ? allParams / shards : params;
+}
+
 function stepBytes({ layout, stage, bytes }: Ground): Bytes {
-  const own = stage.params / shardsOfState(layout, 'optimizer');
+  const own = heldParams(layout, stage, 'optimizer');
   if (layout.offload.optimizer) return 0;
   const byGroups = layout.stack === 'deepspeed' && shardedStates(layout).includes('parameter');
   return freshInStep(layout, bytes) * (byGroups ? Math.min(own, SUB_GROUP) : own);
@@ -172,14 +179,14 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   // ZeRO-Offload moves gradients to the CPU's optimizer. Source: DeepSpeed's stage_1_and_2.py, stage3.py and estimators.
   const gradsOnGpu = offload.optimizer && layout.stack === 'deepspeed' ? 0 : isOnHost;
   // fully_shard has gradients only of the used expert; other frameworks have gradient buffers for all experts.
-  const trained = layout.stack === 'fsdp2' ? stage.params / layout.model.experts : stage.params;
+  const trained =
+    heldParams(layout, stage, 'gradient') / (layout.stack === 'fsdp2' ? layout.model.experts : 1);
   const resting = {
-    params:
-      (isOnHost * bytes.parameter * stage.params) / shardsOfState(layout, 'parameter') + encoderBytes(layout),
-    grads: (gradsOnGpu * bytes.gradient * trained) / shardsOfState(layout, 'gradient'),
+    params: isOnHost * bytes.parameter * heldParams(layout, stage, 'parameter') + encoderBytes(layout),
+    grads: gradsOnGpu * bytes.gradient * trained,
     optimizer: offload.optimizer
       ? 0
-      : isOnHost * optimizerStateBytes(layout, bytes, stage.params / shardsOfState(layout, 'optimizer')),
+      : isOnHost * optimizerStateBytes(layout, bytes, heldParams(layout, stage, 'optimizer')),
   };
   const accumulated = name === 'optimizer step' ? 0 : whole.accumulated;
   // At the end of a step, the memory of activations is free for other tensors.

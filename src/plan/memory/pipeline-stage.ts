@@ -5,11 +5,12 @@ export type PipelineStage = Readonly<ReturnType<typeof stageOf>>;
 
 /** Returns the stage of a pipeline rank. */
 export function stageOf(layout: Layout, place: number) {
-  const { model, tp, pp, virtualStages } = layout;
+  const { model, tp, pp, ep, virtualStages } = layout;
   const isFirst = place === 0;
   const isLast = place === pp - 1;
   const layers = layersOf(layout, place);
-  const layerParams = (model.params / model.experts - model.outerParams) / model.layers / tp;
+  const allLayerParams = (model.params / model.experts - model.outerParams) / model.layers / tp;
+  const layerParams = allLayerParams - (model.expertParams / tp) * (1 - 1 / ep);
   const table = model.vocab * model.dim;
   const positions = model.learnedPositions ? model.seq * model.dim : 0;
   const embedding = table === 0 ? model.outerParams : table + positions;
@@ -32,6 +33,8 @@ export function stageOf(layout: Layout, place: number) {
     headParams,
     /** All parameters of the stage, times the model's experts. */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
+    /** The same with the experts of all ranks of expert parallelism, whose sharded states are divided further. */
+    allParams: model.experts * (layers * allLayerParams + embeddingParams + headParams),
     /** Most forward passes of a virtual stage whose backward has not run yet. */
     chunksInFlight,
     /** The same in layers; activations are multiplied by it. */

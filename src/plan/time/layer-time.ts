@@ -1,11 +1,13 @@
 import type { Seconds } from '../../core/units';
+import { attentionMatrices } from '../block-params';
 import type { Calibration } from '../calibration';
 import { attentionSeconds } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
-import { ITEM_BYTES, type Product, productSeconds, trafficSeconds } from '../cost/gemm';
+import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
 import type { ModelShape } from '../model-shape';
+import { expertExchange, expertProducts, feedProducts, type LayerProduct } from './expert-time';
 
 /** The time of one pass through one layer for one microbatch on one rank; seconds. */
 export interface Pass {
@@ -59,11 +61,13 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
   const { hardware, precision, model, microBatch, cp, tp } = layout;
   const tokens = (microBatch * model.seq) / cp;
   const products = layerProducts(layout, tokens);
-  const time = (product: Product): Seconds => productSeconds(product, hardware, precision, cal);
+  const time = (product: LayerProduct): Seconds =>
+    (product.weight ?? 1) * productSeconds(product, hardware, precision, cal);
   const forwardProducts = products.reduce((sum, product) => sum + time(product), 0);
   const backwardProducts = products.reduce(
     // A frozen matrix has no gradient; adapters' matmuls, of few rows, are left out.
-    (sum, { m, n, k }) => sum + time({ m, n: k, k: n }) + layout.trainedShare * time({ m: k, n, k: m }),
+    (sum, { m, n, k, ...of }) =>
+      sum + time({ ...of, m, n: k, k: n }) + layout.trainedShare * time({ ...of, m: k, n, k: m }),
     0,
   );
   const attention = layerAttention(layout, cal);
@@ -73,13 +77,14 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
     return trafficSeconds((bytes * ITEM_BYTES[precision]) / 2, hardware, cal);
   };
   const comm = layerCollectives(layout, tokens, cal);
+  const exchange = expertExchange(layout, tokens, cal).seconds;
   const kernels = layerKernels(layout);
   const launch = cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
   const passOf = (direction: 'forward' | 'backward', products: Seconds): Pass => ({
     products,
     attention: attention[direction],
     elementwise: moved(traffic[direction]),
-    comm: comm[direction],
+    comm: comm[direction] + exchange,
     host: kernels[direction] * launch,
   });
   const forward = passOf('forward', forwardProducts);
@@ -87,19 +92,12 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
 }
 
 /** Returns the matmuls of one layer's forward on one rank. */
-function layerProducts({ model, tp, microBatch }: Layout, tokens: number): Product[] {
-  const { dim, heads, kvHeads, headDim, ffn, gatedFfn, crossTokens } = model;
-  const keys = Math.max(1, kvHeads / tp);
-  const qkv = (heads / tp + 2 * keys) * headDim;
+function layerProducts(layout: Layout, tokens: number): LayerProduct[] {
+  const { model, tp, microBatch } = layout;
+  const { dim, heads, headDim, ffn, crossTokens, moe } = model;
   const context = (heads * headDim) / tp;
-  const self = [
-    { m: tokens, n: qkv, k: dim },
-    { m: tokens, n: dim, k: context },
-  ];
-  const feed = [
-    { m: tokens, n: ((gatedFfn ? 2 : 1) * ffn) / tp, k: dim },
-    { m: tokens, n: dim, k: ffn / tp },
-  ];
+  const self = attentionProducts(layout, tokens);
+  const feed = moe === null ? feedProducts(layout, tokens, ffn) : expertProducts(layout, moe, tokens);
   if (crossTokens === 0) return [...self, ...feed];
   const read = microBatch * crossTokens;
   const cross = [
@@ -119,10 +117,30 @@ function layerAttention(layout: Layout, cal: Calibration) {
   // Context parallelism balances the causal half between ranks, so each has 1/cp of it.
   const half = causal && cp > 1 && kernel !== 'unfused' ? 0.5 : 1;
   const own = attentionSeconds({ ...core, keys, causal }, hardware, precision, cal);
-  const self = { forward: own.forward * half, backward: own.backward * half };
+  // Latent attention's values are shorter than its queries and keys.
+  const part = half * (model.mla === null ? 1 : (headDim + model.mla.valueDim) / (2 * headDim));
+  const self = { forward: own.forward * part, backward: own.backward * part };
   if (crossTokens === 0) return self;
   const cross = attentionSeconds({ ...core, keys: crossTokens, causal: false }, hardware, precision, cal);
   return { forward: self.forward + cross.forward, backward: self.backward + cross.backward };
+}
+
+/** Returns the matmuls of self-attention's projections; those to a low rank are not divided by tensor parallelism. */
+function attentionProducts({ model, tp }: Layout, tokens: number): LayerProduct[] {
+  const { dim, heads, kvHeads, headDim, mla } = model;
+  if (mla === null) {
+    const keys = Math.max(1, kvHeads / tp);
+    return [
+      { m: tokens, n: (heads / tp + 2 * keys) * headDim, k: dim },
+      { m: tokens, n: dim, k: (heads * headDim) / tp },
+    ];
+  }
+  return attentionMatrices(model).map(({ rows, columns, isWhole = false }, i, all) => {
+    const cut = isWhole ? 1 : tp;
+    return i === all.length - 1
+      ? { m: tokens, n: columns, k: rows / cut }
+      : { m: tokens, n: columns / cut, k: rows };
+  });
 }
 
 /** Returns the number of pairs of matmuls that tensor parallelism shards: attention, feed-forward, perhaps cross-attention. */

@@ -1,7 +1,7 @@
 import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
 import { trafficSeconds } from '../cost/gemm';
-import type { Hardware } from '../hardware';
+import { GENERATIONS, type Generation } from '../generations';
 import type { Layout } from '../layout';
 import { optimizerBytesOf } from '../memory/state-bytes';
 import { shardedStates } from '../stack-rules';
@@ -26,17 +26,6 @@ export function optimizerSeconds(layout: Layout, params: number, cal: Calibratio
 /** Share of the payload (256 bytes) in a packet: PCIe adds 24 to 28 bytes. Source: PCI Express's transaction layer. */
 const PAYLOAD = 256 / (256 + 26);
 
-/**
- * PCIe 3, 4 and 5 with 16 lanes; memory channels of both sockets over 8 GPUs. Source: data sheets of DGX-1 (8 channels of
- * DDR4-2133), DGX A100 (16 of DDR4-3200), DGX H100 (16 of DDR5-4800) and DGX B200 (16 of DDR5-5600), 8 bytes per transfer.
- */
-const HOSTS: Readonly<Record<Hardware['generation'], ReturnType<typeof host>>> = {
-  volta: host(15.75, 8 * 2.133),
-  ampere: host(31.5, 16 * 3.2),
-  hopper: host(63, 16 * 4.8),
-  blackwell: host(63, 16 * 5.6),
-};
-
 /** Gradient and parameter are read, the parameter is written, 4 bytes each. Source: DeepSpeed's cpu_adam; torch's AdamW. */
 const HOST_UPDATE_BYTES = 12;
 
@@ -50,7 +39,7 @@ const MOVED: Readonly<Record<Layout['stack'], number>> = { deepspeed: 2, fsdp2: 
  */
 export function offloadTime(layout: Layout, params: number) {
   const { offload, hardware, stack, shards, numMicroBatches, optimizer } = layout;
-  const { link, memory } = HOSTS[hardware.generation];
+  const { link, memory } = hostOf(hardware.generation);
   const states = shardedStates(layout);
   const own = states.includes('optimizer') ? params / shards : params;
   const trained = own * layout.trainedShare;
@@ -65,6 +54,7 @@ export function offloadTime(layout: Layout, params: number) {
 }
 
 /** Returns the bandwidth to a GPU in one direction, and a GPU's share of the CPU's memory bandwidth; bytes per second. */
-function host(linkGBps: number, gigaTransfers: number) {
+function hostOf(generation: Generation) {
+  const { linkGBps, gigaTransfers } = GENERATIONS[generation].host;
   return { link: linkGBps * 1e9 * PAYLOAD, memory: (gigaTransfers * 8 * 1e9) / 8 };
 }

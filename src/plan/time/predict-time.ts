@@ -4,8 +4,9 @@ import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
-import { modelFlops } from '../model-shape';
+import { modelFlops } from '../model-flops';
 import type { CommAxis, ComputeCause, TimePrediction } from '../prediction';
+import { shardedStates } from '../stack-rules';
 import {
   afterStep,
   commPerMicroBatch,
@@ -14,6 +15,7 @@ import {
   numRegathers,
   unitComm,
 } from './data-parallel';
+import { expertExchange } from './expert-time';
 import {
   addPasses,
   deviceSeconds,
@@ -38,9 +40,7 @@ type StageTime = Readonly<ReturnType<typeof stageTime>>;
 export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): TimePrediction {
   const layer = layerTime(layout, cal);
   const outer = outerTime(layout, cal);
-  const stages = Array.from({ length: layout.pp }, (_, place) =>
-    stageTime(layout, stageOf(layout, place), layer, outer, cal),
-  );
+  const stages = stageTimes(layout, layer, outer, cal);
   const slowest = stages.reduce((a, b) => (b.forward + b.backward > a.forward + a.backward ? b : a));
   const m = layout.numMicroBatches;
   const pipe = pipelineTime({
@@ -54,7 +54,9 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
   const params = Math.max(...stages.map(({ stage }) => stage.params / layout.model.experts));
   const dp = oncePerStep(layout, params, slowest, cal);
   const host = offloadTime(layout, params);
-  const optimizer = layout.offload.optimizer ? host.step : optimizerSeconds(layout, params, cal);
+  const updated = Math.max(...stages.map(({ stage }) => stage.allParams / layout.model.experts));
+  const whole = shardedStates(layout).includes('optimizer') ? updated : params;
+  const optimizer = layout.offload.optimizer ? host.step : optimizerSeconds(layout, whole, cal);
   const busy = m * (slowest.forward + slowest.backward - slowest.waits);
   const comm = slowest.passes.reduce((sum, pass) => sum + pass.comm, 0) * m;
   const copies = Math.max(0, host.copies - busy);
@@ -79,6 +81,24 @@ const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 /** Returns the expected time of the slowest of n nodes over the mean: 1 + spread × √(2 ln n), for a normal distribution. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
+}
+
+/** Returns the times of all stages; stages with equally many layers between the first and the last one take equally long. */
+function stageTimes(
+  layout: Layout,
+  layer: LayerTime,
+  outer: ReturnType<typeof outerTime>,
+  cal: Calibration,
+): readonly StageTime[] {
+  const between = new Map<number, StageTime>();
+  return Array.from({ length: layout.pp }, (_, place) => {
+    const stage = stageOf(layout, place);
+    const isOuter = stage.isFirst || stage.isLast;
+    const time =
+      (isOuter ? undefined : between.get(stage.layers)) ?? stageTime(layout, stage, layer, outer, cal);
+    if (!isOuter) between.set(stage.layers, time);
+    return time;
+  });
 }
 
 /** Returns the times of one stage for one microbatch. */
@@ -208,12 +228,13 @@ function commBytes(layout: Layout, stages: readonly StageTime[], cal: Calibratio
   };
   const layers = Math.max(...stages.map(({ stage }) => stage.layers));
   const passes = numTensorParallelPairs(model) * (recompute === 'full' ? 2 + recomputedShare(layout) : 2);
+  const exchange = expertExchange(layout, (microBatch * model.seq) / cp, cal);
   const keys = (2 * hidden * model.kvHeads * model.headDim) / (model.dim * tp);
   return {
     dp: Math.max(...stages.map(of)),
     tp: tp === 1 ? 0 : layers * m * passes * hidden * ((2 * (tp - 1)) / tp),
     pp: pp === 1 ? 0 : (2 * m * virtualStages * hidden) / tp,
     cp: cp === 1 ? 0 : layers * m * 3 * keys * (cp - 1),
-    ep: 0,
+    ep: layers * m * (recompute === 'full' ? 2 + recomputedShare(layout) : 2) * exchange.bytes,
   };
 }

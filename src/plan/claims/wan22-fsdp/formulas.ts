@@ -2,7 +2,7 @@ import { WarmupCosineLR } from '../../../optim/warmup-cosine-lr';
 import { CALIBRATION } from '../../calibration';
 import { collectiveSeconds, placeOf } from '../../cost/collective';
 import { hardwareOf } from '../../hardware';
-import { modelFlops } from '../../model-shape';
+import { modelFlops } from '../../model-flops';
 import type { PlanRequestInput } from '../../request';
 import { requestNamed } from '../claim';
 import type { Functions } from '../expression';

@@ -1,0 +1,121 @@
+import { z } from 'zod';
+import { size } from '../config/settings/model';
+
+/** Which matmuls have biases: queries, keys and values; all of attention; all of the feed-forward; or all. */
+export const BIASES = ['none', 'qkv', 'attention', 'feed', 'all'] as const;
+
+export type Bias = (typeof BIASES)[number];
+
+export const moeSchema = z.strictObject({
+  experts: size,
+  topK: size,
+  /** Width of one expert. */
+  ffn: size,
+  /** Width of the experts that every token visits, together. */
+  sharedFfn: z.int().min(0).default(0),
+  /** Whether the shared experts have a gate (Qwen2-MoE). */
+  sharedGate: z.boolean().default(false),
+  /** Whether the router has a bias per expert that is not trained by gradients but by load (DeepSeek-V3). */
+  routerBias: z.boolean().default(false),
+  /** Layers at the start that have the feed-forward `ffn` in place of experts. */
+  denseLayers: z.int().min(0).default(0),
+});
+
+export const mlaSchema = z.strictObject({
+  /** Rank of the queries' projection; 0: one matrix. */
+  queryRank: z.int().min(0),
+  keyRank: size,
+  ropeDim: size,
+  valueDim: size,
+});
+
+export type MixtureOfExperts = Readonly<z.output<typeof moeSchema>>;
+export type LatentAttention = Readonly<z.output<typeof mlaSchema>>;
+
+/** The sizes of one block. */
+export interface BlockSizes {
+  readonly layers: number;
+  readonly dim: number;
+  readonly heads: number;
+  readonly kvHeads: number;
+  readonly headDim: number;
+  readonly ffn: number;
+  readonly gatedFfn: boolean;
+  readonly moe: MixtureOfExperts | null;
+  readonly mla: LatentAttention | null;
+  /** Parameters of routed experts; mean over the layers. */
+  readonly expertParams: number;
+}
+
+/** Parameters of a block without its norms; the mean over the layers if only some have experts. */
+export function blockParams(base: BlockSizes, bias: Bias): number {
+  const { dim, heads, kvHeads, headDim, mla } = base;
+  const qkv = (heads + 2 * kvHeads) * headDim;
+  const attention = attentionMatrices(base).reduce((sum, { rows, columns }) => sum + rows * columns, 0);
+  const norms = mla === null ? 0 : mla.queryRank + mla.keyRank;
+  const feed = base.ffn + dim;
+  const biases = { none: 0, qkv, attention: qkv + dim, feed, all: qkv + dim + feed }[bias];
+  return attention + norms + feedParams(base) + biases;
+}
+
+function feedParams({ dim, ffn, gatedFfn, moe, layers }: BlockSizes): number {
+  const matrices = (gatedFfn ? 3 : 2) * dim;
+  if (moe === null) return matrices * ffn;
+  const withExperts =
+    matrices * (moe.experts * moe.ffn + moe.sharedFfn) +
+    (dim + (moe.routerBias ? 1 : 0)) * moe.experts +
+    (moe.sharedGate ? dim : 0);
+  return ((layers - moe.denseLayers) * withExperts + moe.denseLayers * matrices * ffn) / layers;
+}
+
+/** Replaces the width of the feed-forward by the width that one token visits, if the layers have experts. */
+export function withExperts<Sizes extends BlockSizes>(base: Sizes): Sizes {
+  const { moe, ffn, gatedFfn, dim, layers } = base;
+  if (moe === null) return base;
+  const share = (layers - moe.denseLayers) / layers;
+  return {
+    ...base,
+    ffn: share * (moe.topK * moe.ffn + moe.sharedFfn) + (1 - share) * ffn,
+    expertParams: share * moe.experts * (gatedFfn ? 3 : 2) * dim * moe.ffn,
+  };
+}
+
+/** A matrix of attention; `isWhole`: every rank of tensor parallelism has all of it (projections to a low rank). */
+interface AttentionMatrix {
+  readonly rows: number;
+  readonly columns: number;
+  readonly isWhole?: boolean;
+}
+
+/**
+ * Returns the matrices of self-attention. Latent attention projects to a low rank and from there to heads; queries and keys
+ * have headDim elements, of which ropeDim are shared by all heads' keys. Source: DeepSeek-V2, section 2.1, and its model's code.
+ */
+export function attentionMatrices({
+  dim,
+  heads,
+  kvHeads,
+  headDim,
+  mla,
+}: Pick<BlockSizes, 'dim' | 'heads' | 'kvHeads' | 'headDim' | 'mla'>): readonly AttentionMatrix[] {
+  if (mla === null) {
+    return [
+      { rows: dim, columns: (heads + 2 * kvHeads) * headDim },
+      { rows: heads * headDim, columns: dim },
+    ];
+  }
+  const { queryRank, keyRank, ropeDim, valueDim } = mla;
+  const queries =
+    queryRank === 0
+      ? [{ rows: dim, columns: heads * headDim }]
+      : [
+          { rows: dim, columns: queryRank, isWhole: true },
+          { rows: queryRank, columns: heads * headDim },
+        ];
+  return [
+    ...queries,
+    { rows: dim, columns: keyRank + ropeDim, isWhole: true },
+    { rows: keyRank, columns: heads * (headDim - ropeDim + valueDim) },
+    { rows: heads * valueDim, columns: dim },
+  ];
+}

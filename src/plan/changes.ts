@@ -1,0 +1,106 @@
+import { candidates } from './candidates';
+import type { Planned } from './cost-of';
+import type { Layout } from './layout';
+import { predict } from './predict';
+
+/** Another layout of the same model with the same global batch, and how it differs from the plan. */
+export interface Change extends Planned {
+  /** 'tp 4, microbatch 2': the settings that differ, with their values in the other layout. */
+  readonly words: string;
+  /** The number of settings that differ. */
+  readonly distance: number;
+}
+
+/** A setting that a change can replace: its value, and how it is written. */
+interface Setting {
+  readonly of: (layout: Layout) => string | number | boolean;
+  readonly words: (layout: Layout) => string;
+}
+
+const SETTINGS: readonly Setting[] = [
+  { of: ({ stack }) => stack, words: ({ stack }) => stack },
+  { of: ({ gpus }) => gpus, words: ({ gpus }) => `${gpus} GPUs` },
+  { of: ({ strategy }) => strategy, words: ({ strategy }) => strategy },
+  { of: ({ tp }) => tp, words: ({ tp }) => `tp ${tp}` },
+  { of: ({ pp }) => pp, words: ({ pp }) => `pp ${pp}` },
+  { of: ({ cp }) => cp, words: ({ cp }) => `cp ${cp}` },
+  { of: ({ ep }) => ep, words: ({ ep }) => `ep ${ep}` },
+  { of: ({ microBatch }) => microBatch, words: ({ microBatch }) => `microbatch ${microBatch}` },
+  {
+    of: ({ recompute }) => recompute,
+    words: ({ recompute }) => (recompute === 'none' ? 'no recompute' : `${recompute} recompute`),
+  },
+  { of: ({ virtualStages: v }) => v, words: ({ virtualStages: v }) => `${v} virtual stages` },
+  {
+    // Without tensor parallelism it is always off.
+    of: ({ sequenceParallel, tp }) => tp === 1 || sequenceParallel,
+    words: ({ sequenceParallel }) => `${sequenceParallel ? 'with' : 'without'} sequence parallelism`,
+  },
+  {
+    of: ({ offload }) => `${offload.optimizer} ${offload.parameters}`,
+    words: ({ offload: { optimizer, parameters } }) =>
+      parameters ? 'all states on the host' : optimizer ? 'optimizer on the host' : 'no offload',
+  },
+];
+
+/** How many nearest changes a plan that does not fit lists. */
+const NEAREST = 3;
+
+/**
+ * Returns the changes nearest to a plan that fit: within the same framework first, then those of the fewest settings, then the
+ * fastest. Twice as many GPUs are a change too. A change that adds settings to one that is already listed is left out.
+ */
+export function nearestFitting(planned: Planned): readonly Change[] {
+  const { layout } = planned;
+  const twice = { ...layout, gpus: 2 * layout.gpus };
+  const fitting = [...candidates(layout), ...candidates(twice)]
+    .map((other) => changeTo(layout, other))
+    .filter(({ prediction, distance }) => prediction.fits && distance > 0)
+    .sort((a, b) => frameworks(layout, a) - frameworks(layout, b) || a.distance - b.distance || gain(a, b));
+  const nearest: Change[] = [];
+  for (const change of fitting) {
+    if (nearest.length === NEAREST) break;
+    const settings = change.words.split(', ');
+    if (nearest.every(({ words }) => words.split(', ').some((each) => !settings.includes(each))))
+      nearest.push(change);
+  }
+  return nearest;
+}
+
+/** A change that saves less is not worth a sentence. */
+const LEAST_GAIN = 1.02;
+
+/** Returns the change of one setting in the same framework and on the same GPUs that shortens an iteration most; undefined: none saves 2%. */
+export function bestChange(planned: Planned): Change | undefined {
+  const { layout, prediction } = planned;
+  const [best] = [...candidates(layout)]
+    .filter((other) => other.stack === layout.stack && distanceOf(layout, other) === 1)
+    .map((other) => changeTo(layout, other))
+    .filter((change) => change.prediction.fits)
+    .sort(gain);
+  return best !== undefined && prediction.seconds.value / best.prediction.seconds.value > LEAST_GAIN
+    ? best
+    : undefined;
+}
+
+function gain(a: Change, b: Change): number {
+  return a.prediction.seconds.value - b.prediction.seconds.value;
+}
+
+function frameworks({ stack }: Layout, change: Change): number {
+  return change.layout.stack === stack ? 0 : 1;
+}
+
+function changeTo(from: Layout, layout: Layout): Change {
+  const differing = SETTINGS.filter(({ of }) => of(from) !== of(layout));
+  return {
+    layout,
+    prediction: predict(layout),
+    words: differing.map(({ words }) => words(layout)).join(', '),
+    distance: differing.length,
+  };
+}
+
+function distanceOf(from: Layout, layout: Layout): number {
+  return SETTINGS.filter(({ of }) => of(from) !== of(layout)).length;
+}

@@ -1,0 +1,73 @@
+/** A family of GPUs with the same kind of matrix units and host. */
+export type Generation = 'volta' | 'ampere' | 'ada' | 'hopper' | 'blackwell' | 'cdna' | 'ascend';
+
+/** What all GPUs of a generation have in common. */
+interface GenerationFacts {
+  /** Gbit/s per GPU of its usual machine. */
+  readonly nicGbit: number;
+  /** Rate of float32 matmuls (TF32 where it exists) over 16-bit matmuls. */
+  readonly fp32Rate: number;
+  /** Whether its matrix units compute in fp8. */
+  readonly hasFp8: boolean;
+  /** Whether cuBLAS's workspaces have the larger size. See memory/allocator.ts. */
+  readonly hasWideWorkspace: boolean;
+  /** PCIe in one direction, GB/s, and the CPU's memory channels times GT/s, for 8 GPUs. */
+  readonly host: { readonly linkGBps: number; readonly gigaTransfers: number };
+}
+
+/**
+ * Source: data sheets of the GPUs and of their usual machines: DGX-1 (4 x EDR for 8 GPUs; 8 channels of DDR4-2133), DGX A100
+ * (HDR; 16 of DDR4-3200), DGX H100 (NDR; 16 of DDR5-4800), DGX B200 (16 of DDR5-5600); PCIe 3, 4 and 5 with 16 lanes. Volta
+ * has no TF32 (15.7 of 125). Machines with Ada or Ascend have 200 and 400 Gbit/s for 8 cards at most; AMD's have a card per GPU.
+ */
+export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
+  volta: {
+    nicGbit: 50,
+    fp32Rate: 15.7 / 125,
+    hasFp8: false,
+    hasWideWorkspace: false,
+    host: { linkGBps: 15.75, gigaTransfers: 8 * 2.133 },
+  },
+  ampere: {
+    nicGbit: 200,
+    fp32Rate: 0.5,
+    hasFp8: false,
+    hasWideWorkspace: false,
+    host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
+  },
+  ada: {
+    nicGbit: 25,
+    fp32Rate: 0.5,
+    hasFp8: true,
+    hasWideWorkspace: false,
+    host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
+  },
+  hopper: {
+    nicGbit: 400,
+    fp32Rate: 0.5,
+    hasFp8: true,
+    hasWideWorkspace: true,
+    host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
+  },
+  blackwell: {
+    nicGbit: 400,
+    fp32Rate: 0.5,
+    hasFp8: true,
+    hasWideWorkspace: true,
+    host: { linkGBps: 63, gigaTransfers: 16 * 5.6 },
+  },
+  cdna: {
+    nicGbit: 200,
+    fp32Rate: 0.5,
+    hasFp8: false,
+    hasWideWorkspace: false,
+    host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
+  },
+  ascend: {
+    nicGbit: 200,
+    fp32Rate: 0.25,
+    hasFp8: false,
+    hasWideWorkspace: false,
+    host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
+  },
+};

@@ -1,0 +1,87 @@
+import { existsSync, statSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { ConfigError } from '../../core/errors';
+import { readRegularFile } from '../../core/regular-file';
+import type { ModelShapeInput } from '../model-shape';
+import catalogue from './catalogue.json';
+import { FAMILIES, hubConfigSchema } from './hub-config';
+
+const CATALOGUE: Readonly<Record<string, object>> = catalogue;
+
+/** The published models whose configs are stored here, by name. */
+export const CATALOGUE_NAMES: readonly string[] = Object.keys(CATALOGUE);
+
+/** Returns the shape of a published model by its name on a hub ('Qwen/Qwen3-32B'); undefined: it is not in the catalogue. */
+export function catalogueModel(name: string): ModelShapeInput | undefined {
+  const found = Object.entries(CATALOGUE).find(([known]) => bare(known) === bare(name));
+  return found && shapeOfHub(found[1], found[0]);
+}
+
+/** Removes the owner, the training that does not change sizes, and spelling. */
+function bare(name: string): string {
+  return name
+    .toLowerCase()
+    .replace(/^.*\//, '')
+    .replace(/^meta-/, '')
+    .replace(/-(instruct|chat|base|it|hf|pt)$/, '')
+    .replaceAll(/[^a-z0-9]/g, '');
+}
+
+/**
+ * Returns the shape in a config.json of transformers or diffusers, or in a folder that has one; undefined: the path is neither.
+ * Throws: CONFIG for a family that is not known, and for a config without its sizes.
+ */
+export function hubModelAt(path: string, cwd = '.'): ModelShapeInput | undefined {
+  const at = resolve(cwd, path);
+  if (!existsSync(at)) return undefined;
+  const file = statSync(at).isDirectory() ? join(at, 'config.json') : at;
+  if (!existsSync(file) || !file.endsWith('.json')) return undefined;
+  const config = jsonOf(file);
+  return isHubConfig(config)
+    ? shapeOfHub(config, path.replace(/\/?(config\.json)?$/, '') || path)
+    : undefined;
+}
+
+function jsonOf(file: string): unknown {
+  try {
+    return JSON.parse(readRegularFile(file));
+  } catch {
+    return undefined; // the reader of plan requests names the line
+  }
+}
+
+/** Whether a value is a model's config: it names its family, and is no plan request. */
+export function isHubConfig(value: unknown): value is object {
+  if (typeof value !== 'object' || value === null || 'model' in value) return false;
+  return 'model_type' in value || '_class_name' in value;
+}
+
+/** Returns the shape of a config. Throws: CONFIG, see `hubModelAt`. */
+export function shapeOfHub(config: object, name: string): ModelShapeInput {
+  const parsed = hubConfigSchema.safeParse('text_config' in config ? textOf(config) : config);
+  if (!parsed.success) {
+    const [issue] = parsed.error.issues;
+    throw new ConfigError(`${name}: ${issue?.path.join('.')}: ${issue?.message}`);
+  }
+  const { _class_name: className, model_type: type } = parsed.data;
+  const family = className ?? type ?? '';
+  const read = FAMILIES[family];
+  if (read === undefined) {
+    throw new ConfigError(
+      `${name}: model_type '${family}' is not known. Known: ${Object.keys(FAMILIES).join(', ')}; ` +
+        'describe any other model by { kind, layers, dim, heads, vocab, seq } or { params }',
+    );
+  }
+  try {
+    return { name, ...read(parsed.data) };
+  } catch (error) {
+    if (!(error instanceof TypeError)) throw error;
+    throw new ConfigError(`${name}: ${error.message}; a config of ${family} has it`);
+  }
+}
+
+/** The language model of a model that also reads images: its config is nested. */
+function textOf(config: object): object {
+  const text = 'text_config' in config ? config.text_config : undefined;
+  return typeof text === 'object' && text !== null ? text : config;
+}
