@@ -15,8 +15,8 @@ export function foreignReading(
   words: readonly string[],
   { io, output, world }: { readonly io: Io; readonly output: Output; readonly world?: number | undefined },
 ): Reading | null {
-  const [name = '', ...more] = words;
-  if (more.length === 0 && hubModelAt(name, io.cwd) !== undefined) return null;
+  const [word = '', ...more] = words;
+  if (more.length === 0 && hubModelAt(word, io.cwd) !== undefined) return null;
   const asked = foreignOf(words, io.cwd);
   if (asked === null) return null;
   const reading = readConfig(asked, { cwd: io.cwd, world });
