@@ -25,6 +25,7 @@ const NOTEBOOK = [
     'dryRun',
     'traffic',
     'claims',
+    'claim',
     'lr',
     'put',
     'readConfig',
