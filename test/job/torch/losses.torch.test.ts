@@ -1,3 +1,4 @@
-import { CASES, compareLosses } from './loss-cases';
+import { compareLosses } from './compare-losses';
+import { CASES } from './loss-cases';
 
 compareLosses(CASES.filter(({ ranks }) => ranks <= 2));
