@@ -1,9 +1,10 @@
 import { pythonRefused } from '../config/functions-missing';
+import { CATALOGUE_NAMES } from '../config/hub-names';
 import { PUBLISHED_MODELS } from '../config/named-models';
 import { nearest } from '../config/nearest';
 import { type ModelConfig, type ModelName, modelShape, positionsOf } from '../config/settings/model';
 import { ConfigError } from '../core/errors';
-import { CATALOGUE_NAMES, catalogueModel, hubModelAt } from './hub/read-hub';
+import { catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
 /** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: it is unknown. */

@@ -66,13 +66,15 @@ test('a model that is not built here is planned with its sizes, and with the len
     );
   const reading = yaml('Qwen/Qwen3-4B-Base');
   assert.equal(effects(reading).model_name_or_path, 'planned');
-  assert.match(whyOf(reading, 'model_name_or_path'), /only a plan has the sizes of qwen3-4b/);
+  assert.match(whyOf(reading, 'model_name_or_path'), /only a plan has the sizes of Qwen3-4B/);
   assert.equal(effects(reading).cutoff_len, 'planned');
   const { model } = plannedInput(reading, 'H100-80G').layout;
-  assert.deepEqual([model.name, model.seq, model.headDim], ['qwen3-4b', 2048, 128]);
+  assert.deepEqual([model.name, model.seq, model.headDim], ['Qwen3-4B', 2048, 128]);
   assert.ok(Math.abs(model.params / 4.02e9 - 1) < 0.01, String(model.params));
   assert.equal(plannedInput(yaml('Qwen/Qwen2.5-7B'), 'H100-80G').layout.model.seq, 2048);
-  assert.equal(effects(yaml('Qwen/Qwen3-30B-A3B')).model_name_or_path, 'refused');
+  const experts = plannedInput(yaml('Qwen/Qwen3-30B-A3B'), 'H100-80G').layout.model;
+  assert.deepEqual([experts.name, experts.seq, experts.moe?.experts], ['Qwen3-30B-A3B', 2048, 128]);
+  assert.equal(effects(yaml('Somebody/Own-30B')).model_name_or_path, 'refused');
 });
 
 test('the last line that names a model decides, also beside one that only plans know', () => {
@@ -81,5 +83,5 @@ test('the last line that names a model decides, also beside one that only plans 
   assert.equal(named.place.model, undefined);
   const planned = readConfig('swift sft --model gpt2 --model Qwen/Qwen3-8B');
   assert.equal(planned.config.model, undefined);
-  assert.equal(planned.place.model?.name, 'qwen3-8b');
+  assert.equal(planned.place.model, 'Qwen3-8B');
 });

@@ -22,7 +22,7 @@ export function foreignReading(
   const reading = readConfig(asked, { cwd: io.cwd, world });
   output.note(linesText(reading.lines));
   requireReadable(reading);
-  const { name } = reading.place.model ?? {};
+  const { model: name } = reading.place;
   if (name !== undefined)
     output.note(
       `only a plan has the sizes of ${name}; a run trains 'tiny' in its place, unless --set model=NAME chooses another`,

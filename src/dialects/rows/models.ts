@@ -1,3 +1,4 @@
+import { catalogueName } from '../../config/hub-names';
 import type { PUBLISHED_MODELS } from '../../config/named-models';
 import { MODEL_NAMES, type ModelName, type ModelSetting, modelShape } from '../../config/settings/model';
 import {
@@ -10,7 +11,6 @@ import {
   place,
   refused,
 } from './key-row';
-import type { PlannedModel } from './reading';
 import { wholeOf } from './values';
 
 /** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
@@ -48,29 +48,6 @@ const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
   qwen7b: 'qwen-7b',
   qwen14b: 'qwen-14b',
 };
-
-/** Sizes of models whose blocks are not built here. Source: Qwen3's technical report (2025), table 1, and the configurations of its models. */
-const PLANNED_MODELS: Readonly<Record<string, PlannedModel>> = {
-  'qwen3-0.6b': { ...qwen3(28, 1024, 16), ffn: 3072, tied: true },
-  'qwen3-1.7b': { ...qwen3(28, 2048, 16), ffn: 6144, tied: true },
-  'qwen3-4b': { ...qwen3(36, 2560, 32), ffn: 9728, tied: true },
-  'qwen3-8b': { ...qwen3(36, 4096, 32), ffn: 12_288, tied: false },
-  'qwen3-14b': { ...qwen3(40, 5120, 40), ffn: 17_408, tied: false },
-  'qwen3-32b': { ...qwen3(64, 5120, 64), ffn: 25_600, tied: false },
-};
-
-function qwen3(layers: number, dim: number, heads: number) {
-  return {
-    kind: 'llama',
-    layers,
-    dim,
-    heads,
-    kvHeads: 8,
-    headDim: 128,
-    vocab: 151_936,
-    seq: 32_768,
-  } as const;
-}
 
 /** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null: there is none. */
 export function modelNamed(value: unknown): ModelName | null {
@@ -124,27 +101,16 @@ export function modelMeaning({ value }: Asked): Meaning {
   if (isNothing(value)) return { effect: 'none', why: 'is empty' };
   const name = modelNamed(value);
   if (name !== null) return { sets: { model: name } };
-  const planned = plannedModel(value);
-  if (planned !== null)
+  const planned = catalogueName(String(value));
+  if (planned !== undefined)
     return {
       place: { model: planned },
-      why: `only a plan has the sizes of ${planned.name}: its norms of queries and keys are not built here, so a run trains another model`,
+      why: `only a plan has the sizes of ${planned}: its blocks are not built here, so a run trains another model`,
     };
   return {
     effect: 'refused',
     why: `the sizes of ${String(value)} are not known here, and nothing is downloaded; write model: { from: FOLDER } with a folder that has its config.json, or a published model of docs/settings.md, such as qwen2.5-7b, llama3-8b or mistral-7b-v0.3`,
   };
-}
-
-/** Returns a model that only plans know, by its name on a hub; null: there is none. */
-function plannedModel(value: unknown): PlannedModel | null {
-  const last =
-    String(value)
-      .toLowerCase()
-      .split(/[/\\:]/)
-      .at(-1) ?? '';
-  const found = Object.entries(PLANNED_MODELS).find(([name]) => last === name || last.startsWith(`${name}-`));
-  return found === undefined ? null : { name: found[0], ...found[1] };
 }
 
 /** The row of a key that names a folder with adapters, from which a training begins. */

@@ -26,21 +26,6 @@ export interface ReadLine extends Entry {
 /** The effect of a line. */
 export type Told = Pick<ReadLine, 'effect' | 'why'>;
 
-/** The sizes of a model whose blocks are not built here, as a plan takes them. */
-export interface PlannedModel {
-  readonly name?: string;
-  readonly kind: 'llama';
-  readonly layers: number;
-  readonly dim: number;
-  readonly heads: number;
-  readonly kvHeads: number;
-  readonly headDim: number;
-  readonly ffn: number;
-  readonly vocab: number;
-  readonly seq: number;
-  readonly tied: boolean;
-}
-
 /** Where a training runs, and what only a plan knows, as far as lines say so. */
 export interface Place {
   /** Number of ranks. */
@@ -53,8 +38,8 @@ export interface Place {
   readonly microRows: number;
   /** Rows per step of all ranks that a program fills up by passes, unless a line says the passes or the rows. */
   readonly usualRows: { readonly rows: number; readonly isPerDataRank: boolean };
-  /** A model that only plans know. */
-  readonly model: PlannedModel;
+  /** A model of the hub's catalogue, which only plans know. */
+  readonly model: string;
   /** Tokens of a sequence. */
   readonly seq: number;
   /** Whether the model is compiled. */

@@ -1,6 +1,6 @@
 import type { GatherState } from '../../autograd/part-pass';
 import { undone } from '../../backend/undone';
-import { ConfigError } from '../../core/errors';
+import { ConfigError, ShardlabError } from '../../core/errors';
 import type { Module } from '../../nn/module';
 import { FsdpUnit } from './fsdp-unit';
 import { UnitState } from './unit-state';
@@ -16,8 +16,11 @@ export function unitsOf(model: Module): FsdpUnit[] {
 
 /** Returns the state of the units of one root; null if none of them frees whole parameters. */
 export function gatherStateOf(root: Module): GatherState | null {
-  const freeing = unitsOf(root).find(({ placement }) => placement.shardsParameters);
-  return freeing?.schedule ?? null;
+  const freeing = unitsOf(root).filter(({ placement }) => placement.shardsParameters);
+  const [schedule = null, ...others] = new Set(freeing.map((unit) => unit.schedule));
+  if (others.length > 0)
+    throw new ShardlabError('INTERNAL', `the units of "${root.path}" have ${1 + others.length} roots`);
+  return schedule;
 }
 
 /** Resets a model's units after an interrupted pass; see `FsdpUnit.abandon`. */

@@ -1,30 +1,16 @@
 import { existsSync, statSync } from 'node:fs';
 import { join, resolve } from 'node:path';
+import { catalogueName, HUB_CATALOGUE } from '../../config/hub-names';
 import { ConfigError } from '../../core/errors';
 import { readRegularFile } from '../../core/regular-file';
 import type { ModelShapeInput } from '../model-shape';
-import catalogue from './catalogue.json';
 import { FAMILIES, hubConfigSchema } from './hub-config';
-
-const CATALOGUE: Readonly<Record<string, object>> = catalogue;
-
-/** The published models whose configs are stored here, by name. */
-export const CATALOGUE_NAMES: readonly string[] = Object.keys(CATALOGUE);
 
 /** Returns the shape of a published model by its name on a hub ('Qwen/Qwen3-32B'); undefined: it is not in the catalogue. */
 export function catalogueModel(name: string): ModelShapeInput | undefined {
-  const found = Object.entries(CATALOGUE).find(([known]) => bare(known) === bare(name));
-  return found && shapeOfHub(found[1], found[0]);
-}
-
-/** Removes the owner, the training that does not change sizes, and spelling. */
-function bare(name: string): string {
-  return name
-    .toLowerCase()
-    .replace(/^.*\//, '')
-    .replace(/^meta-/, '')
-    .replace(/-(instruct|chat|base|it|hf|pt)$/, '')
-    .replaceAll(/[^a-z0-9]/g, '');
+  const known = catalogueName(name);
+  const config = known === undefined ? undefined : HUB_CATALOGUE[known];
+  return config && shapeOfHub(config, known ?? name);
 }
 
 /**
