@@ -1,18 +1,10 @@
 import type { Bytes } from '../../core/units';
-import type { BenchOp } from '../../dist/bench-collectives';
 import type { ProfileOptions } from '../../train/kernel-profile';
 
 /** A measurement that all ranks of a job make together. */
 export type Measurement =
   /** Times collectives of the first `numRanks` ranks; they return a BenchRow per operation and size, other ranks return []. */
   | { readonly what: 'collectives'; readonly numRanks: number; readonly sizes: readonly Bytes[] }
-  /** Times one collective of all ranks on a float32 tensor of `elements` elements; returns the seconds of each round. */
-  | {
-      readonly what: 'collective';
-      readonly op: BenchOp;
-      readonly elements: number;
-      readonly rounds: number;
-    }
   /** Profiles steps of the first `numRanks` ranks, which train together or each alone at the same time; other ranks return []. */
   | {
       readonly what: 'kernels';

@@ -4,7 +4,6 @@ import { join } from 'node:path';
 import type { TrainConfigInput } from '../../config/train-config';
 import { ShardlabError } from '../../core/errors';
 import { MEMORY_CAUSES } from '../../core/events';
-import type { Seconds } from '../../core/units';
 import { communication } from '../../ledger/communication';
 import { logicalAtPeak, memoryAtPeak, memoryAtRest, memoryOverTime } from '../../ledger/memory';
 import { type BytesByCause, noBytes, type StepRecord } from '../../ledger/record';
@@ -16,14 +15,9 @@ import type { Run } from '../run/run';
 /** Returns a lab that runs claims on real ranks. Each place's job starts on first use; `close` ends all jobs. */
 export function claimsLab(): RunLab {
   const jobs = new Map<string, Promise<Job>>();
-  const jobOf = ({ ranks, link, memoryLimit }: LabPlace): Promise<Job> => {
-    const key = JSON.stringify([ranks, link, memoryLimit]);
-    const options = {
-      ranks,
-      ...(link === undefined ? {} : { link }),
-      ...(memoryLimit === undefined ? {} : { memoryLimit }),
-    };
-    const job = jobs.get(key) ?? launch(options);
+  const jobOf = ({ ranks, link }: LabPlace): Promise<Job> => {
+    const key = JSON.stringify([ranks, link]);
+    const job = jobs.get(key) ?? launch({ ranks, ...(link === undefined ? {} : { link }) });
     jobs.set(key, job);
     return job;
   };
@@ -44,13 +38,6 @@ export function claimsLab(): RunLab {
       } finally {
         await rm(folder, { recursive: true, force: true });
       }
-    },
-    async collective(op, elements, place) {
-      const job = await jobOf(place);
-      const [seconds = []] = await job
-        .on('all')
-        .measure<Seconds[]>({ what: 'collective', op, elements, rounds: place.rounds });
-      return seconds;
     },
     async inRanks(place, work, ...args) {
       const job = await jobOf(place);
@@ -123,7 +110,6 @@ function factsOf(run: Run): RunFacts {
     world: run.world,
     numParams: run.numParams,
     losses: run.losses,
-    gradNorms: run.results.map(({ gradNorm }) => gradNorm),
     stepSeconds: run.results.map(({ seconds }) => seconds),
     collectives: collectivesOf(last.find(({ rank }) => rank === 0) ?? first),
     peakBytes: highest.memory.peakBytes,
@@ -131,7 +117,6 @@ function factsOf(run: Run): RunFacts {
     logicalAtPeak: logicalAtPeak(highest),
     peakByCause: peakByCause(highest),
     atRest: memoryAtRest(first),
-    hostAtRest: memoryAtRest(first, 'host'),
   };
 }
 

@@ -1,4 +1,3 @@
-import { now, type Seconds } from '../../core/units';
 import type { ProcessGroup } from '../../dist/types';
 import type { Measurement } from '../control/measurement';
 import type { RankScope } from './scope';
@@ -23,8 +22,6 @@ export async function measure(measurement: Measurement, scope: RankScope): Promi
       const together = firstRanks(group, measurement.numRanks);
       return together === null ? [] : timeSteps({ engine, group: together, ...measurement.profile });
     }
-    case 'collective':
-      return timeCollective(scope, measurement);
     case 'maxRss':
       return process.resourceUsage().maxRSS;
     default:
@@ -39,28 +36,4 @@ function aloneOf(group: ProcessGroup, numRanks: number): readonly (ProcessGroup 
 
 function firstRanks(group: ProcessGroup, numRanks: number): ProcessGroup | null {
   return numRanks === group.size ? group : group.subgroup(group.ranks.slice(0, numRanks), 'measured');
-}
-
-/** Times rounds of a collective, after two rounds that do not count. */
-function timeCollective(
-  { tf, dist }: RankScope,
-  { op, elements, rounds }: Extract<Measurement, { what: 'collective' }>,
-): Seconds[] {
-  const seconds: Seconds[] = [];
-  const x = tf.ones([elements]);
-  const run = {
-    allReduce: () => dist.allReduce(x),
-    reduceScatter: () => dist.reduceScatter(x),
-    allGather: () => dist.allGatherIntoTensor(x),
-    allToAll: () => dist.allToAll(x),
-  }[op];
-  for (let round = -2; round < rounds; round++) {
-    dist.barrier();
-    const start = now();
-    const result = run();
-    if (round >= 0) seconds.push(now() - start);
-    if (result !== x) result.dispose();
-  }
-  x.dispose();
-  return seconds;
 }

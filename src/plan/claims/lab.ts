@@ -24,8 +24,6 @@ export interface PlanLab {
 export interface LabPlace {
   readonly ranks: number;
   readonly link?: LinkName | LinkNumbers;
-  /** Most bytes that a rank's engine may hold. */
-  readonly memoryLimit?: Bytes;
 }
 
 /** Collectives of one kind, cause and rank in one step. */
@@ -45,7 +43,6 @@ export interface RunFacts {
   readonly world: number;
   readonly numParams: number;
   readonly losses: readonly number[];
-  readonly gradNorms: readonly number[];
   /** Seconds of each step. */
   readonly stepSeconds: readonly Seconds[];
   /** Collectives on rank 0. */
@@ -59,7 +56,6 @@ export interface RunFacts {
   readonly peakByCause: BytesByCause;
   /** Bytes at the step's end, on rank 0. */
   readonly atRest: BytesByCause;
-  readonly hostAtRest: BytesByCause;
 }
 
 /** A run that takes commands until the function that got it returns. */
@@ -102,12 +98,6 @@ export interface RunLab {
     place: LabPlace,
     work: (run: LabRun, folder: string) => Promise<T>,
   ): Promise<T>;
-  /** Measures a collective of `elements` float32 elements on rank 0, round by round. */
-  collective(
-    op: 'allReduce' | 'reduceScatter' | 'allGather' | 'allToAll',
-    elements: number,
-    place: LabPlace & { readonly rounds: number },
-  ): Promise<readonly Seconds[]>;
   /** Runs a function in every rank. It is sent as source text, so it sees only its arguments. */
   inRanks<Args extends readonly unknown[], Value>(
     place: LabPlace,

@@ -9,7 +9,7 @@ const CONFIG = {
   data: 'synthetic',
 } as const;
 
-test('a lab of claims trains, measures and saves on ranks of this machine', async (context) => {
+test('a lab of claims trains, saves and calls functions on ranks of this machine', async (context) => {
   const lab = claimsLab();
   context.after(() => lab.close());
   const facts = await lab.train(CONFIG, { ...PLACE, steps: 2 });
@@ -36,8 +36,5 @@ test('a lab of claims trains, measures and saves on ranks of this machine', asyn
   assert.deepEqual(loaded.files, ['a']);
   assert.deepEqual(loaded.losses, facts.losses);
 
-  for (const op of ['allReduce', 'reduceScatter', 'allGather', 'allToAll'] as const) {
-    assert.equal((await lab.collective(op, 64, { ...PLACE, rounds: 3 })).length, 3);
-  }
   assert.deepEqual(await lab.inRanks(PLACE, ({ rank }, more: number) => rank + more, 5), [5, 6]);
 });
