@@ -3,7 +3,9 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { CATALOGUE_NAMES } from '../../../src/config/hub-names';
+import { CATALOGUE_NAMES, catalogueName } from '../../../src/config/hub-names';
+import { MODEL_NAMES } from '../../../src/config/settings/model';
+import { hubName } from '../../../src/dialects/rows/models';
 import { shapeOfHub } from '../../../src/plan/hub/read-hub';
 import { layoutOf } from '../../../src/plan/layout-of';
 import { stateBytesOf } from '../../../src/plan/memory/state-bytes';
@@ -142,4 +144,16 @@ test('experts: only those that a token visits compute, all are stored, and exper
     () => layoutOf({ model: 'llama3-8b', gpus: 8, parallel: { ep: 2 } }),
     /has none: leave ep out/,
   );
+});
+
+test('models that are built here have the sizes of their configs in the catalogue', () => {
+  const known = MODEL_NAMES.filter((name) => catalogueName(hubName(name) ?? '') !== undefined);
+  assert.ok(known.length >= 15, known.join(' '));
+  for (const name of known) {
+    const [built, stored] = [modelOf(name), modelOf(hubName(name) ?? '')].map((model) => {
+      const { layers, dim, heads, kvHeads, headDim, ffn, vocab, tied, params } = shapeOf(model);
+      return { layers, dim, heads, kvHeads, headDim, ffn, vocab, tied, params };
+    });
+    assert.deepEqual(built, stored, name);
+  }
 });
