@@ -39,12 +39,12 @@ export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
 export const NETWORK_SPREAD = 0.35;
 
 /** Relative error that no cause explains: rows of one shape differ so. Source: fit half of vtrain-single-node-a100.json. */
-const UNEXPLAINED = 0.1;
+const UNEXPLAINED = 0.05;
 
-/** Number of standard deviations that contain 90% of a normal distribution, two-sided. */
-export const SPREADS = 1.64;
+/** Number of standard deviations that contain 80% of a normal distribution, two-sided. */
+export const SPREADS = 1.28;
 
-/** Returns an interval for nine of ten runs if the relative errors are right, and the assumption that widens it most. */
+/** Returns an interval for eight of ten runs if the relative errors are right, and the assumption that widens it most. */
 export function secondsEstimate(
   layout: Layout,
   time: TimePrediction,
@@ -101,14 +101,23 @@ function pressureOf(layout: Layout, memory: MemoryPrediction): string[] {
     : [];
 }
 
-/** Returns how the layout differs from the runs of the fit: A100, fp16 GPTs, unfused attention, Megatron. */
+/** Returns how the layout differs from the runs of the fit: A100, 16 bits, Megatron-LM's GPTs and FSDP's GPTs and Llamas. */
 function outsideOf(layout: Layout): string[] {
   const { hardware, model, attention, stack, cp, offload, precision, compile } = layout;
   const far: readonly (readonly [boolean, string])[] = [
     [hardware.generation !== 'ampere', `${hardware.name}: the constants were fitted on A100`],
-    [stack !== 'megatron', `${stack}: the constants were fitted on Megatron-LM and Megatron-DeepSpeed`],
-    [attention !== 'unfused', `attention '${attention}': its rate is published, and was not fitted`],
-    [model.kind !== 'gpt', `kind '${model.kind}': the constants were fitted on GPTs`],
+    [
+      stack !== 'megatron' && stack !== 'fsdp2',
+      `${stack}: the constants were fitted on Megatron-LM, Megatron-DeepSpeed and PyTorch's FSDP`,
+    ],
+    [
+      attention !== 'unfused' && attention !== 'flash1',
+      `attention '${attention}': its rate is published, and was not fitted`,
+    ],
+    [
+      model.kind !== 'gpt' && model.kind !== 'llama',
+      `kind '${model.kind}': the constants were fitted on GPTs and Llamas`,
+    ],
     [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
     [
       precision === 'fp32' || precision === 'fp8',

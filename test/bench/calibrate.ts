@@ -2,16 +2,15 @@ import { accuracyOf } from '../../src/plan/accuracy';
 import { CALIBRATION, type Calibration } from '../../src/plan/calibration';
 import { type MeasuredLayout, vtrainLayouts } from '../../src/plan/measured/measured-layouts';
 import { predictTime } from '../../src/plan/time/predict-time';
+import { mptLayouts, torchtitanLayouts } from '../support/fsdp-layouts';
 import { megatronLayouts } from '../support/megatron-layouts';
 import { nelderMead } from './nelder-mead';
 
 /** The constants that [Note: what was fitted on what] calls fitted, with the largest value of each. */
 const FITTED: Partial<Record<keyof Calibration, number>> = {
   gemmEfficiency: 1,
-  gemmRampK: 2000,
   gemmTail: 1,
   wholeHeadEfficiency: 1,
-  lossBytes: 100,
   launchSeconds: 1e-4,
   handOverSeconds: 1e-2,
   hostSkew: 0.1,
@@ -19,9 +18,15 @@ const FITTED: Partial<Record<keyof Calibration, number>> = {
 
 /** Fits the constants again, starting from the stored ones, and prints them with their errors. scripts/calibrate.mjs runs this. */
 function main(rounds: number): void {
-  const vtrain = vtrainLayouts();
-  const fit = vtrain.filter(({ heldOut }) => !heldOut);
-  const table = megatronLayouts();
+  const sets = [
+    { name: 'vtrain', rows: vtrainLayouts(), weight: 1 },
+    { name: 'megatron2021 table 1', rows: megatronLayouts(), weight: 1 / 2 },
+    { name: 'mpt', rows: mptLayouts(), weight: 1 / 2 },
+    { name: 'torchtitan', rows: torchtitanLayouts(), weight: 1 / 8 },
+  ].map(({ name, rows, weight }) => {
+    const [fit, heldOut] = [false, true].map((wanted) => rows.filter((row) => row.heldOut === wanted));
+    return { name, weight, fit: fit ?? [], heldOut: heldOut ?? [] };
+  });
   const names = Object.keys(FITTED) as (keyof Calibration)[]; // keys of FITTED are a calibration's
   const at = (x: readonly number[]): Calibration => ({
     ...CALIBRATION,
@@ -29,17 +34,15 @@ function main(rounds: number): void {
       names.map((name, i) => [name, Math.min(FITTED[name] ?? 1, CALIBRATION[name] * Math.exp(x[i] ?? 0))]),
     ),
   });
-  const cost = (x: readonly number[]): number => mean(fit, at(x)) + mean(table, at(x)) / 2;
+  const cost = (x: readonly number[]): number =>
+    sets.reduce((sum, { fit, weight }) => sum + weight * mean(fit, at(x)), 0);
   const found = at(nelderMead(cost, names.length, { step: 0.15, rounds }));
   const lines = [
     ...names.map((name) => `${name}: ${CALIBRATION[name]} → ${found[name].toPrecision(3)}`),
-    report('fit half', fit, found),
-    report(
-      'held-out half',
-      vtrain.filter(({ heldOut }) => heldOut),
-      found,
+    ...sets.map(({ name, fit }) => report(`${name}, fitted`, fit, found)),
+    ...sets.flatMap(({ name, heldOut }) =>
+      heldOut.length === 0 ? [] : [report(`${name}, held out`, heldOut, found)],
     ),
-    report('megatron2021 table 1', table, found),
   ];
   process.stdout.write(`${lines.join('\n')}\n`);
 }

@@ -13,27 +13,29 @@ const rows = vtrainLayouts();
 const held = rows.filter(({ heldOut }) => heldOut);
 const baseline = constantEfficiency(rows.filter(({ heldOut }) => !heldOut));
 
-test('on the held-out half of vTrain the mean error is at most 8%, and 95% of pairs are ranked right', (context) => {
+test('on the held-out half of vTrain the mean error is at most 7.5%, and 95% of pairs are ranked right', (context) => {
   assert.equal(held.length, 720);
   const ours = errors(held, (layout) => predictTime(layout).seconds);
   const simplest = errors(held, baseline);
   context.diagnostic(`held out: ${told(ours)}`);
   context.diagnostic(`constant efficiency: ${told(simplest)}`);
-  assert.ok(ours.mean <= 0.08, told(ours));
+  assert.ok(ours.mean <= 0.075, told(ours));
   assert.ok(ours.pairsRanked >= 0.95, told(ours));
   assert.ok(simplest.mean > 3 * ours.mean, told(simplest));
 });
 
-test("Megatron-LM's table 1, on which some constants were fitted, is within 6% each", (context) => {
+test("Megatron-LM's table 1, on which some constants were fitted, is within 2.5% in the mean, and 6% each", (context) => {
   const runs = megatronLayouts();
-  context.diagnostic(`table 1: ${told(errors(runs, (layout) => predictTime(layout).seconds))}`);
+  const found = errors(runs, (layout) => predictTime(layout).seconds);
+  context.diagnostic(`table 1: ${told(found)}`);
+  assert.ok(found.mean <= 0.025, told(found));
   for (const { layout, seconds } of runs) {
     const ratio = predictTime(layout).seconds / seconds;
     assert.ok(Math.abs(ratio - 1) < 0.06, `${layout.model.name} on ${layout.gpus}: ${ratio.toFixed(3)}`);
   }
 });
 
-test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6.1% and 5% in the mean, in the right order', (context) => {
+test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6% and 5% in the mean, in the right order', (context) => {
   const sets = { mpt: mptLayouts(), torchtitan: torchtitanLayouts() };
   const heldOut = (runs: readonly MeasuredLayout[]) => runs.filter((run) => run.heldOut);
   const of = (runs: readonly MeasuredLayout[]) => errors(runs, (layout) => predictTime(layout).seconds);
@@ -43,18 +45,19 @@ test('FSDP of MPT and FSDP2 of Llama on A100: held-out halves are within 6.1% an
   }
   assert.equal(sets.mpt.length, 78);
   assert.equal(sets.torchtitan.length, 8);
-  assert.ok(of(heldOut(sets.mpt)).mean <= 0.061);
+  assert.ok(of(heldOut(sets.mpt)).mean <= 0.06);
   assert.ok(of(heldOut(sets.torchtitan)).mean <= 0.05);
   assert.ok(of(sets.mpt).pairsRanked >= 0.98);
 });
 
-test('intervals contain at least 85% of the held-out runs', (context) => {
-  const inside = held.filter(({ layout, seconds }) => {
+test('80% intervals contain 70 to 90% of the held-out runs of all tables', (context) => {
+  const runs = [...held, ...[...mptLayouts(), ...torchtitanLayouts()].filter(({ heldOut }) => heldOut)];
+  const inside = runs.filter(({ layout, seconds }) => {
     const { low, high } = predict(layout).seconds;
     return low <= seconds && seconds <= high;
   });
-  context.diagnostic(`${inside.length} of ${held.length} inside`);
-  assert.ok(inside.length >= 0.85 * held.length);
+  context.diagnostic(`${inside.length} of ${runs.length} inside`);
+  assert.ok(inside.length >= 0.7 * runs.length && inside.length <= 0.9 * runs.length);
 });
 
 test('parts of an iteration add up, and slower hardware never makes it shorter', () => {

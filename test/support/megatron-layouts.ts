@@ -31,6 +31,7 @@ export function megatronLayouts(): MeasuredLayout[] {
       batch: { global, micro },
       virtualStages,
       ...MEGATRON,
+      recompute: 'full',
     });
     const flops = 96 * global * seq * layers * dim ** 2 * (1 + seq / (6 * dim) + vocab / (16 * layers * dim));
     return { layout, seconds: flops / gpus / (tflops * 1e12), heldOut: false };

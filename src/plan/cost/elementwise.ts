@@ -77,10 +77,15 @@ export function layerTraffic(layout: Layout) {
  */
 const EXPERT_KERNELS = 30;
 
+/** Kernels of unfused attention's core: two batched matmuls, scale-mask-softmax, dropout. */
+const CORE_KERNELS = 4;
+
 /** Returns the number of kernels that the CPU launches per layer. Source: counted in the frameworks' layers. */
-export function layerKernels({ stack, compile, tp, model }: Layout): { forward: number; backward: number } {
+export function layerKernels({ stack, compile, tp, model }: Layout) {
   const more = (tp > 1 ? 6 : 0) + (model.moe === null ? 0 : EXPERT_KERNELS);
-  if (stack === 'megatron') return { forward: 26 + more, backward: 44 + more };
-  if (compile) return { forward: 14 + more, backward: 28 + more };
-  return { forward: 36 + more, backward: 60 + more };
+  const of = (forward: number, backward: number) => {
+    return { forward: forward + more, backward: backward + more, core: CORE_KERNELS };
+  };
+  if (stack === 'megatron') return of(26, 44);
+  return compile ? of(14, 28) : of(36, 60);
 }

@@ -32,8 +32,7 @@ export function constantEfficiency(fittedOn: readonly MeasuredLayout[]): (layout
   return (layout) => idealSeconds(layout) / efficiency;
 }
 
-/** Returns the time at the GPU's published peak; full recompute adds one forward, which takes a third of the time of a forward and its backward. */
-function idealSeconds({ model, globalBatch, gpus, hardware, recompute }: Layout): Seconds {
-  const flops = modelFlops(model, globalBatch) * (recompute === 'full' ? 4 / 3 : 1);
-  return flops / gpus / (hardware.tflops * 1e12);
+/** Returns the time at the GPU's published peak. */
+function idealSeconds({ model, globalBatch, gpus, hardware }: Layout): Seconds {
+  return modelFlops(model, globalBatch) / gpus / (hardware.tflops * 1e12);
 }

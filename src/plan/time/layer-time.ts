@@ -88,7 +88,11 @@ export function layerTime(layout: Layout, cal: Calibration): LayerTime {
     host: kernels[direction] * launch,
   });
   const forward = passOf('forward', forwardProducts);
-  return { forward, backward: passOf('backward', backwardProducts), recompute: recomputed(layout, forward) };
+  return {
+    forward,
+    backward: passOf('backward', backwardProducts),
+    recompute: recomputed(layout, forward, kernels.core * launch),
+  };
 }
 
 /** Returns the matmuls of one layer's forward on one rank. */
@@ -171,13 +175,13 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
 const ASYNC_SHARE = 7 / 8;
 
 /** Returns the recomputation: full recompute runs forward again; selective recompute runs what its framework does not store. */
-function recomputed(layout: Layout, forward: Pass): Pass {
+function recomputed(layout: Layout, forward: Pass, coreHost: Seconds): Pass {
   const { recompute, stack, attention } = layout;
   if (recompute === 'none') return NO_PASS;
   if (recompute === 'full') return scaledPass(forward, recomputedShare(layout));
   // Megatron-LM recomputes the attention core, which fused kernels never store.
   if (stack !== 'fsdp2') {
-    return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention } : NO_PASS;
+    return attention === 'unfused' ? { ...NO_PASS, attention: forward.attention, host: coreHost } : NO_PASS;
   }
   // TorchTitan's policy saves the results of every second matmul, of attention and of reduce-scatters.
   return {
