@@ -7,8 +7,8 @@ interface GenerationFacts {
   readonly nicGbit: number;
   /** Rate of float32 matmuls (TF32 where it exists) over 16-bit matmuls. */
   readonly fp32Rate: number;
-  /** Whether its matrix units compute in fp8. */
-  readonly hasFp8: boolean;
+  /** Rate of fp8 matmuls over 16-bit matmuls; null: its matrix units do not compute in fp8. */
+  readonly fp8Rate: number | null;
   /** Whether cuBLAS's workspaces have the larger size. See memory/allocator.ts. */
   readonly hasWideWorkspace: boolean;
   /** PCIe in one direction, GB/s, and the CPU's memory channels times GT/s, for 8 GPUs. */
@@ -24,49 +24,49 @@ export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   volta: {
     nicGbit: 50,
     fp32Rate: 15.7 / 125,
-    hasFp8: false,
+    fp8Rate: null,
     hasWideWorkspace: false,
     host: { linkGBps: 15.75, gigaTransfers: 8 * 2.133 },
   },
   ampere: {
     nicGbit: 200,
     fp32Rate: 0.5,
-    hasFp8: false,
+    fp8Rate: null,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },
   ada: {
     nicGbit: 25,
     fp32Rate: 0.5,
-    hasFp8: true,
+    fp8Rate: 1.53,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },
   hopper: {
     nicGbit: 400,
     fp32Rate: 0.5,
-    hasFp8: true,
+    fp8Rate: 1.78,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
   },
   blackwell: {
     nicGbit: 400,
     fp32Rate: 0.5,
-    hasFp8: true,
+    fp8Rate: 1.78,
     hasWideWorkspace: true,
     host: { linkGBps: 63, gigaTransfers: 16 * 5.6 },
   },
   cdna: {
     nicGbit: 200,
     fp32Rate: 0.5,
-    hasFp8: false,
+    fp8Rate: null,
     hasWideWorkspace: false,
     host: { linkGBps: 63, gigaTransfers: 16 * 4.8 },
   },
   ascend: {
     nicGbit: 200,
     fp32Rate: 0.25,
-    hasFp8: false,
+    fp8Rate: null,
     hasWideWorkspace: false,
     host: { linkGBps: 31.5, gigaTransfers: 16 * 3.2 },
   },

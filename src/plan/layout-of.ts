@@ -60,6 +60,8 @@ export function layoutWithDefaults(asked: Asked): Layout {
     shards: STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp,
     sequenceParallel: tp > 1 && (asked.sequenceParallel ?? stack === 'fsdp2'),
     asyncTensorParallel: tp > 1 && (asked.asyncTensorParallel ?? false),
+    dispatcher: asked.dispatcher ?? 'alltoall',
+    overlapExperts: asked.overlapExperts ?? false,
     strategy,
     globalBatch,
     microBatch: micro,
@@ -70,6 +72,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     schedule: virtualStages > 1 ? 'interleaved' : (asked.schedule ?? '1F1B'),
     virtualStages,
     attention: asked.attention ?? 'flash',
+    cudaGraph: asked.cudaGraph ?? 'none',
     compile,
     compileLoss: asked.compileLoss ?? compile,
     // Llama's configurations have no dropout, in any framework.
@@ -161,7 +164,7 @@ function checkModel({ model, tp, pp, cp, dp, ep, virtualStages }: Layout): void 
 /** Checks that the GPU can compute in the precision. */
 function checkPrecision({ precision, hardware: { name, generation } }: Layout): void {
   check(
-    precision !== 'fp8' || GENERATIONS[generation].hasFp8,
+    precision !== 'fp8' || GENERATIONS[generation].fp8Rate !== null,
     `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
   );
 }

@@ -35,6 +35,16 @@ export const ATTENTION_KERNELS = [
   'cudnn',
 ] as const;
 
+/** How tokens reach their experts' ranks: NCCL's all-to-all, or the kernels of DeepEP or HybridEP, which send fewer copies. */
+export const DISPATCHERS = ['alltoall', 'deepep', 'hybridep'] as const;
+
+export type Dispatcher = (typeof DISPATCHERS)[number];
+
+/** What a CUDA graph replays without the CPU: nothing, experts' router, also attention, or the whole iteration. */
+export const CUDA_GRAPHS = ['none', 'router', 'attention', 'iteration'] as const;
+
+export type CudaGraph = (typeof CUDA_GRAPHS)[number];
+
 export type AttentionKernel = (typeof ATTENTION_KERNELS)[number];
 
 /** The settings of an optimizer on which its states depend. */
@@ -56,6 +66,9 @@ export interface Layout {
   readonly sequenceParallel: boolean;
   /** Whether collectives of tensor parallelism are split into parts that overlap with their matmuls. */
   readonly asyncTensorParallel: boolean;
+  readonly dispatcher: Dispatcher;
+  /** Whether one microbatch's exchange of tokens runs beside the compute of another one. */
+  readonly overlapExperts: boolean;
   readonly strategy: StrategyName;
   /** Sequences per iteration. */
   readonly globalBatch: number;
@@ -69,6 +82,7 @@ export interface Layout {
   readonly schedule: Schedule;
   readonly virtualStages: number;
   readonly attention: AttentionKernel;
+  readonly cudaGraph: CudaGraph;
   readonly compile: boolean;
   /** Whether the loss is compiled too; it then makes no float32 copies of the logits. */
   readonly compileLoss: boolean;

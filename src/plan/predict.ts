@@ -3,6 +3,7 @@ import type { Layout } from './layout';
 import { fitsOnGpu } from './memory/allocator';
 import { predictMemory } from './memory/predict-memory';
 import type { Prediction } from './prediction';
+import { expertsOutside } from './time/expert-limits';
 import { predictTime } from './time/predict-time';
 import { secondsEstimate } from './uncertainty';
 
@@ -24,6 +25,6 @@ export function predict(layout: Layout, calibration: Calibration = CALIBRATION):
     memory,
     fits: fitsOnGpu(layout, memory.peakBytes),
     largestAssumption,
-    outside,
+    outside: [...outside, ...expertsOutside(layout)],
   };
 }

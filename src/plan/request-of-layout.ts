@@ -11,7 +11,11 @@ export function requestOfLayout(
   const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
   const { compile, compileLoss, dropout, optimizer, reduceDtype, commHook, offload } = layout;
   const { trainedShare, textEncoder, exampleTokens } = layout;
-  const degrees = { dp, tp, pp, cp, ep, dpShard: shards, sequenceParallel, asyncTensorParallel };
+  const { dispatcher, overlapExperts, cudaGraph } = layout;
+  const degrees = {
+    ...{ dp, tp, pp, cp, ep, dpShard: shards },
+    ...{ sequenceParallel, asyncTensorParallel, dispatcher, overlapExperts },
+  };
   return {
     model,
     ...(seq === undefined ? {} : { seq }),
@@ -19,7 +23,7 @@ export function requestOfLayout(
     gpus,
     parallel: { stack, strategy, ...degrees },
     batch: { global: layout.globalBatch, micro: layout.microBatch },
-    ...{ precision, recompute, recomputeEveryNth, schedule, virtualStages, attention },
+    ...{ precision, recompute, recomputeEveryNth, schedule, virtualStages, attention, cudaGraph },
     ...{ compile, compileLoss, dropout },
     optimizerStates: { ...optimizer },
     ...(reduceDtype === null ? {} : { reduceDtype }),

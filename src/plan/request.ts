@@ -4,7 +4,7 @@ import { size } from '../config/settings/model';
 import { optimizerFields } from '../config/settings/optimizer';
 import { PARALLEL } from '../config/settings/parallel';
 import { STRATEGY_NAMES, strategySchema } from '../config/strategies';
-import { ATTENTION_KERNELS, RECOMPUTE, STACKS } from './layout';
+import { ATTENTION_KERNELS, CUDA_GRAPHS, DISPATCHERS, RECOMPUTE, STACKS } from './layout';
 import { shapeSchema } from './model-shape';
 
 const positive = z.number().positive();
@@ -51,6 +51,10 @@ const layoutSchema = z.strictObject({
   dpShard: size.optional(),
   sequenceParallel: z.boolean().optional(),
   asyncTensorParallel: z.boolean().optional(),
+  /** How tokens reach their experts' ranks. Default: 'alltoall'. */
+  dispatcher: z.enum(DISPATCHERS).optional(),
+  /** Whether one microbatch's exchange of tokens runs beside the compute of another one. Default: false. */
+  overlapExperts: z.boolean().optional(),
   strategy: strategySchema.optional(),
   stack: z.enum(STACKS).optional(),
 });
@@ -75,6 +79,8 @@ export const planRequestSchema = z.strictObject({
   /** Virtual stages per pipeline rank. Default: 2 for an interleaved schedule, else 1. */
   virtualStages: size.optional(),
   attention: z.enum(ATTENTION_KERNELS).optional(),
+  /** What a CUDA graph replays without the CPU. Default: 'none'. */
+  cudaGraph: z.enum(CUDA_GRAPHS).optional(),
   compile: z.boolean().optional(),
   /** Whether the loss is compiled. Default: the value of `compile`, as in TorchTitan. */
   compileLoss: z.boolean().optional(),

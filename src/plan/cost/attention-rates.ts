@@ -100,10 +100,10 @@ const ON_H100 = {
  * benchmark of SDPA 9.22 on GB200, from 2048 tokens on, where shorter lengths have the shares of H100's curve.
  */
 const ON_BLACKWELL = {
-  flash: board(1745, [
+  flash: board(1492, [
     [64, false, { forward: [308, 359, 381, 307, 343, 379], backward: [243, 281, 302, 315, 329, 334] }],
   ]),
-  cudnn: board(1822, [
+  cudnn: board(1584, [
     [
       128,
       false,

@@ -17,11 +17,16 @@ export interface Traffic {
 function megatronTraffic({ model, dropout }: Layout) {
   const ffn = (model.ffn / model.dim) * (model.gatedFfn ? 2.5 : 2);
   const keys = model.kvHeads / model.heads;
-  const moved = 4 * (2 + 2 * keys);
+  const width = (model.heads * model.headDim) / model.dim;
+  const rotary = model.learnedPositions ? 0 : 4 * (1 + keys) * width;
+  const moved = 4 * (2 + 2 * keys) * width + rotary;
   const mask = dropout ? 1 : 0;
   return {
     forward: { whole: 2 * 4 + 2 * (6 + mask), cut: 2 * ffn + moved },
-    backward: { whole: 2 * 6 + 2 * (4 + mask) + 2 * 6 + 4, cut: 3 * ffn + 2 * (1 + 2 * keys) + ffn + moved },
+    backward: {
+      whole: 2 * 6 + 2 * (4 + mask) + 2 * 6 + 4,
+      cut: 4 * ffn + 2 * (1 + 2 * keys) * width + moved,
+    },
   };
 }
 
@@ -51,19 +56,11 @@ function pytorchTraffic({ model, compile }: Layout) {
   };
 }
 
-/** Returns the traffic of one layer in the layout's framework. A dit's modulation adds passes before and after its parts. */
+/** Returns the traffic of one layer in the layout's framework; copies for experts are in expert-exchange.ts. A dit's modulation adds passes before and after its parts. */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
-  const { crossTokens, moe } = layout.model;
+  const { crossTokens } = layout.model;
   const { forward, backward } = traffic;
-  if (moe !== null) {
-    // Each pass copies a token to its experts' rows, and adds their results.
-    const moved = 4 + 4 * moe.topK;
-    return {
-      forward: { ...forward, whole: forward.whole + moved },
-      backward: { ...backward, whole: backward.whole + moved },
-    };
-  }
   if (crossTokens === 0) return traffic;
   return {
     forward: { ...forward, whole: forward.whole + (layout.compile ? 8 : 36) },
@@ -71,18 +68,15 @@ export function layerTraffic(layout: Layout) {
   };
 }
 
-/**
- * Kernels that a layer with experts launches in addition, in each direction: router (15: scores, choice, balance), dispatch and
- * combination (15: counts, sorts, copies, two all-to-all). Source: Megatron-LM's moe/router.py and moe/token_dispatcher.py.
- */
-const EXPERT_KERNELS = 30;
-
 /** Kernels of unfused attention's core: two batched matmuls, scale-mask-softmax, dropout. */
 const CORE_KERNELS = 4;
 
-/** Returns the number of kernels that the CPU launches per layer. Source: counted in the frameworks' layers. */
-export function layerKernels({ stack, compile, tp, model }: Layout) {
-  const more = (tp > 1 ? 6 : 0) + (model.moe === null ? 0 : EXPERT_KERNELS);
+/**
+ * Returns the number of kernels that the CPU launches per layer, those of its experts left out. Source: counted in the
+ * frameworks' layers.
+ */
+export function layerKernels({ stack, compile, tp }: Layout) {
+  const more = tp > 1 ? 6 : 0;
   const of = (forward: number, backward: number) => {
     return { forward: forward + more, backward: backward + more, core: CORE_KERNELS };
   };

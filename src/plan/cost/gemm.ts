@@ -27,13 +27,11 @@ const TILES = [
 /** Numbers of thread blocks that share k; their results are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Rate of fp8 matmuls, from Hopper on: 0.85 of twice the rate, because the board reaches its power limit sooner. */
-const FP8_RATE = 1.7;
-
 /** Returns the rate of matmuls in a precision over their rate in bf16. */
 export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
-  if (precision === 'fp32') return GENERATIONS[generation].fp32Rate;
-  return precision === 'fp8' ? FP8_RATE : 1;
+  const { fp32Rate, fp8Rate } = GENERATIONS[generation];
+  if (precision === 'fp32') return fp32Rate;
+  return precision === 'fp8' ? (fp8Rate ?? 1) : 1;
 }
 
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
@@ -50,7 +48,9 @@ export function productSeconds(
 ): Seconds {
   const { sms } = gpu;
   const flopsPerSm = (gpu.gemmTflops * 1e12 * rateOf(precision, gpu) * cal.gemmEfficiency) / sms;
-  const ramp = batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK;
+  // Prologue and epilogue take as long in fp8 as in 16 bits: the results have 16 bits.
+  const ramp =
+    (batch > 1 && !isGrouped ? cal.batchedRampK : cal.gemmRampK) * Math.max(1, rateOf(precision, gpu));
   let best = Number.POSITIVE_INFINITY;
   for (const { rows, columns, reach } of TILES) {
     const tiles = Math.ceil(m / rows) * Math.ceil(n / columns) * batch;

@@ -1,9 +1,8 @@
-import type { Bytes, Seconds } from '../../core/units';
+import type { Seconds } from '../../core/units';
 import type { MixtureOfExperts } from '../block-params';
-import type { Calibration } from '../calibration';
-import { BUS_FACTOR, collectiveSeconds, placeOf } from '../cost/collective';
-import { ITEM_BYTES, type Product } from '../cost/gemm';
+import type { Product } from '../cost/gemm';
 import type { Layout } from '../layout';
+import { addPasses, type Pass, passSeconds } from './pass';
 
 /** A matmul of a layer; `weight`: the share of the layers that have it, if not all do. */
 export interface LayerProduct extends Product {
@@ -44,19 +43,27 @@ export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: nu
   ];
 }
 
+/** Multiprocessors that the exchange's kernels occupy. Source: NVIDIA-NeMo/Megatron-Bridge's recipes (moe_hybridep_num_sms: 32). */
+const EXCHANGE_SMS = 32;
+
 /**
- * Returns the time and the bytes that a GPU receives in one pass of a layer: an all-to-all sends every token to its experts'
- * ranks, another one sends the results back. Under tensor parallelism each rank sends its part of the tokens.
+ * Returns one pass of a layer with experts. An exchange that runs beside another microbatch's compute takes only its excess over
+ * that, and the multiprocessors that it occupies. In Megatron-LM the CPU waits for the experts' numbers of tokens before it
+ * launches their kernels, so launches hide only behind kernels of the same part of the layer, and in forward the GPU idles for
+ * `idle`, the time of the first launches after the wait. A graph of the whole iteration has no wait. Source: its moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
  */
-export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
-  const { model, tp, ep, hardware, precision } = layout;
-  const { moe } = model;
-  if (moe === null || ep === 1) return { seconds: 0 as Seconds, bytes: 0 as Bytes };
-  const share = (model.layers - moe.denseLayers) / model.layers;
-  const bytes = (tokens * moe.topK * model.dim * ITEM_BYTES[precision]) / tp;
-  const place = placeOf(ep, tp, hardware.gpusPerNode);
+export function passWithExperts(layout: Layout, before: Pass, experts: Pass, idle: Seconds): Pass {
+  const both = addPasses(before, experts);
+  const compute = both.products + both.attention + both.elementwise;
+  const exposed = (wire: Seconds): Seconds =>
+    layout.overlapExperts
+      ? Math.max(0, wire - compute) + (Math.min(wire, compute) * EXCHANGE_SMS) / layout.hardware.sms
+      : wire;
+  const comm = exposed(experts.comm);
+  const waits = layout.stack === 'megatron' && layout.cudaGraph !== 'iteration';
   return {
-    seconds: 2 * share * collectiveSeconds('allToAll', bytes, place, hardware, cal),
-    bytes: 2 * share * bytes * BUS_FACTOR.allToAll(ep),
+    ...both,
+    comm: before.comm + comm,
+    host: waits ? passSeconds(before) + idle + passSeconds({ ...experts, comm }) : both.host,
   };
 }

@@ -1,24 +1,17 @@
 import type { Seconds } from '../../core/units';
-import { attentionMatrices } from '../block-params';
+import { attentionMatrices, type MixtureOfExperts } from '../block-params';
 import type { Calibration } from '../calibration';
 import { attentionSeconds } from '../cost/attention';
 import { collectiveSeconds, type GroupOperation, placeOf } from '../cost/collective';
 import { layerKernels, layerTraffic, type Traffic } from '../cost/elementwise';
+import { expertExchange, permutedBytes } from '../cost/expert-exchange';
+import { expertKernels, KERNELS_BEFORE_EXCHANGE } from '../cost/expert-launches';
+import { castBytes } from '../cost/fp8-casts';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
 import type { ModelShape } from '../model-shape';
-import { expertExchange, expertProducts, feedProducts, type LayerProduct } from './expert-time';
-
-/** The time of one pass through one layer for one microbatch on one rank; seconds. */
-export interface Pass {
-  readonly products: Seconds;
-  readonly attention: Seconds;
-  readonly elementwise: Seconds;
-  /** Collectives of tensor and context parallelism that the compute waits for. */
-  readonly comm: Seconds;
-  /** The time of the CPU to launch the kernels. */
-  readonly host: Seconds;
-}
+import { expertProducts, feedProducts, type LayerProduct, passWithExperts } from './expert-time';
+import { NO_PASS, type Pass, scaledPass } from './pass';
 
 /** The times of one layer: forward, recomputation before backward, and backward. */
 export interface LayerTime {
@@ -27,89 +20,99 @@ export interface LayerTime {
   readonly backward: Pass;
 }
 
-export const NO_PASS: Pass = { products: 0, attention: 0, elementwise: 0, comm: 0, host: 0 };
-
-/** Returns the time of a pass: GPU and CPU run at the same time, so the slower one decides. */
-export function passSeconds(pass: Pass): Seconds {
-  return Math.max(deviceSeconds(pass), pass.host);
-}
-
-export function deviceSeconds({ products, attention, elementwise, comm }: Pass): Seconds {
-  return products + attention + elementwise + comm;
-}
-
-export function addPasses(a: Pass, b: Pass): Pass {
-  return eachCause((cause) => a[cause] + b[cause]);
-}
-
-export function scaledPass(pass: Pass, times: number): Pass {
-  return eachCause((cause) => pass[cause] * times);
-}
-
-function eachCause(seconds: (cause: keyof Pass) => Seconds): Pass {
-  return {
-    products: seconds('products'),
-    attention: seconds('attention'),
-    elementwise: seconds('elementwise'),
-    comm: seconds('comm'),
-    host: seconds('host'),
-  };
-}
-
 /** Returns the time of one layer of the layout's model. */
 export function layerTime(layout: Layout, cal: Calibration): LayerTime {
-  const { hardware, precision, model, microBatch, cp, tp } = layout;
+  const { model, microBatch, cp } = layout;
   const tokens = (microBatch * model.seq) / cp;
-  const products = layerProducts(layout, tokens);
-  const time = (product: LayerProduct): Seconds =>
-    (product.weight ?? 1) * productSeconds(product, hardware, precision, cal);
-  const forwardProducts = products.reduce((sum, product) => sum + time(product), 0);
-  const backwardProducts = products.reduce(
-    // A frozen matrix has no gradient; adapters' matmuls, of few rows, are left out.
-    (sum, { m, n, k, ...of }) =>
-      sum + time({ ...of, m, n: k, k: n }) + layout.trainedShare * time({ ...of, m: k, n, k: m }),
-    0,
-  );
+  const own = ownPasses(layout, tokens, cal);
+  const experts = model.moe === null ? null : expertPasses(layout, model.moe, tokens, cal);
+  const passOf = (direction: Direction, launches: number): Pass => {
+    const idle = launches * launchSeconds(layout, cal);
+    return experts === null
+      ? own[direction]
+      : passWithExperts(layout, own[direction], experts[direction], idle);
+  };
+  const forward = passOf('forward', KERNELS_BEFORE_EXCHANGE);
+  const core = layerKernels(layout).core * launchSeconds(layout, cal);
+  return { forward, backward: passOf('backward', 0), recompute: recomputed(layout, forward, core) };
+}
+
+type Direction = 'forward' | 'backward';
+type Passes = Readonly<Record<Direction, Pass>>;
+
+/** Returns the passes of a layer without its experts. */
+function ownPasses(layout: Layout, tokens: number, cal: Calibration): Passes {
+  const { hardware, precision, model, tp } = layout;
+  const feed = model.moe === null ? feedProducts(layout, tokens, model.ffn) : [];
+  const products = productsTime(layout, [...coreProducts(layout, tokens), ...feed], cal);
   const attention = layerAttention(layout, cal);
   const traffic = layerTraffic(layout);
-  const moved = ({ whole, cut }: Traffic): Seconds => {
-    const bytes = tokens * model.dim * (whole / (layout.sequenceParallel ? tp : 1) + cut / tp);
-    return trafficSeconds((bytes * ITEM_BYTES[precision]) / 2, hardware, cal);
-  };
+  const casts = castBytes(layout);
+  const moved = ({ whole, cut }: Traffic): number =>
+    (tokens * model.dim * (whole / (layout.sequenceParallel ? tp : 1) + cut / tp) * ITEM_BYTES[precision]) /
+    2;
   const comm = layerCollectives(layout, tokens, cal);
-  const exchange = expertExchange(layout, tokens, cal).seconds;
   const kernels = layerKernels(layout);
-  const launch = cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
-  const passOf = (direction: 'forward' | 'backward', products: Seconds): Pass => ({
-    products,
+  const launch = launchSeconds(layout, cal);
+  const isGraph = layout.cudaGraph === 'attention' || layout.cudaGraph === 'iteration';
+  const passOf = (direction: Direction): Pass => ({
+    products: products[direction],
     attention: attention[direction],
-    elementwise: moved(traffic[direction]),
-    comm: comm[direction] + exchange,
-    host: kernels[direction] * launch,
+    elementwise: trafficSeconds(moved(traffic[direction]) + tokens * casts[direction], hardware, cal),
+    comm: comm[direction],
+    host: isGraph ? 0 : kernels[direction] * launch,
   });
-  const forward = passOf('forward', forwardProducts);
+  return { forward: passOf('forward'), backward: passOf('backward') };
+}
+
+/** Returns the part of a layer's passes from its router to the sum of the experts' results. */
+function expertPasses(layout: Layout, moe: MixtureOfExperts, tokens: number, cal: Calibration): Passes {
+  const products = productsTime(layout, expertProducts(layout, moe, tokens), cal);
+  const passOf = (direction: Direction): Pass => ({
+    products: products[direction],
+    attention: 0,
+    elementwise: trafficSeconds(tokens * permutedBytes(layout, moe), layout.hardware, cal),
+    comm: expertExchange(layout, tokens, cal).seconds,
+    host: expertKernels(layout, direction) * launchSeconds(layout, cal),
+  });
+  return { forward: passOf('forward'), backward: passOf('backward') };
+}
+
+/** Returns the CPU's time to launch a kernel. */
+function launchSeconds({ tp }: Layout, cal: Calibration): Seconds {
+  return cal.launchSeconds * (1 + cal.hostSkew * (tp - 1) ** 2);
+}
+
+/** Returns the time of matmuls in forward, and of the two matmuls in backward that belong to each of them. */
+function productsTime(layout: Layout, products: readonly LayerProduct[], cal: Calibration) {
+  const { hardware, precision, trainedShare } = layout;
+  const time = (product: LayerProduct): Seconds =>
+    (product.weight ?? 1) * productSeconds(product, hardware, precision, cal);
   return {
-    forward,
-    backward: passOf('backward', backwardProducts),
-    recompute: recomputed(layout, forward, kernels.core * launch),
+    forward: products.reduce((sum, product) => sum + time(product), 0),
+    backward: products.reduce(
+      // A frozen matrix has no gradient; adapters' matmuls, of few rows, are left out.
+      (sum, { m, n, k, ...of }) =>
+        sum + time({ ...of, m, n: k, k: n }) + trainedShare * time({ ...of, m: k, n, k: m }),
+      0,
+    ),
   };
 }
 
-/** Returns the matmuls of one layer's forward on one rank. */
-function layerProducts(layout: Layout, tokens: number): LayerProduct[] {
+/** Returns the matmuls of one layer's forward on one rank before its feed-forward. */
+function coreProducts(layout: Layout, tokens: number): LayerProduct[] {
   const { model, tp, microBatch } = layout;
-  const { dim, heads, headDim, ffn, crossTokens, moe } = model;
+  const { dim, heads, headDim, crossTokens } = model;
   const context = (heads * headDim) / tp;
   const self = attentionProducts(layout, tokens);
-  const feed = moe === null ? feedProducts(layout, tokens, ffn) : expertProducts(layout, moe, tokens);
-  if (crossTokens === 0) return [...self, ...feed];
+  if (crossTokens === 0) return self;
   const read = microBatch * crossTokens;
-  const cross = [
+  return [
+    ...self,
     { m: tokens, n: context, k: dim },
     { m: read, n: 2 * context, k: dim },
     { m: tokens, n: dim, k: context },
   ];
-  return [...self, ...cross, ...feed];
 }
 
 function layerAttention(layout: Layout, cal: Calibration) {
@@ -163,16 +166,13 @@ function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const bytes = tokens * model.dim * ITEM_BYTES[precision];
   const run = (op: GroupOperation): Seconds => collectiveSeconds(op, bytes, place, hardware, cal);
   const once = sequenceParallel ? run('allGather') + run('reduceScatter') : run('allReduce');
-  const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? 1 - ASYNC_SHARE : 1);
+  const tensor = numTensorParallelPairs(model) * once * (asyncTensorParallel ? 1 / tp : 1);
   if (cp === 1) return { forward: tensor, backward: tensor };
   const ring = placeOf(cp, tp, hardware.gpusPerNode);
   const keys = 2 * tokens * Math.max(1, model.kvHeads / tp) * model.headDim * ITEM_BYTES[precision] * cp;
   const pass = collectiveSeconds('allGather', keys, ring, hardware, cal);
   return { forward: tensor + pass, backward: tensor + 2 * pass };
 }
-
-/** Share of a split collective that overlaps with its matmul: all parts except the first; there is one part per rank (8). */
-const ASYNC_SHARE = 7 / 8;
 
 /** Returns the recomputation: full recompute runs forward again; selective recompute runs what its framework does not store. */
 function recomputed(layout: Layout, forward: Pass, coreHost: Seconds): Pass {

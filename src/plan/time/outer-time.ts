@@ -2,8 +2,8 @@ import type { Seconds } from '../../core/units';
 import type { Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
 import { ITEM_BYTES, productSeconds, trafficSeconds } from '../cost/gemm';
-import type { Layout } from '../layout';
-import { NO_PASS } from './layer-time';
+import type { Layout, Precision } from '../layout';
+import { NO_PASS } from './pass';
 
 /** Returns the time before the first layer (embeddings) and after the last layer (head and loss), for one microbatch. */
 export function outerTime(layout: Layout, cal: Calibration) {
@@ -27,9 +27,11 @@ export function outerTime(layout: Layout, cal: Calibration) {
   if (model.logits === 0) return { first, last: { forward: NO_PASS, backward: NO_PASS } };
   const vocab = model.logits / tp;
   const product = (m: number, n: number, k: number): Seconds =>
-    productSeconds({ m, n, k }, hardware, precision, cal);
+    productSeconds({ m, n, k }, hardware, headPrecision(precision), cal);
   const loss = lossTraffic(layout, cal) * tokens * vocab;
-  const slow = layout.stack === 'fsdp2' || tp > 1 ? 1 : 1 / cal.wholeHeadEfficiency;
+  // The runs of the fit had heads that are tied to the embedding, whose gradients the first and the last stage add up.
+  const isSlow = layout.stack !== 'fsdp2' && tp === 1 && model.tied;
+  const slow = isSlow ? 1 / cal.wholeHeadEfficiency : 1;
   const last = {
     forward: {
       ...NO_PASS,
@@ -50,12 +52,20 @@ export function outerTime(layout: Layout, cal: Calibration) {
 }
 
 /**
+ * Returns the precision of the head's matmuls: frameworks compute in fp8 only within the layers. Source:
+ * NVIDIA-NeMo/Megatron-Bridge, docs/performance-guide.md; TorchTitan's float8 filter, which leaves out the output.
+ */
+function headPrecision(precision: Precision): Precision {
+  return precision === 'fp8' ? 'bf16' : precision;
+}
+
+/**
  * Returns the bytes per logit. Megatron-LM's vocabulary-parallel loss: transposed both ways (8), cast (6), copied (8), maximum
  * (4), subtracted (8), exponentials (8) and sum (4), divided (8), gradient scaled (8) and cast back (6). Eager PyTorch: cast
- * (6), log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled: maximum, sum and gradient
- * in one pass each over 16-bit logits. Source: the frameworks' code.
+ * (6), log-softmax (8), its gradient from zeros with the targets' rows (16), cast back (6). Compiled, or fused as in
+ * Transformer Engine: maximum, sum and gradient in one pass each over 16-bit logits. Source: the frameworks' code.
  */
 function lossTraffic({ stack, compileLoss }: Layout, cal: Calibration): number {
-  if (stack !== 'fsdp2') return cal.lossBytes;
-  return compileLoss ? 10 : 36;
+  if (compileLoss) return 10;
+  return stack === 'fsdp2' ? 36 : cal.lossBytes;
 }

@@ -1,6 +1,7 @@
 import type { Bytes, Seconds } from '../../core/units';
 import { CALIBRATION, type Calibration } from '../calibration';
 import { collectiveSeconds, placeOf } from '../cost/collective';
+import { expertExchange } from '../cost/expert-exchange';
 import { ITEM_BYTES, trafficSeconds } from '../cost/gemm';
 import { type Layout, recomputedShare } from '../layout';
 import { type PipelineStage, stageOf } from '../memory/pipeline-stage';
@@ -15,20 +16,10 @@ import {
   numRegathers,
   unitComm,
 } from './data-parallel';
-import { expertExchange } from './expert-time';
-import {
-  addPasses,
-  deviceSeconds,
-  type LayerTime,
-  layerTime,
-  NO_PASS,
-  numTensorParallelPairs,
-  type Pass,
-  passSeconds,
-  scaledPass,
-} from './layer-time';
+import { type LayerTime, layerTime, numTensorParallelPairs } from './layer-time';
 import { offloadTime, optimizerSeconds } from './optimizer-time';
 import { outerTime } from './outer-time';
+import { addPasses, deviceSeconds, NO_PASS, type Pass, passSeconds, scaledPass } from './pass';
 import { pipelineTime } from './pipeline-time';
 
 /** Share of SMs that a collective takes from compute at the same time. Source: NCCL's channels on NVLink machines. */

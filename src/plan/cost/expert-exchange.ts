@@ -1,0 +1,74 @@
+import type { Bytes, Seconds } from '../../core/units';
+import type { Calibration } from '../calibration';
+import type { MixtureOfExperts } from '../block-params';
+import type { Layout } from '../layout';
+import { type GroupPlace, placeOf } from './collective';
+import { ITEM_BYTES } from './gemm';
+
+/** Copies of a token that one exchange sends over the links within a node, and over the network cards. */
+interface Copies {
+  readonly inside: number;
+  readonly outside: number;
+}
+
+/**
+ * Returns the copies of a token that visits `topK` experts, chosen evenly. NCCL's all-to-all sends one to each expert on
+ * another rank. DeepEP and HybridEP send one to each node and, within the node, one to each rank that has at least one of the
+ * experts. Source: deepseek-ai/DeepEP, README.md and its branch hybrid-ep.
+ */
+export function copiesOf(
+  { size, perNode }: GroupPlace,
+  topK: number,
+  dispatcher: Layout['dispatcher'],
+): Copies {
+  if (dispatcher === 'alltoall') {
+    return { inside: (topK * (perNode - 1)) / size, outside: topK * (1 - perNode / size) };
+  }
+  const nodes = size / perNode;
+  return {
+    inside: (reached(size, topK) * (perNode - 1)) / perNode,
+    outside: (reached(nodes, topK) * (nodes - 1)) / nodes,
+  };
+}
+
+/** Returns how many of n equally likely places `draws` draws reach in the mean. */
+function reached(n: number, draws: number): number {
+  return n * (1 - (1 - 1 / n) ** draws);
+}
+
+/**
+ * Returns the time and the bytes that a GPU sends in one pass of a layer: one exchange sends every token to its experts' ranks,
+ * another one sends the results back. Under tensor parallelism each rank sends its part of the tokens. Ranks send to each
+ * other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own network card.
+ * Source: NCCL's all-to-all (grouped sends and receives), one card per GPU; Megatron-LM's fused_a2a.py.
+ */
+export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
+  const { model, tp, ep, hardware, precision, dispatcher } = layout;
+  const { moe } = model;
+  if (moe === null || ep === 1) return { seconds: 0 as Seconds, bytes: 0 as Bytes };
+  const share = (model.layers - moe.denseLayers) / model.layers;
+  const place = placeOf(ep, tp, hardware.gpusPerNode);
+  const { inside, outside } = copiesOf(place, moe.topK, dispatcher);
+  const row = (tokens * model.dim * ITEM_BYTES[precision]) / tp;
+  const link = hardware.linkGBps * 1e9 * cal.linkEfficiency;
+  const card = (hardware.nicGbit * 1e9 * cal.nicEfficiency) / 8;
+  const once = cal.collectiveSeconds + cal.hopSeconds + row * Math.max(inside / link, outside / card);
+  return { seconds: 2 * share * once, bytes: 2 * share * row * (inside + outside) };
+}
+
+/**
+ * Returns the bytes per token that one pass of a layer moves on its GPU to order the tokens' copies by expert, in 16 bits.
+ * Without an exchange: tokens are copied to their experts' rows, and results are added. NCCL's all-to-all needs the order by
+ * rank before it and by expert after it, both again on the way back. DeepEP and HybridEP order while they send; only the
+ * received tokens are copied to the experts' rows. Source: Megatron-LM's moe/token_dispatcher.py (permute, sort_chunks_by_idxs).
+ */
+export function permutedBytes(
+  { model, tp, ep, sequenceParallel, dispatcher }: Layout,
+  moe: MixtureOfExperts,
+): number {
+  const { topK } = moe;
+  const share = (model.layers - moe.denseLayers) / model.layers;
+  const rows =
+    ep === 1 ? 2 + 2 * topK : dispatcher === 'alltoall' ? 2 + 6 * topK : 2 * topK + 2 * reached(ep, topK);
+  return (share * 2 * rows * model.dim) / (sequenceParallel ? tp : 1);
+}

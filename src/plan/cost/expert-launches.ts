@@ -1,0 +1,42 @@
+import type { Layout } from '../layout';
+
+type Direction = 'forward' | 'backward';
+
+/** Kernels of the router: scores, choice, balance. Source: Megatron-LM's moe/router.py. */
+const ROUTER_KERNELS = 15;
+
+/** Kernels of dispatch and combination: counts, sorts, copies, two exchanges. Source: its moe/token_dispatcher.py. */
+const DISPATCH_KERNELS = 15;
+
+/**
+ * Matmuls of one expert, and casts to fp8 before them. Forward casts both inputs, backward both outputs' gradients; backward
+ * also runs a hook of data parallelism for each of the two weights. Source: Transformer Engine's grouped_linear.py, whose
+ * grouped matmul is a loop of cuBLAS matmuls, and quantizes each expert's rows apart; Megatron-LM's DDP.
+ */
+const EACH_EXPERT: Readonly<
+  Record<Direction, { readonly matmuls: number; readonly casts: number; readonly hooks: number }>
+> = {
+  forward: { matmuls: 2, casts: 2, hooks: 0 },
+  backward: { matmuls: 4, casts: 2, hooks: 2 },
+};
+
+/**
+ * Kernels of a cast to fp8. Blackwell's MXFP8 has a scale in each block, one kernel. Before Blackwell, a tensor has one scale,
+ * from its largest value: two kernels more. Source: Transformer Engine's MXFP8Quantizer and Float8CurrentScalingQuantizer.
+ */
+const CAST_KERNELS = { blocks: 1, tensor: 3 } as const;
+
+/** Returns the number of kernels that the CPU launches for a layer's experts, those of a CUDA graph left out. */
+export function expertKernels(layout: Layout, direction: Direction): number {
+  const { model, stack, ep, precision, cudaGraph, hardware } = layout;
+  if (model.moe === null || cudaGraph === 'iteration') return 0;
+  const router = cudaGraph === 'none' ? ROUTER_KERNELS : 0;
+  if (stack !== 'megatron') return router + DISPATCH_KERNELS;
+  const { matmuls, casts, hooks } = EACH_EXPERT[direction];
+  const cast = hardware.generation === 'blackwell' ? CAST_KERNELS.blocks : CAST_KERNELS.tensor;
+  const each = matmuls + hooks + (precision === 'fp8' ? casts * cast : 0);
+  return router + DISPATCH_KERNELS + (model.moe.experts / ep) * each;
+}
+
+/** Kernels before the exchange that sends tokens to experts: half of those of dispatch and combination. */
+export const KERNELS_BEFORE_EXCHANGE = DISPATCH_KERNELS / 2;
