@@ -35,6 +35,8 @@ export const ATTENTION_KERNELS = [
   'cudnn',
 ] as const;
 
+export type AttentionKernel = (typeof ATTENTION_KERNELS)[number];
+
 /** How tokens reach their experts' ranks: NCCL's all-to-all, or the kernels of DeepEP or HybridEP, which send fewer copies. */
 export const DISPATCHERS = ['alltoall', 'deepep', 'hybridep'] as const;
 
@@ -44,8 +46,6 @@ export type Dispatcher = (typeof DISPATCHERS)[number];
 export const CUDA_GRAPHS = ['none', 'router', 'attention', 'iteration'] as const;
 
 export type CudaGraph = (typeof CUDA_GRAPHS)[number];
-
-export type AttentionKernel = (typeof ATTENTION_KERNELS)[number];
 
 /** The settings of an optimizer on which its states depend. */
 export type PlannedOptimizer = Pick<OptimizerConfig, 'kind' | 'amsgrad' | 'momentum' | 'blockSize'>;

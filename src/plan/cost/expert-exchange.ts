@@ -1,6 +1,6 @@
 import type { Bytes, Seconds } from '../../core/units';
-import type { Calibration } from '../calibration';
 import type { MixtureOfExperts } from '../block-params';
+import type { Calibration } from '../calibration';
 import type { Layout } from '../layout';
 import { type GroupPlace, placeOf } from './collective';
 import { ITEM_BYTES } from './gemm';

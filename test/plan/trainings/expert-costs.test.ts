@@ -1,19 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CALIBRATION } from '../../src/plan/calibration';
-import { copiesOf, expertExchange, permutedBytes } from '../../src/plan/cost/expert-exchange';
-import { expertKernels } from '../../src/plan/cost/expert-launches';
-import { castBytes } from '../../src/plan/cost/fp8-casts';
-import { productSeconds, rateOf } from '../../src/plan/cost/gemm';
-import { hardwareOf } from '../../src/plan/hardware';
-import type { Layout } from '../../src/plan/layout';
-import { layoutOf } from '../../src/plan/layout-of';
-import { predict } from '../../src/plan/predict';
-import { requestOfLayout } from '../../src/plan/request-of-layout';
-import { passWithExperts } from '../../src/plan/time/expert-time';
-import { layerTime } from '../../src/plan/time/layer-time';
-import { outerTime } from '../../src/plan/time/outer-time';
-import { NO_PASS, passSeconds } from '../../src/plan/time/pass';
+import { CALIBRATION } from '../../../src/plan/calibration';
+import { copiesOf, expertExchange, permutedBytes } from '../../../src/plan/cost/expert-exchange';
+import { expertKernels } from '../../../src/plan/cost/expert-launches';
+import { castBytes } from '../../../src/plan/cost/fp8-casts';
+import { productSeconds, rateOf } from '../../../src/plan/cost/gemm';
+import { hardwareOf } from '../../../src/plan/hardware';
+import type { Layout } from '../../../src/plan/layout';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { predict } from '../../../src/plan/predict';
+import { requestOfLayout } from '../../../src/plan/request-of-layout';
+import { passWithExperts } from '../../../src/plan/time/expert-time';
+import { layerTime } from '../../../src/plan/time/layer-time';
+import { outerTime } from '../../../src/plan/time/outer-time';
+import { NO_PASS, passSeconds } from '../../../src/plan/time/pass';
 
 /** Qwen3-30B-A3B: 128 experts, of which a token visits 8; dim 2048, experts' width 768. */
 function layout(changes: object = {}, parallel: object = {}): Layout {

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { accuracyOf } from '../../src/plan/accuracy';
-import { layoutOf } from '../../src/plan/layout-of';
-import { predict } from '../../src/plan/predict';
-import { trainingLayouts } from '../support/training-layouts';
+import { accuracyOf } from '../../../src/plan/accuracy';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { predict } from '../../../src/plan/predict';
+import { trainingLayouts } from '../../support/training-layouts';
 
 /** Errors above this need a named cause. */
 const FAR = 0.2;
