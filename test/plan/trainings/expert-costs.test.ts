@@ -167,6 +167,26 @@ test('only a tied head that one rank computes is slower than other matmuls', () 
   near(seconds(true), seconds(false) / CALIBRATION.wholeHeadEfficiency);
 });
 
+test('a fused loss moves 10 bytes per logit in Megatron-LM too', () => {
+  const moved = (compileLoss: boolean): number => {
+    const { forward, backward } = outerTime(layout({ compileLoss }), CALIBRATION).last;
+    return forward.elementwise + backward.elementwise;
+  };
+  const bytes = CALIBRATION.memoryEfficiency * 3.35e12 * (moved(false) - moved(true));
+  near(bytes, (CALIBRATION.lossBytes - 10) * 4096 * layout().model.logits, 1e-6);
+});
+
+test('large square matmuls are not planned faster than they were measured', () => {
+  // TFLOP/s at 8192 x 8192 x 8192 in bf16. Source: ai-dynamo/aiconfigurator, systems/data, TensorRT-LLM.
+  const measured = { H100: 782.7, B200: 1491.6, B300: 1598.4, GB200: 1407.4, GB300: 1868.1 };
+  const size = { m: 8192, n: 8192, k: 8192 };
+  for (const [name, tflops] of Object.entries(measured)) {
+    const gpu = hardwareOf(name === 'H100' ? 'H100-80G' : name);
+    const planned = (2 * 8192 ** 3) / productSeconds(size, gpu, 'bf16', CALIBRATION) / 1e12;
+    assert.ok(planned < 1.02 * tflops, `${name}: ${planned.toFixed(0)} of ${tflops}`);
+  }
+});
+
 test('the request of a layout repeats what it says of experts and graphs', () => {
   const own = layout({ cudaGraph: 'attention' }, { dispatcher: 'hybridep', overlapExperts: true });
   const again = layoutOf(requestOfLayout(own, { model: 'Qwen3-30B-A3B', seq: 4096 }));
