@@ -60,8 +60,8 @@ const COMMON: readonly (readonly [source: string, request: object])[] = [
   ['Megatron-Bridge', { attention: 'cudnn', compileLoss: true, reduceDtype: 'bf16' }],
   // The page names no GPU; its fp8 and its date mean H100.
   ['NeMo', { attention: 'cudnn', compileLoss: true }],
-  // Its page's cluster has 8 A100 and 4 cards of 100 Gbit/s per node. It uses FlashAttention 1.
-  ['InternEvo', { attention: 'flash1', reduceDtype: 'bf16', nicGbit: 50 }],
+  // Its page's cluster has 8 A100 and 4 cards of 100 Gbit/s per node. It uses FlashAttention 1 and its fused loss.
+  ['InternEvo', { attention: 'flash1', compileLoss: true, reduceDtype: 'bf16', nicGbit: 50 }],
   // Liger's fused loss; FlashAttention 3 on H200. There is no published curve of FlashAttention 4, which ran on B200.
   ['DeepSpeed', { compileLoss: true }],
 ];
