@@ -193,7 +193,11 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const isEnd = name === 'outer reduction' || name === 'optimizer step';
   const cachedGrads = whole.gathering > 0 && !isEnd ? resting.grads : 0;
   const buffers = pipelineBuffers(layout, stage, layer.stream);
-  const holes = isEnd ? { usual: 0, most: 0 } : holesOf(layout, layer.whole);
+  const isLoss = name === 'loss' || name === "head's backward";
+  const copies = 2 * ground.sizes.tokens * ground.sizes.itemBytes * ground.sizes.dim;
+  const holes = isEnd
+    ? { usual: 0, most: 0 }
+    : holesOf(layout, { wholeLayer: layer.whole, copies, logits: ground.logits, isLoss });
   return {
     name,
     params: resting.params + wholeParams,
