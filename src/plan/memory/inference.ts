@@ -8,6 +8,7 @@ import type { Layout } from '../layout';
 import type { ModelShape } from '../model-shape';
 import { reservableBytes } from './allocator';
 import { stageOf } from './pipeline-stage';
+import { hasQuantizedMatrices, nf4Bytes } from './quantized-weights';
 
 const DTYPE_BYTES = { fp32: 4, bf16: 2, fp16: 2, fp8: 1 } as const;
 
@@ -18,7 +19,8 @@ const inferenceSchema = z.strictObject({
   batch: size.default(1),
   /** Tokens of a sequence, prompt and answer together. Default: the model's. */
   seq: size.optional(),
-  weights: dtype,
+  /** NF4: bitsandbytes' 4 bits for the matrices of the layers, doubly quantized; other weights are in 16 bits. */
+  weights: z.enum(['fp32', 'bf16', 'fp16', 'fp8', 'nf4']).default('bf16'),
   cache: dtype,
 });
 
@@ -47,11 +49,13 @@ export interface InferenceMemory {
  */
 export function inferenceMemory(layout: Layout, request: InferenceRequest = {}): InferenceMemory {
   const { batch, seq = layout.model.seq, weights, cache } = parse(request);
-  check(layout, seq);
+  check(layout, seq, weights);
   const perLayer = DTYPE_BYTES[cache] * cachedValues(layout.model, layout.tp);
   const places = Array.from({ length: layout.pp }, (_, place) => {
-    const { params, layers } = stageOf(layout, place);
-    return { weightBytes: DTYPE_BYTES[weights] * params, bytesPerToken: perLayer * layers };
+    const stage = stageOf(layout, place);
+    const weightBytes =
+      weights === 'nf4' ? nf4Bytes(layout.model, stage) : DTYPE_BYTES[weights] * stage.params;
+    return { weightBytes, bytesPerToken: perLayer * stage.layers };
   });
   const tokens = batch * seq;
   const total = ({ weightBytes, bytesPerToken }: (typeof places)[number]) =>
@@ -91,7 +95,13 @@ function parse(request: InferenceRequest): z.output<typeof inferenceSchema> {
   );
 }
 
-function check({ model, cp }: Layout, seq: number): void {
+function check({ model, cp, tp }: Layout, seq: number, weights: string): void {
+  if (weights === 'nf4' && (tp > 1 || !hasQuantizedMatrices(model))) {
+    throw new ConfigError(
+      `inference: weights in NF4 are planned for a gpt or llama without experts, latent attention and tp, not for ${model.name} with tp ${tp}; ` +
+        "give weights: 'bf16' or 'fp8'",
+    );
+  }
   if (!model.causal || model.logits === 0) {
     throw new ConfigError(
       `inference: ${model.name} generates no text token by token, so it has no cache of keys and values; plan a language model`,

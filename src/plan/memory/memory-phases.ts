@@ -7,6 +7,7 @@ import { holesOf, workspaceBytes } from './allocator';
 import { layerActivations, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
+import { nf4Bytes } from './quantized-weights';
 import {
   activationBytesOf,
   freshInStep,
@@ -182,7 +183,10 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const trained =
     heldParams(layout, stage, 'gradient') / (layout.stack === 'fsdp2' ? layout.model.experts : 1);
   const resting = {
-    params: isOnHost * bytes.parameter * heldParams(layout, stage, 'parameter') + encoderBytes(layout),
+    params:
+      isOnHost * bytes.parameter * heldParams(layout, stage, 'parameter') +
+      (layout.baseWeights === null ? 0 : nf4Bytes(layout.model, stage)) +
+      encoderBytes(layout),
     grads: gradsOnGpu * bytes.gradient * trained,
     optimizer: offload.optimizer
       ? 0

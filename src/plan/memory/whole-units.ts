@@ -2,6 +2,7 @@ import { STRATEGIES } from '../../config/strategies';
 import type { Layout } from '../layout';
 import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';
+import { dequantizedBytes } from './quantized-weights';
 import type { StateBytes } from './state-bytes';
 
 /** The whole units of a layout that gathers nothing. */
@@ -38,7 +39,10 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
     case 'megatron':
       return gathers ? unitsOfFsdp2(layout, stage, { ...bytes, gathered: 2, reduced: 4 }) : NONE;
     case 'fsdp2':
-      return gathers ? unitsOfFsdp2(layout, stage, bytes) : unitsOfDdp(stage, bytes);
+      if (gathers) return unitsOfFsdp2(layout, stage, bytes);
+      return layout.baseWeights === null
+        ? unitsOfDdp(stage, bytes)
+        : { ...unitsOfDdp(stage, bytes), parameters: dequantizedBytes(layout.model) };
     case 'deepspeed':
       return unitsOfDeepSpeed(stage, bytes, gathers, sharded.length > 0);
     default:
