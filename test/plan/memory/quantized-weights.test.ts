@@ -1,11 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { layoutOf } from '../../src/plan/layout-of';
-import { fitsOnGpu } from '../../src/plan/memory/allocator';
-import { inferenceMemory } from '../../src/plan/memory/inference';
-import { predictMemory } from '../../src/plan/memory/predict-memory';
-import { shapeOf } from '../../src/plan/model-shape';
-import { plannedInput } from '../../src/plan/plan-input';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { fitsOnGpu } from '../../../src/plan/memory/allocator';
+import { inferenceMemory } from '../../../src/plan/memory/inference';
+import { predictMemory } from '../../../src/plan/memory/predict-memory';
+import { shapeOf } from '../../../src/plan/model-shape';
+import { plannedInput } from '../../../src/plan/plan-input';
 
 /** Published files of models that bitsandbytes quantized to NF4 with double quantization. */
 const FILES = [

@@ -1,9 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { plan } from '../../src/job/notebook/plan';
-import { layoutOf } from '../../src/plan/layout-of';
-import { reservableBytes } from '../../src/plan/memory/allocator';
-import { inferenceMemory } from '../../src/plan/memory/inference';
+import { plan } from '../../../src/job/notebook/plan';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { reservableBytes } from '../../../src/plan/memory/allocator';
+import { inferenceMemory } from '../../../src/plan/memory/inference';
 
 const OPT_13B = { kind: 'gpt', layers: 40, dim: 5120, heads: 40, vocab: 50_272, seq: 2048 };
 
