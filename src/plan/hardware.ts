@@ -94,7 +94,7 @@ export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation' | '
 /**
  * [Note: power limits] Large matmuls draw as much power as the board allows, so a lower limit lowers their rate: to this power of
  * the limits' ratio. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at 500 W (the two H100s of the table below). Machines
- * with lower limits are common: Meta's production clusters run A100 at 350 of 400 W (Touvron et al. 2023, section 2.2.1).
+ * with lower limits are common: Meta's production cluster caps A100 at 350 of 400 W (Touvron et al. 2023, section 2.2.1).
  */
 const POWER_EXPONENT = Math.log(794 / 620) / Math.log(700 / 500);
 

@@ -3,6 +3,7 @@ import { ConfigError } from '../core/errors';
 import { GENERATIONS } from './generations';
 import { type Hardware, type HardwareOverrides, hardwareOf } from './hardware';
 import type { Layout } from './layout';
+import { hasQuantizedMatrices } from './memory/quantized-weights';
 import { type ModelShape, shapeOf } from './model-shape';
 import { modelOf } from './models';
 import { parseRequest } from './parse-request';
@@ -34,17 +35,19 @@ export function layoutAsked(asked: Asked): Layout {
   checkDegrees(asked, layout);
   checkModel(layout);
   checkPrecision(layout);
+  checkBaseWeights(layout);
   return layout;
 }
 
 /** Makes the layout. Keys that `asked` lacks have their usual values. Does not check whether all values fit together. */
 export function layoutWithDefaults(asked: Asked): Layout {
-  const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, strategy = 'FULL_SHARD', compile = false } = asked;
+  const { gpus = 8, tp = 1, pp = 1, cp = 1, micro = 1, compile = false, baseWeights = null } = asked;
+  const { strategy = baseWeights === null ? 'FULL_SHARD' : 'NO_SHARD' } = asked;
   const model = modelAsked(asked);
   const hardware = hardwareAsked(asked);
   const dp = asked.dp ?? gpus / (tp * pp * cp);
   const globalBatch = asked.global ?? micro * dp * (pp > 1 ? 4 * pp : 1);
-  const stack = asked.stack ?? usualStack(model, strategy);
+  const stack = asked.stack ?? (baseWeights === null ? usualStack(model, strategy) : 'fsdp2');
   const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
   return {
@@ -82,6 +85,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
     commHook: asked.commHook ?? null,
     offload: asked.offload ?? { optimizer: false, parameters: false },
     trainedShare: asked.trainedShare ?? 1,
+    baseWeights,
     exampleTokens: Math.min(asked.exampleTokens ?? model.seq, model.seq),
     textEncoder: asked.textEncoder ?? null,
   };
@@ -166,6 +170,24 @@ function checkPrecision({ precision, hardware: { name, generation } }: Layout): 
   check(
     precision !== 'fp8' || GENERATIONS[generation].fp8Rate !== null,
     `precision: ${name} cannot compute in fp8; give precision 'bf16' or 'fp16', or name a GPU that has fp8 (H100 or newer)`,
+  );
+}
+
+/** Checks that PEFT and bitsandbytes can train adapters of these frozen weights. */
+function checkBaseWeights({ baseWeights, trainedShare, model, strategy, stack, tp, pp, cp }: Layout): void {
+  if (baseWeights === null) return;
+  check(
+    trainedShare < 1,
+    "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or trainedShare, the adapters' parameters over the model's",
+  );
+  check(
+    hasQuantizedMatrices(model),
+    `baseWeights: 'nf4' is planned for a gpt or llama without experts and latent attention, not for ${model.name}; leave baseWeights out`,
+  );
+  check(
+    strategy === 'NO_SHARD' && stack === 'fsdp2' && tp * pp * cp === 1,
+    `baseWeights: 'nf4' is planned whole on every GPU, as PEFT trains it under DDP, not with ${stack} ${strategy}, tp ${tp}, pp ${pp}, cp ${cp}; ` +
+      "give parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' }",
   );
 }
 

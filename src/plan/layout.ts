@@ -96,6 +96,8 @@ export interface Layout {
   readonly commHook: CommHookConfig | null;
   /** Share of parameters that train; the others have no gradients and no optimizer states. */
   readonly trainedShare: number;
+  /** Type of the frozen weights under adapters; null: as those that train. */
+  readonly baseWeights: 'nf4' | null;
   /** Tokens of an example, which attends only to itself; the model's seq unless rows are packed. */
   readonly exampleTokens: number;
   /** A frozen model beside it that encodes texts; null: none. */

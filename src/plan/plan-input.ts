@@ -206,9 +206,15 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
       setting,
       says: `${setting} ${value} has no effect here: planned as ${planned}`,
     })),
+    ...(layout.baseWeights === null ? [] : [DEQUANTIZED]),
     ...factsOf(written),
   ];
 }
+
+const DEQUANTIZED: Assumed = {
+  setting: 'baseWeights',
+  says: 'baseWeights nf4 is planned in memory only: a step also takes time to make the weights of each matmul from their 4 bits',
+};
 
 function factsOf(written: object): Assumed[] {
   const model = 'model' in written ? written.model : undefined;

@@ -10,7 +10,7 @@ export function requestOfLayout(
   const { stack, strategy, dp, tp, pp, cp, ep, shards, sequenceParallel, asyncTensorParallel } = layout;
   const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
   const { compile, compileLoss, dropout, optimizer, reduceDtype, commHook, offload } = layout;
-  const { trainedShare, textEncoder, exampleTokens } = layout;
+  const { trainedShare, baseWeights, textEncoder, exampleTokens } = layout;
   const { dispatcher, overlapExperts, cudaGraph } = layout;
   const degrees = {
     ...{ dp, tp, pp, cp, ep, dpShard: shards },
@@ -30,6 +30,7 @@ export function requestOfLayout(
     ...(commHook === null ? {} : { commHook }),
     offload: { ...offload },
     trainedShare,
+    ...(baseWeights === null ? {} : { baseWeights }),
     ...(exampleTokens === layout.model.seq ? {} : { exampleTokens }),
     ...(textEncoder === null ? {} : { textEncoder: { ...textEncoder } }),
   };

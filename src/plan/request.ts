@@ -94,6 +94,8 @@ export const planRequestSchema = z.strictObject({
   offload: offloadSchema.optional(),
   /** Share of parameters that train; the others are frozen. Default: 1. */
   trainedShare: positive.max(1).optional(),
+  /** Type of the frozen weights under adapters (QLoRA): NF4 of bitsandbytes, doubly quantized. Default: as trained ones. */
+  baseWeights: z.enum(['nf4']).optional(),
   /** Mean tokens of the examples in a packed row, each of which attends only to itself. Default: a row is one example. */
   exampleTokens: size.optional(),
   /** A frozen model beside the model that encodes texts: its parameters, and whether ranks share them. */

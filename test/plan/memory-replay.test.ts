@@ -20,6 +20,13 @@ const CASES = [
   ['llama3-405b', 128, 8, 2],
 ] as const;
 
+/** Name, whether blocks are compiled, whether the loss is. */
+const COMPILED = [
+  ['op by op', false, false],
+  ['compiled', true, true],
+  ['compiled blocks, loss op by op', true, false],
+] as const;
+
 /** A replay knows no capacity. */
 const ROOMY = { like: 'H100-80G', memoryGB: 2000 };
 
@@ -38,12 +45,15 @@ test('free memory of a stream is used by that stream alone, and free neighbours 
 });
 
 for (const recompute of ['none', 'selective', 'full']) {
-  for (const compile of [false, true]) {
-    test(`the formulas are close to a replay of a step: ${recompute}, ${compile ? 'compiled' : 'op by op'}`, (t) => {
+  for (const [name, compile, compileLoss] of COMPILED) {
+    test(`the formulas are close to a replay of a step: ${recompute}, ${name}`, (t) => {
       for (const [model, gpus, tp, micro] of CASES) {
         const parallel = { tp, strategy: 'FULL_SHARD', stack: 'fsdp2' };
-        const request = { model, hardware: ROOMY, gpus, parallel, batch: { micro }, recompute, compile };
-        const layout = layoutOf({ ...request, precision: 'bf16', attention: 'flash' });
+        const request = { model, hardware: ROOMY, gpus, parallel, batch: { micro }, recompute };
+        const layout = layoutOf({
+          ...request,
+          ...{ compile, compileLoss, precision: 'bf16', attention: 'flash' },
+        });
         const replay = replayLlamaStep(layout);
         const { peakBytes, phase } = predictMemory(layout);
         const allocated = Math.max(

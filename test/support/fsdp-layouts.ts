@@ -78,8 +78,9 @@ const RECOMPUTED: Readonly<Record<string, object>> = {
 };
 
 /**
- * 8 trainings of Llama with FSDP2 and torch.compile on 64 A100-80G. The page states no power limit; Meta's production clusters
- * run A100 at 350 W (Touvron et al. 2023, section 2.2.1), with 200 Gbit/s per GPU. Source: pytorch/torchtitan, docs/performance.md,
+ * 8 trainings of Llama with FSDP2 and torch.compile on 64 A100-80G. The page states no power limit. Meta's production cluster
+ * caps A100 at 350 W, its research cluster at 400 W; both have 200 Gbit/s per GPU (Touvron et al. 2023, arXiv 2307.09288,
+ * section 2.2.1). Assumed: TorchTitan's runs used the production cluster. Source: pytorch/torchtitan, docs/performance.md,
  * April 2024.
  */
 export function torchtitanLayouts(): MeasuredLayout[] {

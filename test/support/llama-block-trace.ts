@@ -79,6 +79,20 @@ export class LlamaBlock {
   }
 
   protected forward(keep: readonly string[]): { output: AllocatedBlock; tensors: Tensors } {
+    const tensors = this.forwardToProduct();
+    const { dim, part } = this.widths;
+    tensors.set('w2', this.values(2 * dim));
+    this.scatterTokens(() => tensors.set('w2 scattered', this.values(2 * part)));
+    const output = this.values(2 * part);
+    this.drop(
+      [tensors],
+      [...tensors.keys()].filter((name) => !keep.includes(name)),
+    );
+    return { output, tensors };
+  }
+
+  /** A block's forward up to the input of its last matmul: a recompute ends here, because backward needs no more. */
+  private forwardToProduct(): Tensors {
     const tensors: Tensors = new Map();
     const { dim, part, q, kv, ffn, lse } = this.widths;
     const make = (name: string, bytes: number): void => void tensors.set(name, this.values(bytes));
@@ -92,7 +106,7 @@ export class LlamaBlock {
         make(half, 2 * part);
         drop('scaled');
       }
-      make(output, 2 * dim);
+      this.gatherTokens(() => make(output, 2 * dim));
     };
     norm('x32', 'h1', 'n1');
     make('q0', 2 * q);
@@ -117,18 +131,31 @@ export class LlamaBlock {
     make('o', 2 * q);
     make('lse', 4 * lse);
     make('wo', 2 * dim);
-    if (part < dim) make('wo scattered', 2 * part);
+    this.scatterTokens(() => make('wo scattered', 2 * part));
     make('y', 2 * part);
     norm('y32', 'h2', 'n2');
     make('w1', 2 * ffn);
     if (this.mode === 'eager') make('silu', 2 * ffn);
     make('w3', 2 * ffn);
     make('product', 2 * ffn);
-    make('w2', 2 * dim);
-    if (part < dim) make('w2 scattered', 2 * part);
-    const output = this.values(2 * part);
-    drop(...[...tensors.keys()].filter((name) => !keep.includes(name)));
-    return { output, tensors };
+    return tensors;
+  }
+
+  /** Gathers the sequence (dim 1): the gathered parts are joined in a copy. Source: torch's _functional_collectives.all_gather_tensor. */
+  private gatherTokens(join: () => void): void {
+    const { dim, part } = this.widths;
+    const parts = part < dim ? [this.values(2 * part), this.values(2 * dim)] : [];
+    join();
+    this.releaseAll(parts);
+  }
+
+  /** Scatters the sequence: the parts are first copied one after the other. Source: reduce_scatter_tensor, as above. */
+  private scatterTokens(scatter: () => void): void {
+    const { dim, part } = this.widths;
+    if (part === dim) return;
+    const parts = this.values(2 * dim);
+    scatter();
+    this.memory.release(parts);
   }
 
   protected drop(where: readonly Tensors[], names: readonly string[]): void {
@@ -191,10 +218,9 @@ export class LlamaBlock {
   protected blockAgain(saved: Tensors): Tensors {
     const again: Tensors = new Map();
     if (this.layout.recompute === 'none') return again;
-    const { output, tensors } = this.forward(KEPT[this.mode].none);
-    this.memory.release(output);
-    for (const [name, block] of tensors) {
-      if (saved.has(name)) this.memory.release(block);
+    const keep: readonly string[] = KEPT[this.mode].none;
+    for (const [name, block] of this.forwardToProduct()) {
+      if (saved.has(name) || !keep.includes(name)) this.memory.release(block);
       else again.set(name, block);
     }
     return again;

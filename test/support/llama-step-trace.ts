@@ -63,7 +63,7 @@ class LlamaStep extends LlamaBlock {
     this.memory.release(x);
     const scores = this.values(2 * logits);
     let back: AllocatedBlock;
-    if (this.layout.compile) {
+    if (this.layout.compileLoss) {
       back = this.values(2 * logits);
       this.memory.release(scores);
     } else {

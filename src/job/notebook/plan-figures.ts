@@ -28,6 +28,7 @@ import { type Plan, plan as planned } from './plan';
  * Throws: CONFIG naming what is wrong and what to change.
  * @example
  * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 16 });
+ * sl.plan('llama3-8b', { on: 'A100-80G', gpus: 1 }).inference({ batch: 8, seq: 4096 });
  * sl.plan({
  *   model: ({ nn }) => new nn.Sequential(new nn.Linear(784, 512), new nn.ReLU(), new nn.Linear(512, 10)),
  *   loss: (output, { y }, { nn }) => nn.functional.crossEntropy(output, y),

@@ -1,6 +1,7 @@
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { escapeHtml } from '../../figures/grammar/ink';
+import { inferenceTable } from '../../figures/plans/inference-table';
 import { planMemory, planTime } from '../../figures/plans/plan-breakdown';
 import { planNotes, planTable, readingNotes, withAssumed } from '../../figures/plans/plan-table';
 import { DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
@@ -8,6 +9,7 @@ import { type Cost, costOf, type Planned, type RunLength } from '../../plan/cost
 import { explained } from '../../plan/explain';
 import { type AnyLayout, isPredicted, type Layout } from '../../plan/layout';
 import type { ConfigReading } from '../../plan/layout-of-config';
+import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '../../plan/memory/inference';
 import { ownModelRefused } from '../../plan/models';
 import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
@@ -43,9 +45,18 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
    * fit, the three nearest changes that fit), and its weakest assumption. Throws: CONFIG for a model of your own.
    */
   explain(): string;
+  /**
+   * Returns the memory of weights and of the cache of keys and values if the model generates text on the same GPUs: as
+   * `plan.inference({ batch: 8, seq: 4096, cache: 'fp8' })`. Activations are not counted. Throws: CONFIG for a model that
+   * generates no text, and for a model of your own.
+   */
+  inference(request?: InferenceRequest): InferencePlan;
   /** Returns the USD and hours of a run of this length. Throws: CONFIG if no price is known. */
   cost(length: RunLength, prices?: Readonly<Record<string, number>> | PriceTable): Cost;
 }
+
+/** The memory in which a model generates text. Shown in a notebook as a table. */
+export type InferencePlan = InferenceMemory & TableView;
 
 /** A value that a notebook shows as a table with notes below it. */
 export interface TableView {
@@ -93,6 +104,11 @@ export function createPlan<L extends AnyLayout = Layout>(
     explain: () => {
       if (!isPredicted(layout)) throw ownModelRefused('explain');
       return explained({ layout, prediction }).join('\n');
+    },
+    inference: (request) => {
+      if (!isPredicted(layout)) throw ownModelRefused('inference');
+      const memory = inferenceMemory(layout, request);
+      return { ...memory, ...tableView(inferenceTable(layout, memory), []) };
     },
     cost: (length, prices) =>
       costOf({ layout, prediction }, length, prices === undefined ? undefined : priceTable(prices)),

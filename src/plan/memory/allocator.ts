@@ -18,23 +18,46 @@ export function workspaceBytes({ hardware }: Layout): Bytes {
  * Source: a step's allocations, replayed by CUDACachingAllocator's rules with expandable segments (set by TorchTitan's
  * run_train.sh): test/support/caching-allocator.ts and its test, for seven shapes of Llama. A compiler reuses its buffers.
  * Megatron-LM's tensors have the same few sizes in every microbatch, so they fit into the pieces of the previous microbatch.
+ * If the loss runs op by op after compiled blocks, its float32 tensors do not fit where the logits were.
  */
 export const HOLES = {
   eager: { none: 1, selective: 1.8, full: 1.7 },
-  compiled: { none: 0.6, selective: 0.6, full: 0.5 },
+  compiled: { none: 0.6, selective: 0.6, full: 0.6 },
+  eagerLoss: { none: 1.8, selective: 1.9, full: 1.7 },
   megatron: { none: 0.5, selective: 0.5, full: 0.5 },
 } as const;
+
+/** Bytes per logit that holes take at most without a compiler under full recompute, when the logits are small beside a layer. */
+const HOLES_PER_LOGIT = 3.7;
 
 /** The most that holes can take, in layers' activations: with segments of fixed sizes, the allocator's default. */
 export const MOST_HOLES = 3;
 
-/** Returns the usual and the largest bytes of holes; `wholeLayer` is the size of a layer's activations. */
+/**
+ * Returns the usual and the largest bytes of holes. `wholeLayer` is the size of a layer's activations, `copies` the bytes of the
+ * two copies in which a layer joins gathered sequences and cuts those that it scatters. Asynchronous tensor parallelism makes
+ * no such copies, and leaves no holes of their size. Source: torch/_inductor/fx_passes/micro_pipeline_tp.py, which replaces
+ * all-gather, split and cat by fused_all_gather_matmul, whose buffers are in symmetric memory outside the allocator.
+ */
 export function holesOf(
-  { stack, compile, recompute }: Layout,
-  wholeLayer: Bytes,
+  { stack, compile, compileLoss, recompute, asyncTensorParallel }: Layout,
+  {
+    wholeLayer,
+    copies,
+    logits,
+    isLoss,
+  }: { wholeLayer: Bytes; copies: Bytes; logits: number; isLoss: boolean },
 ): { usual: Bytes; most: Bytes } {
-  const row = stack === 'megatron' ? HOLES.megatron : compile ? HOLES.compiled : HOLES.eager;
-  return { usual: row[recompute] * wholeLayer, most: MOST_HOLES * wholeLayer };
+  const most = MOST_HOLES * wholeLayer;
+  if (stack === 'megatron') return { usual: HOLES.megatron[recompute] * wholeLayer, most };
+  if (!compile) {
+    const usual = HOLES.eager[recompute] * wholeLayer;
+    const isCut = recompute === 'full' && logits > 0;
+    return { usual: isCut ? Math.min(usual, HOLES_PER_LOGIT * logits) : usual, most };
+  }
+  if (compileLoss || !isLoss) return { usual: HOLES.compiled[recompute] * wholeLayer, most };
+  const usual = HOLES.eagerLoss[recompute] * wholeLayer;
+  return { usual: asyncTensorParallel ? Math.max(0, usual - copies) : usual, most };
 }
 
 /** Share of the GiB in a GPU's name that CUDA offers: 39.4 of 40, 79.2 of 80. Source: cudaDeviceProp.totalGlobalMem. */

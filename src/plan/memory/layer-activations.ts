@@ -70,7 +70,7 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
  * [Note: selective by operator] TorchTitan's policy for blocks saves the results of attention, of reduce-scatters and of every
  * second matmul: q, v, and the first and last matmul of the feed-forward. A compiled block saves only those that backward reads
  * (the last matmul's result is only added). Without a compiler, all are saved; under tp, the last matmul's partial sum has the
- * full width. Results of fp8 matmuls (aten._scaled_mm) are not on the list and are not saved.
+ * full width. Matmuls of fp8 are saved too: the policy sees aten.mm of two Float8Tensors, which becomes aten._scaled_mm below it.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
  * _CachingTorchDispatchMode; the compiled set is that of torch 2.13's min_cut_rematerialization_partition.
  */
@@ -80,12 +80,9 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
     layout.model.kind === 'llama' || layout.model.kind === 't5-encoder' ? q + kv : q + 2 * kv;
   const scattered = isSplit ? part : 0;
   const cross = layout.model.crossTokens > 0 ? 2 * q : 0;
-  const isListed = layout.precision !== 'fp8';
-  const products = isListed ? projections + ffn : 0;
-  const needed = itemBytes * (part + products + q + scattered + cross) + 4 * heads;
-  if (!layout.compile || !isListed) {
-    const unread = layout.compile ? 0 : scattered + (isListed ? dim : 0);
-    return { saved: needed + itemBytes * unread, again: Math.max(0, whole - needed) };
+  const needed = itemBytes * (part + projections + ffn + q + scattered + cross) + 4 * heads;
+  if (!layout.compile) {
+    return { saved: needed + itemBytes * (scattered + dim), again: Math.max(0, whole - needed) };
   }
   // A compiled backward first recomputes the feed-forward, and attention's inputs after the feed-forward's backward.
   const feedForward = itemBytes * (part + dim + (layout.model.gatedFfn ? 2 : 1) * ffn);

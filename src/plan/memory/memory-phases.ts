@@ -7,6 +7,7 @@ import { holesOf, workspaceBytes } from './allocator';
 import { layerActivations, tokenSizesOf } from './layer-activations';
 import { keptOutputs, lossBytesOf, outerActivations, pipelineBuffers } from './outer-activations';
 import type { PipelineStage } from './pipeline-stage';
+import { nf4Bytes } from './quantized-weights';
 import {
   activationBytesOf,
   freshInStep,
@@ -182,7 +183,10 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const trained =
     heldParams(layout, stage, 'gradient') / (layout.stack === 'fsdp2' ? layout.model.experts : 1);
   const resting = {
-    params: isOnHost * bytes.parameter * heldParams(layout, stage, 'parameter') + encoderBytes(layout),
+    params:
+      isOnHost * bytes.parameter * heldParams(layout, stage, 'parameter') +
+      (layout.baseWeights === null ? 0 : nf4Bytes(layout.model, stage)) +
+      encoderBytes(layout),
     grads: gradsOnGpu * bytes.gradient * trained,
     optimizer: offload.optimizer
       ? 0
@@ -193,7 +197,11 @@ function phaseOf(ground: Ground, name: MemoryPhaseName, passing: Passing): Memor
   const isEnd = name === 'outer reduction' || name === 'optimizer step';
   const cachedGrads = whole.gathering > 0 && !isEnd ? resting.grads : 0;
   const buffers = pipelineBuffers(layout, stage, layer.stream);
-  const holes = isEnd ? { usual: 0, most: 0 } : holesOf(layout, layer.whole);
+  const isLoss = name === 'loss' || name === "head's backward";
+  const copies = 2 * ground.sizes.tokens * ground.sizes.itemBytes * ground.sizes.dim;
+  const holes = isEnd
+    ? { usual: 0, most: 0 }
+    : holesOf(layout, { wholeLayer: layer.whole, copies, logits: ground.logits, isLoss });
   return {
     name,
     params: resting.params + wholeParams,

@@ -50,13 +50,34 @@ export const STATE_BYTES: Readonly<Record<Stack, Readonly<Record<Family, StateBy
 /** Inputs of fp8 matmuls are stored as bf16: Float8Linear saves its inputs in high precision (torchao, float8_linear.py). */
 const FAMILY: Readonly<Record<Precision, Family>> = { fp32: 'fp32', fp16: 'fp16', bf16: 'bf16', fp8: 'bf16' };
 
+/**
+ * Adapters over frozen weights in NF4, which count apart: bf16 parameters and gradients, two float32 moments without a master.
+ * Source: QLoRA's qlora.py (bf16 adapters, paged_adamw_32bit).
+ */
+const ADAPTER_BYTES: StateBytes = {
+  parameter: 2,
+  gradient: 2,
+  optimizer: 8,
+  step: 0,
+  gathered: 0,
+  reduced: 2,
+};
+
 /** Returns the layout's row of the table, with the type in which the layout reduces gradients; parameters that do not train have none. */
 export function stateBytesOf({
   stack,
   precision,
   reduceDtype,
   trainedShare,
-}: Pick<Layout, 'stack' | 'precision' | 'reduceDtype' | 'trainedShare'>): StateBytes {
+  baseWeights = null,
+}: Pick<Layout, 'stack' | 'precision' | 'reduceDtype' | 'trainedShare'> &
+  Partial<Pick<Layout, 'baseWeights'>>): StateBytes {
+  if (baseWeights !== null) {
+    const { parameter, gradient, reduced } = ADAPTER_BYTES;
+    const ofTrained = { parameter, gradient, reduced };
+    const shared = Object.entries(ofTrained).map(([key, bytes]) => [key, bytes * trainedShare]);
+    return { ...ADAPTER_BYTES, ...Object.fromEntries(shared) };
+  }
   const row = STATE_BYTES[stack][FAMILY[precision]];
   const reduced = reduceDtype === null || row.reduced === 0 ? row.reduced : activationBytesOf(reduceDtype);
   return {

@@ -2,6 +2,7 @@ import { STRATEGIES } from '../../config/strategies';
 import type { Layout } from '../layout';
 import { shardedStates } from '../stack-rules';
 import type { PipelineStage } from './pipeline-stage';
+import { dequantizedBytes } from './quantized-weights';
 import type { StateBytes } from './state-bytes';
 
 /** The whole units of a layout that gathers nothing. */
@@ -38,7 +39,10 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
     case 'megatron':
       return gathers ? unitsOfFsdp2(layout, stage, { ...bytes, gathered: 2, reduced: 4 }) : NONE;
     case 'fsdp2':
-      return gathers ? unitsOfFsdp2(layout, stage, bytes) : unitsOfDdp(stage, bytes);
+      if (gathers) return unitsOfFsdp2(layout, stage, bytes);
+      return layout.baseWeights === null
+        ? unitsOfDdp(stage, bytes)
+        : { ...unitsOfDdp(stage, bytes), parameters: dequantizedBytes(layout.model) };
     case 'deepspeed':
       return unitsOfDeepSpeed(stage, bytes, gathers, sharded.length > 0);
     default:
@@ -52,19 +56,23 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * previous buffer is freed at the next copy (FSDPParamGroup.wait_for_unshard). Backward gathers the next block while a block
  * runs, and the float32 input of a block's reduction is freed at the next block's reduction (post_backward). The root's
  * gradients are reduced last. With pipelining, blocks are not resharded, and whole gradients are summed in the reduction's type
- * until the last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). Blocks of
- * fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as in TorchTitan's 405B configuration).
- * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torchtitan, parallelize_llama.py,
+ * until the stage's last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). With
+ * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins another one's backward.
+ * Blocks of fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as in TorchTitan's 405B configuration), but not if only
+ * context parallelism shards (float8.py: dp_shard_enabled).
+ * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torch.distributed.pipelining, schedules.py; torchtitan, parallelize_llama.py,
  * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
  */
 function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const { gathered, reduced } = bytes;
   const { layerParams, layers, headParams, params } = stage;
   const root = stage.embeddingParams + headParams;
-  const block = (layout.precision === 'fp8' ? 1 : gathered) * layerParams;
+  const gathersFp8 = layout.precision === 'fp8' && layout.shards > layout.cp;
+  const block = (gathersFp8 ? 1 : gathered) * layerParams;
   const isPiped = layout.pp > 1;
   const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
-  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * params : 0;
+  const unreduced = layout.numMicroBatches > layout.pp ? params : params / layout.virtualStages;
+  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * unreduced : 0;
   return {
     parameters: gathered * root + (resharded ? 1 : layers) * block,
     gradients: gathered * layout.trainedShare * (layerParams + headParams),

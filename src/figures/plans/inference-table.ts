@@ -1,0 +1,26 @@
+import { formatBytes } from '../../core/units';
+import type { Layout } from '../../plan/layout';
+import { reservableBytes } from '../../plan/memory/allocator';
+import type { InferenceMemory } from '../../plan/memory/inference';
+import { counted } from '../format';
+import { createTable, numbers, type Table } from '../table';
+
+/** Makes a table of the memory in which a model generates text. */
+export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
+  const { batch, seq, weightBytes, cacheBytes, cacheBytesPerToken, totalBytes, mostTokens, fits } = memory;
+  const { model, tp, pp, hardware } = layout;
+  const rows = [
+    { memory: 'weights', bytes: weightBytes },
+    { memory: 'cache of keys and values', bytes: cacheBytes },
+    { memory: 'both', bytes: totalBytes },
+    { memory: 'cache per token, all GPUs', bytes: cacheBytesPerToken },
+  ];
+  const title =
+    `${model.name} generates ${counted(batch, 'sequence')} of ${seq} tokens on ${tp * pp} x ${hardware.name}: ` +
+    `${formatBytes(totalBytes)} of ${formatBytes(reservableBytes(layout))} on the fullest GPU, without activations: ` +
+    `${fits ? 'fits' : 'does not fit'}; room for ${counted(mostTokens, 'token')}`;
+  return createTable(rows, {
+    title,
+    columns: [{ key: 'memory' }, { key: 'bytes', align: 'right', format: numbers(formatBytes) }],
+  });
+}

@@ -1,0 +1,78 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { layoutOf } from '../../../src/plan/layout-of';
+import { fitsOnGpu } from '../../../src/plan/memory/allocator';
+import { inferenceMemory } from '../../../src/plan/memory/inference';
+import { predictMemory } from '../../../src/plan/memory/predict-memory';
+import { shapeOf } from '../../../src/plan/model-shape';
+import { plannedInput } from '../../../src/plan/plan-input';
+
+/** Published files of models that bitsandbytes quantized to NF4 with double quantization. */
+const FILES = [
+  // huggingface.co/danielhanchen/merged_4bit2_21022024, commit 66543db: size of model.safetensors.
+  ['Mistral-7B-v0.1', 4_125_687_620],
+  // unsloth/llama-3-8b-Instruct-bnb-4bit, as huggingface_hub's progress bar prints it: 5.70G.
+  ['llama3-8b', 5.7e9],
+] as const;
+
+test('weights in NF4 have the sizes of published files, to their rounding', () => {
+  for (const [model, bytes] of FILES) {
+    const { weightBytes } = inferenceMemory(layoutOf({ model, gpus: 1 }), { weights: 'nf4' });
+    assert.ok(Math.abs(weightBytes / bytes - 1) < 1e-3, `${model}: ${weightBytes} of ${bytes}`);
+  }
+});
+
+/** Layers, dim, heads, ffn; adapters' bytes in MB and the total in GB of QLoRA's figure of memory by model size. */
+const LLAMA = [
+  ['7B', [32, 4096, 32, 11_008], 288, 6.9],
+  ['13B', [40, 5120, 40, 13_824], 450, 11.3],
+  ['33B', [60, 6656, 52, 17_920], 877.5, 24.7],
+  ['65B', [80, 8192, 64, 22_016], 1440, 45.0],
+] as const;
+
+/** One sequence of 512 tokens, full recompute, bf16 adapters of all layers, as in QLoRA's figure. */
+function qlora(size: (typeof LLAMA)[number], changes: object = {}) {
+  const [, [layers, dim, heads, ffn], adapterMb] = size;
+  const model = { kind: 'llama', layers, dim, heads, ffn, vocab: 32_000, seq: 512 } as const;
+  const trainedShare = (adapterMb * 1e6) / 2 / shapeOf(model).params;
+  return layoutOf({
+    ...{ model, hardware: 'L40S-48G', gpus: 1, recompute: 'full', trainedShare, baseWeights: 'nf4' },
+    ...changes,
+  });
+}
+
+test("QLoRA's memory is within 8% of its paper's figure for 7 to 65 billion parameters, and 65 billion fit 48 GB", (t) => {
+  for (const size of LLAMA) {
+    const layout = qlora(size);
+    const { peakBytes, optimizer } = predictMemory(layout);
+    t.diagnostic(`${size[0]}: ${(peakBytes / 1e9).toFixed(1)} GB of ${size[3]} GB`);
+    assert.ok(Math.abs(peakBytes / 1e9 / size[3] - 1) < 0.08, size[0]);
+    // Two float32 moments of bf16 adapters.
+    assert.ok(Math.abs(optimizer / (size[2] * 4e6) - 1) < 1e-6, size[0]);
+    assert.ok(fitsOnGpu(layout, peakBytes), size[0]);
+  }
+});
+
+test('under DDP every GPU has all frozen weights, and adapters of a config train over them', () => {
+  const [size] = LLAMA;
+  const params = (gpus: number): number => predictMemory(qlora(size, { gpus })).params;
+  assert.equal(params(8), params(1));
+  const config = { model: 'tiny', lora: { r: 8 }, mixedPrecision: 'bf16' };
+  const parallel = { strategy: 'NO_SHARD', stack: 'fsdp2' } as const;
+  const place = { on: 'A100-80G', gpus: 1, baseWeights: 'nf4', parallel } as const;
+  const { layout, assumed } = plannedInput(config, place);
+  assert.ok(layout.trainedShare < 1 && layout.baseWeights === 'nf4');
+  assert.ok(assumed.some(({ says }) => says.includes('planned in memory only')));
+});
+
+test('4-bit weights without adapters, with sharding, experts or tp are refused with what to give', () => {
+  const of = (changes: object) => () =>
+    layoutOf({ model: 'llama3-8b', gpus: 8, baseWeights: 'nf4', trainedShare: 0.01, ...changes });
+  assert.throws(of({ trainedShare: 1 }), /only adapters train; give lora/);
+  assert.throws(of({ parallel: { strategy: 'FULL_SHARD' } }), /whole on every GPU.*strategy: 'NO_SHARD'/s);
+  assert.throws(of({ parallel: { tp: 2 } }), /tp 2/);
+  assert.throws(of({ model: 'DeepSeek-V2' }), /without experts and latent attention/);
+  const inference = () =>
+    inferenceMemory(layoutOf({ model: 'llama3-8b', gpus: 8, parallel: { tp: 8 } }), { weights: 'nf4' });
+  assert.throws(inference, /weights in NF4.*tp 8/);
+});
