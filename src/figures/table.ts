@@ -14,7 +14,7 @@ export interface Column {
   /** Default: 'right' if all values are numbers, else 'left'. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
-  /** Whether long text is wrapped in HTML. Default: in the last column. */
+  /** Whether text is wrapped between words in HTML. Default: the last column is wrapped anywhere, others are not. */
   readonly wraps?: boolean;
 }
 
@@ -152,7 +152,9 @@ function moreRows({ length }: readonly TableRow[], maxRows: number): string[] {
 
 const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums';
 const NOT_WRAPPED = 'white-space:nowrap';
-const WRAPPED = 'white-space:normal;overflow-wrap:anywhere';
+/** The styles of a column that wraps between words, and of the last column if it has text. */
+const WRAPPED = 'white-space:normal;min-width:6em';
+const WRAPPED_LAST = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
 function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
@@ -160,11 +162,7 @@ function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
   const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
     const cells = texts.map((text, i) => {
       const isLast = i === columns.length - 1 && aligned[i] === 'left';
-      const wrap = columns[i]?.wraps
-        ? `${WRAPPED};min-width:6em`
-        : isLast
-          ? `${WRAPPED};min-width:16em`
-          : NOT_WRAPPED;
+      const wrap = columns[i]?.wraps ? WRAPPED : isLast ? WRAPPED_LAST : NOT_WRAPPED;
       return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
     });
     return `<tr style="${tag === 'th' ? LINE : 'background:none'}">${cells.join('')}</tr>`;
