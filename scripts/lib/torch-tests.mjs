@@ -8,9 +8,10 @@ import { isNamed, runTests, testFiles } from './run-tests.mjs';
 import { StepError, step } from './step.mjs';
 
 const PACKAGES = join(root, 'src', 'python');
-const REQUIREMENTS = join(root, 'test', 'torch', 'requirements.txt');
 /** pytest and mypy, apart from the Python that has PyTorch, which is not changed. */
 const TOOLS = join(root, 'build', 'torch-tools');
+/** The libraries on which a test runs the documents' code. */
+const ORIGINALS = join(root, 'build', 'originals');
 
 /**
  * Runs the tests of the Python package and NAME.torch.test.ts, and checks the package's types (mypy --strict), on the Python of SHARDLAB_TORCH_PYTHON or the
@@ -32,7 +33,12 @@ export async function runTorchTests(env, { fast, only }) {
     PYTHONPATH: [PACKAGES, TOOLS].join(delimiter),
     PYTHONDONTWRITEBYTECODE: '1',
   };
-  await step('pytest and mypy', (say) => ensureTools(python, env, say));
+  await step('pytest and mypy', (say) => ensurePackages(python, env, say, 'requirements.txt', TOOLS));
+  if (inTypeScript.some((file) => /fragments-real/.test(file))) {
+    await step('original libraries', (say) =>
+      ensurePackages(python, env, say, 'originals.txt', ORIGINALS, { dependencies: false }),
+    );
+  }
   const chosen = fast ? ['-m', 'not slow'] : [];
   const pytest = ['-m', 'pytest', '-q', '-p', 'no:cacheprovider', ...chosen, ...inPython];
   const first = inPython.length === 0 ? 0 : await passThrough(python, pytest, { cwd: root, env: toolsEnv });
@@ -69,17 +75,24 @@ async function ensureTorch(env, say) {
   return python;
 }
 
-async function ensureTools(python, env, say) {
-  const stamp = join(TOOLS, '.shardlab');
+/** Installs the packages of a file of test/torch into a folder, if they are not there. */
+async function ensurePackages(python, env, say, file, target, options = {}) {
+  const requirements = join(root, 'test', 'torch', file);
+  const stamp = join(target, '.shardlab');
   const version = await mustRun(python, ['--version'], { env }, `${python} does not run.`);
   const hash = createHash('sha256')
-    .update(`${version.stdout}${readFileSync(REQUIREMENTS)}`)
+    .update(`${version.stdout}${readFileSync(requirements)}`)
     .digest('hex');
   if (existsSync(stamp) && readFileSync(stamp, 'utf8') === hash) return say('up to date');
-  rmSync(TOOLS, { recursive: true, force: true });
+  rmSync(target, { recursive: true, force: true });
   const { installRequirements } = fromBuild('cli/install/pip');
   try {
-    await installRequirements(python, [REQUIREMENTS], { what: 'pytest and mypy', env, target: TOOLS });
+    await installRequirements(python, [requirements], {
+      what: `the packages of ${file}`,
+      env,
+      target,
+      ...options,
+    });
   } catch (error) {
     throw error.advice ? new StepError(error.what, ...error.advice) : error;
   }

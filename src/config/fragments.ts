@@ -3,14 +3,28 @@ import written from './fragments.json';
 /** Whether shardlab has what a document writes. */
 export type FragmentStatus = 'here' | 'error' | 'not here yet' | 'never existed' | 'no effect';
 
+/** Code that was run on its original library, and what happened. A test runs it again (`test/data/fragment_outcomes.py`). */
+export interface Trial {
+  /** The library with its version, as 'torch 2.13.0'. */
+  readonly by: string;
+  /** Python; its model is small, and its device is the CPU. */
+  readonly code: string;
+  /** Set if it ran on that many processes. Default: one process. */
+  readonly ranks?: number;
+  /** 'runs', the value of the last expression, or the error with the first line of its message. */
+  readonly outcome: string;
+}
+
 /** A name or piece of code of a document. */
 export interface Fragment {
   readonly name: string;
   /** Which document writes it. */
   readonly document: string;
   readonly asWritten: string;
-  /** What it does in the original library; tried on torch 2.13. */
+  /** What it does in the original library. */
   readonly inTheOriginal: string;
+  /** The code as a document writes it, on the original libraries; empty if its original is no package of Python. */
+  readonly tried: readonly Trial[];
   /** Its name here, or what a message here says about it. */
   readonly here: string;
   readonly status: FragmentStatus;
@@ -26,3 +40,8 @@ export interface Fragment {
  * true.
  */
 export const FRAGMENTS = written as readonly Fragment[]; // a test checks every status
+
+/** Returns the kinds of errors that an outcome names. */
+export function errorsOf({ outcome }: Trial): readonly string[] {
+  return [...outcome.matchAll(/(?:^|: )(\w+Error): /g)].map(([, error = '']) => error);
+}

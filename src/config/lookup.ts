@@ -25,11 +25,12 @@ export function findFragment(word: string): Fragment {
 
 /** Returns a fragment as lines of text. */
 export function fragmentText(fragment: Fragment): string {
-  const { name, document, asWritten, inTheOriginal, here, status, example } = fragment;
+  const { name, document, asWritten, inTheOriginal, tried, here, status, example } = fragment;
   const lines = [
     `${name} (${document}): ${status}`,
     `  as written       ${asWritten}`,
     `  in the original  ${inTheOriginal === '' ? 'as written' : inTheOriginal}`,
+    ...tried.map(({ by, outcome }) => `  tried            ${by}: ${outcome}`),
     `  here             ${here}`,
   ];
   return [...lines, ...exampleLines(status, example)].join('\n');

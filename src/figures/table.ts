@@ -14,6 +14,8 @@ export interface Column {
   /** Default: 'right' if all values are numbers, else 'left'. */
   readonly align?: 'left' | 'right';
   readonly format?: (value: CellValue) => string;
+  /** Whether text is wrapped between words in HTML. Default: the last column is wrapped anywhere, others are not. */
+  readonly wraps?: boolean;
 }
 
 /** Makes a column's format from a format of numbers; other values are shown as `otherwise`. */
@@ -150,15 +152,17 @@ function moreRows({ length }: readonly TableRow[], maxRows: number): string[] {
 
 const CELL = 'padding:2px 12px 2px 0;border:none;font-variant-numeric:tabular-nums';
 const NOT_WRAPPED = 'white-space:nowrap';
-/** The style of the last column if it has text: long text is wrapped. */
-const WRAPPED = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
+/** The styles of a column that wraps between words, and of the last column if it has text. */
+const WRAPPED = 'white-space:normal;min-width:6em';
+const WRAPPED_LAST = 'white-space:normal;min-width:16em;overflow-wrap:anywhere';
 const LINE = 'border-bottom:1px solid rgba(128,128,128,.35)';
 
 function htmlOf({ title, columns, rows }: Table, maxRows: number): string {
   const aligned = columns.map((column) => (isRight(column, rows) ? 'right' : 'left'));
   const line = (tag: 'td' | 'th', texts: readonly string[]): string => {
     const cells = texts.map((text, i) => {
-      const wrap = i === columns.length - 1 && aligned[i] === 'left' ? WRAPPED : NOT_WRAPPED;
+      const isLast = i === columns.length - 1 && aligned[i] === 'left';
+      const wrap = columns[i]?.wraps ? WRAPPED : isLast ? WRAPPED_LAST : NOT_WRAPPED;
       return `<${tag} style="${CELL};${wrap};text-align:${aligned[i]}">${escapeHtml(text)}</${tag}>`;
     });
     return `<tr style="${tag === 'th' ? LINE : 'background:none'}">${cells.join('')}</tr>`;

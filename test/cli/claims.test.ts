@@ -30,6 +30,22 @@ test('the error of an unknown id names the nearest id', async () => {
   assert.match(stderr, /did you mean 'wan\.arith\.27b_bf16_over_8'/);
 });
 
+test("--table shows a document's table, also as JSON; the error of an unknown table names all tables", async () => {
+  const { status, stdout } = await shardlab(['claims', '--table', 'memory', '--json']);
+  assert.equal(status, 0);
+  const { columns, rows } = JSON.parse(stdout);
+  assert.deepEqual(columns, ['part', 'size per GPU', 'how it is made small', 'claims']);
+  assert.equal(rows[0]['size per GPU'], '12.8 GB → 6.75 GB, off');
+  const text = await shardlab(['claims', 'wan.mem.params', '--table', 'memory']);
+  assert.match(
+    text.stdout,
+    /^parameters, sharded +12\.8 GB → 6\.75 GB, off +bf16, sharding +wan\.mem\.params$/m,
+  );
+  const wrong = await shardlab(['claims', '--table', 'memories']);
+  assert.equal(wrong.status, 2);
+  assert.match(wrong.stderr, /there are memory, efficiency, scaling, /);
+});
+
 test('recorded runs of two machines are never mixed', () => {
   const some = CLAIMS.filter(({ experiment }) => experiment !== undefined).slice(0, 1);
   assert.throws(() => requireOneMachine(some, recordedRuns, 'another processor'), {

@@ -4,6 +4,7 @@ import type { Command } from 'commander';
 import { withProgress } from '../../cell/progress';
 import { ConfigError, ShardlabError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
+import { documentTable } from '../../figures/claims/document-table';
 import { counted } from '../../figures/format';
 import { createTable } from '../../figures/table';
 import { claimsLab } from '../../job/notebook/claims-lab';
@@ -19,6 +20,7 @@ import {
   type RecordedRuns,
   recordRuns,
   selectClaims,
+  surveyClaims,
 } from '../../plan/claims/survey';
 import { processorName } from '../doctor/checks';
 import { INSTALLATION } from '../install/kernelspec-folder';
@@ -29,6 +31,7 @@ interface ClaimsOptions {
   readonly runs: boolean;
   readonly record?: boolean;
   readonly mutate?: boolean;
+  readonly table?: string;
 }
 
 /** `shardlab claims`: checks the documents' statements again; exit status 1 if a verdict's evidence no longer holds. */
@@ -39,10 +42,15 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
     .option('--no-runs', 'uses the recorded runs instead of new ones')
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
-    .option('--mutate', 'scales each piece of evidence by 0 to 10, and lists the verdicts that none moves');
+    .option('--mutate', 'scales each piece of evidence by 0 to 10, and lists the verdicts that none moves')
+    .option(
+      '--table <name>',
+      "shows a document's table in its own form, from the recorded runs: memory, tuning, …",
+    );
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
     if (options.mutate === true) return mutate(entries, output, io);
+    if (options.table !== undefined) return showTable(options.table, entries, output);
     if (options.record === true) requireOneMachine(entries, recordedRuns, processorName());
     const runs = options.runs || options.record === true ? await fresh(entries, io) : recordedRuns;
     if (options.record === true) output.note(`recorded in ${storeRecorded(runs)}`);
@@ -52,6 +60,13 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     for (const { claim, change } of changed) output.note(`shardlab: ${claim.id} no longer holds: ${change}`);
     return changed.length === 0 ? 0 : 1;
   });
+}
+
+function showTable(name: string, entries: readonly ClaimEntry[], output: Output): ExitStatus {
+  const table = documentTable(name, surveyClaims(entries, PLAN_LAB, recordedRuns));
+  const { title, rows } = table;
+  output.answer({ title, columns: table.columns.map(({ key }) => key), rows }, () => table.toText());
+  return 0;
 }
 
 /** Lists the verdicts that no change of their evidence moves; exit status 1 if one of them is not a judgement. */

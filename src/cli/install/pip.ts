@@ -14,6 +14,8 @@ export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
   readonly patienceSeconds?: number;
   /** Installs into this folder; default: into the Python's virtual environment. */
   readonly target?: string;
+  /** Whether the packages' dependencies are installed too. Default true. */
+  readonly dependencies?: boolean;
 }
 
 /**
@@ -23,10 +25,11 @@ export interface PipOptions extends Omit<ProgramOptions, 'expect'> {
 export async function installRequirements(
   python: string,
   files: readonly string[],
-  { what, patienceSeconds = INDEX_PATIENCE_SECONDS, target, env, signal, line }: PipOptions,
+  { what, patienceSeconds = INDEX_PATIENCE_SECONDS, target, dependencies, env, signal, line }: PipOptions,
 ): Promise<void> {
   const pip = ['-I', '-m', 'pip'];
   const place = target === undefined ? [] : ['--target', target];
+  if (dependencies === false) place.push('--no-deps');
   const safe = { ...env, PIP_USER: '0', ...(target === undefined ? { PIP_REQUIRE_VIRTUALENV: '1' } : {}) };
   const bar = line === undefined ? [] : await progressFlags(python, { env, signal });
   const flags = ['--retries', '1', '--no-input', '--disable-pip-version-check', ...bar];

@@ -167,9 +167,10 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
       needs: finding.verdict === 'open' ? finding.needs : '',
     };
   });
-  return createTable(rows);
+  return createTable(rows, rows.length === 0 ? { title: 'No claim meets these conditions' } : {});
 }
 
-function plainText(markup: string): string {
+/** Returns a number's text, which has markup of figures, as plain text. */
+export function plainText(markup: string): string {
   return plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 }

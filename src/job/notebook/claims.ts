@@ -3,11 +3,12 @@ import { withProgress } from '../../cell/progress';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
+import { documentTable, documentTables } from '../../figures/claims/document-table';
 import type { Figure } from '../../figures/figure';
 import type { DataFrame } from '../../figures/frame';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, DISPLAY, type DisplayBundle, type Table } from '../../figures/table';
-import { DOCUMENTS } from '../../plan/claims/claim';
+import { DOCUMENTS, type TableName } from '../../plan/claims/claim';
 import type { ClaimEntry } from '../../plan/claims/entry';
 import type { Evidence } from '../../plan/claims/finding';
 import { PLAN_LAB } from '../../plan/claims/plan-lab';
@@ -15,10 +16,11 @@ import { recordedRuns } from '../../plan/claims/recorded-runs';
 import { CLAIMS } from '../../plan/claims/registry';
 import {
   type ClaimCheck,
+  type ClaimFilter,
   type ClaimResult,
   checkClaims,
+  filterClaims,
   recordRuns,
-  selectClaims,
   surveyClaims,
 } from '../../plan/claims/survey';
 import { sessionGuesses } from '../run/guesses';
@@ -83,8 +85,14 @@ export class Claims implements Iterable<ClaimResult> {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }
 
-  table(): Table {
-    return claimsTable(this.results);
+  /** Returns one row per claim; or, by its name, a table of a document, with documented, found and verdict in one cell. */
+  table(name?: TableName): Table {
+    return name === undefined ? claimsTable(this.results) : documentTable(name, this.results);
+  }
+
+  /** Lists the documents' tables, each of which `table` shows by its name. */
+  tables(): Table {
+    return documentTables();
   }
 
   /** Returns a table for a report: documented, found, verdict and reason, one row per claim. */
@@ -134,13 +142,19 @@ export class Claims implements Iterable<ClaimResult> {
 }
 
 /**
- * Returns the documents' claims, or the claims that patterns name ('wan.mem.*'). Throws: CONFIG with the nearest id.
+ * Returns the documents' claims, or the claims that patterns ('wan.mem.*') or conditions name. Throws: CONFIG with the nearest id,
+ * or the known values of a condition.
  * @example
  * sl.claims('wan.mem.*');
  * sl.claims('wan.mem.params').evidence;
+ * sl.claims({ document: 'fsdp-guide', kind: 'memory', verdict: ['off', 'contradicts itself'] });
+ * sl.claims().table('memory');
  */
-export function claims(patterns: string | readonly string[] = []): Claims {
-  return new Claims(patterns.length === 0 ? CLAIMS : selectClaims([...CLAIMS, ...ownClaims()], patterns));
+export function claims(which: string | readonly string[] | ClaimFilter = {}): Claims {
+  const filter: ClaimFilter = typeof which === 'string' || 'length' in which ? { id: which } : which;
+  const isNamed = (filter.id ?? '').length > 0 || filter.document !== undefined;
+  const entries = isNamed ? [...CLAIMS, ...ownClaims()] : CLAIMS;
+  return new Claims(filterClaims(entries, filter, PLAN_LAB, recordedRuns));
 }
 
 /**

@@ -75,6 +75,10 @@ const ANSWERS: Readonly<Record<string, Answer>> = {
     tolerance: 0.5,
     because: '256 samples / 4.2 s = 61 samples per second; the document states 128',
   },
+  '06.microbatches': {
+    number: 27,
+    because: 'p − 1 of m + p − 1 slots are idle: 3 / (m + 3) is 10% for m = 27',
+  },
   '07.cheapest': {
     number: 32,
     because:

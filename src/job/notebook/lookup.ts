@@ -1,9 +1,9 @@
-import { FRAGMENTS, type Fragment } from '../../config/fragments';
+import { errorsOf, FRAGMENTS, type Fragment, type Trial } from '../../config/fragments';
 import { findFragment, fragmentText } from '../../config/lookup';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, type Table } from '../../figures/table';
 
-/** Returns every name that the documents use, and whether shardlab has it. */
+/** Returns every name that the documents use, the errors of the document's code on the original libraries, and whether shardlab has it. */
 export function lookup(): Table;
 /**
  * Returns what a name or setting of the documents is in its original framework, and what it is here: 'here', an 'error',
@@ -17,6 +17,19 @@ export function lookup(name?: string): Table | (Fragment & Shown) {
 }
 
 function allFragments(): Table {
-  const rows = FRAGMENTS.map(({ name, document, status, here }) => ({ name, document, status, here }));
+  const rows = FRAGMENTS.map(({ name, document, tried, status, here }) => ({
+    name,
+    document,
+    original: originalText(tried),
+    status,
+    here,
+  }));
   return createTable(rows, { title: `${rows.length} pieces of code` });
+}
+
+function originalText(tried: readonly Trial[]): string {
+  if (tried.length === 0) return 'not tried';
+  const errors = [...new Set(tried.flatMap(errorsOf))];
+  if (errors.length > 0) return errors.join(', ');
+  return tried.every(({ outcome }) => outcome === 'runs') ? 'runs' : 'see its lookup';
 }

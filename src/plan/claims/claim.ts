@@ -112,6 +112,17 @@ export interface RowCheck {
   readonly expected: { readonly verdict: Verdict; readonly value?: number; readonly within?: number };
 }
 
+/** A cell of a document's table: its words, or a claim, with the words that the claim's number lacks; '' if no claim checks it. */
+export type StatedCell = string | { readonly claim: string; readonly says?: string };
+
+/** A table or list of a document with its rows and columns, in our own words. */
+export interface StatedTable {
+  readonly title: string;
+  readonly where: string;
+  readonly columns: readonly string[];
+  readonly rows: readonly (readonly StatedCell[])[];
+}
+
 /** A document's file in `claims/`. */
 interface DocumentFile {
   readonly title: string;
@@ -121,6 +132,7 @@ interface DocumentFile {
   readonly given: Readonly<Record<string, Claim['given']>>;
   /** The environment that the document states, in its order. */
   readonly environment: readonly StatedPart[];
+  readonly tables?: Readonly<Record<string, StatedTable>>;
   readonly claims: readonly ClaimRow[];
 }
 
@@ -145,6 +157,13 @@ export const DOCUMENTS: Readonly<Record<DocumentName, string>> = {
 /** Every claim of the documents with its row, in the order of the documents. */
 export const CLAIM_ROWS = NAMES.flatMap((document) =>
   FILES[document].claims.map((row) => ({ document, row, claim: statedIn(document, row) })),
+);
+
+export type TableName = keyof typeof wan22.tables | keyof typeof guide.tables | keyof typeof swift.tables;
+
+/** The tables of the documents, in their order. */
+export const STATED_TABLES = NAMES.flatMap((document) =>
+  Object.entries(FILES[document].tables ?? {}).map(([name, table]) => ({ name, document, ...table })),
 );
 
 const STATED = new Map(CLAIM_ROWS.map(({ claim }) => [claim.id, claim]));

@@ -1,4 +1,4 @@
-import { FRAGMENTS } from '../../config/fragments';
+import { errorsOf, FRAGMENTS, type Fragment } from '../../config/fragments';
 import { ShardlabError } from '../../core/errors';
 import type { Prediction } from '../prediction';
 import type { PlanRequestInput } from '../request';
@@ -37,7 +37,7 @@ export function namesOf(claim: Claim, requests: Requests, lab: PlanLab, facts: F
     plan: byName(lab.predict),
     memory: byName(lab.memory),
   };
-  return { values, functions: { ...figures(lab), ...plansOf(request, lab), ...fragmentsOf(claim, lab) } };
+  return { values, functions: { ...figures(lab), ...plansOf(request, lab), ...fragmentsOf(lab) } };
 }
 
 /** Defines a name whose value is computed when it is first used. */
@@ -75,20 +75,18 @@ function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Fun
   };
 }
 
-/** What a fragment's reference says of code that does not work. */
-const FAILS = /Error|fails|hangs|never existed|does not exist/g;
-
-/** Returns functions of what the documents state: a number, and how often a piece of code is said to fail, or to be a text. */
-function fragmentsOf({ document }: Claim, lab: PlanLab): Functions {
-  const count = (name: string, text: string | RegExp): number => {
-    const all = FRAGMENTS.filter((each) => each.name === name);
-    const fragment = all.find((each) => each.document === document) ?? all[0]; // documents share some pieces
-    if (fragment !== undefined) return fragment.inTheOriginal.split(text).length - 1;
+/** Returns functions of what the documents state: a number, how often a piece of code fails on its original library, and whether a text is said of it. */
+function fragmentsOf(lab: PlanLab): Functions {
+  const named = (name: string): Fragment => {
+    const fragment = FRAGMENTS.find((each) => each.name === name);
+    if (fragment !== undefined) return fragment;
     throw new ShardlabError('CHECK', `no fragment is called '${name}'; see sl.lookup()`);
   };
   return {
     stated: documentedNumber,
-    numFailures: (name: string) => lab.figure(`numFailures(${name})`, count(name, FAILS)),
-    numSaid: (name: string, text: string) => lab.figure(`numSaid(${name}, ${text})`, count(name, text)),
+    numFailures: (name: string) =>
+      lab.figure(`numFailures(${name})`, named(name).tried.flatMap(errorsOf).length),
+    numSaid: (name: string, text: string) =>
+      lab.figure(`numSaid(${name}, ${text})`, named(name).inTheOriginal.split(text).length - 1),
   };
 }

@@ -1,8 +1,8 @@
 import { nearest } from '../../config/nearest';
 import { ConfigError, ShardlabError } from '../../core/errors';
-import type { Claim } from './claim';
+import { type Claim, type ClaimKind, DOCUMENTS } from './claim';
 import type { ClaimEntry, Expectation, Facts } from './entry';
-import { type Finding, numberOf } from './finding';
+import { type Finding, numberOf, VERDICTS, type Verdict } from './finding';
 import type { PlanLab, RunLab } from './lab';
 
 /** The last recorded runs of all experiments. */
@@ -48,6 +48,51 @@ export function selectClaims(
     for (const id of found) chosen.add(id);
   }
   return entries.filter(({ claim }) => chosen.has(claim.id));
+}
+
+type OneOrMore<T> = T | readonly T[];
+
+/** Which claims: those that meet all of these conditions, each of which has one value or several. */
+export interface ClaimFilter {
+  /** '*' matches any text. */
+  readonly id?: OneOrMore<string>;
+  readonly document?: OneOrMore<Claim['document']>;
+  readonly kind?: OneOrMore<ClaimKind>;
+  readonly verdict?: OneOrMore<Verdict>;
+}
+
+/** Selects claims by a filter; verdicts are those on the recorded runs. Throws: CONFIG with the known values. */
+export function filterClaims(
+  entries: readonly ClaimEntry[],
+  { id, document, kind, verdict }: ClaimFilter,
+  lab: PlanLab,
+  recorded: RecordedRuns,
+): ClaimEntry[] {
+  const documents = requireKnown('document', document, [...Object.keys(DOCUMENTS), 'own']);
+  const kinds = requireKnown('kind', kind, [...new Set(entries.map(({ claim }) => claim.kind))]);
+  const verdicts = requireKnown('verdict', verdict, VERDICTS);
+  return selectClaims(entries, id).filter(
+    (entry) =>
+      documents.includes(entry.claim.document) &&
+      kinds.includes(entry.claim.kind) &&
+      (verdict === undefined || verdicts.includes(entry.verdict(lab, factsFor(entry, recorded)))),
+  );
+}
+
+/** Returns the wanted values, by default all known ones. */
+function requireKnown(
+  what: string,
+  wanted: OneOrMore<string> | undefined,
+  known: readonly string[],
+): readonly string[] {
+  const values = wanted === undefined ? known : typeof wanted === 'string' ? [wanted] : wanted;
+  for (const value of values) {
+    if (known.includes(value)) continue;
+    throw new ConfigError(`no claim has the ${what} '${value}'; there are ${known.join(', ')}`, {
+      [what]: value,
+    });
+  }
+  return values;
 }
 
 /** Runs all checks on the last recorded runs. */

@@ -73,11 +73,19 @@ const partSchema = z.strictObject({
   why: text,
   claim: text.optional(),
 });
+const cellSchema = z.union([z.string(), z.strictObject({ claim: text, says: text.optional() })]);
+const tableSchema = z.strictObject({
+  title: text,
+  where: z.string().regex(/^§.*L\d/),
+  columns: z.array(text).min(2),
+  rows: z.array(z.array(cellSchema)).min(2),
+});
 const fileSchema = z.strictObject({
   title: text,
   given: z.record(z.string(), z.record(z.string(), z.unknown())),
   plans: z.record(z.string(), z.record(z.string(), z.unknown())),
   environment: z.array(partSchema).min(1),
+  tables: z.record(z.string(), tableSchema).optional(),
   claims: z.array(rowSchema).min(1),
 });
 

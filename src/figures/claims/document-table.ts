@@ -1,0 +1,54 @@
+import { ConfigError } from '../../core/errors';
+import { STATED_TABLES, type StatedCell } from '../../plan/claims/claim';
+import type { ClaimResult } from '../../plan/claims/survey';
+import { createTable, type Table } from '../table';
+import { documentedText, foundText, plainText } from './claim-words';
+
+/**
+ * Makes a document's table in its own form. The cell of a claim has the documented number, the found one, and the verdict; the
+ * cell of a claim that is not among the results is empty. Throws: CONFIG for an unknown name, or if no result is in the table.
+ */
+export function documentTable(name: string, results: readonly ClaimResult[]): Table {
+  const stated = STATED_TABLES.find((table) => table.name === name);
+  if (stated === undefined) {
+    const names = STATED_TABLES.map((table) => table.name).join(', ');
+    throw new ConfigError(`no document has a table '${name}'; there are ${names}`, { name });
+  }
+  const { title, document, where, columns } = stated;
+  const resultOf = (cell: StatedCell): ClaimResult | undefined =>
+    typeof cell === 'string' ? undefined : results.find(({ claim }) => claim.id === cell.claim);
+  const rows = stated.rows.map((cells) => ({
+    ...Object.fromEntries(cells.map((cell, i) => [columns[i], cellText(cell, resultOf(cell))])),
+    claims: cells.flatMap((cell) => resultOf(cell)?.claim.id ?? []).join(', '),
+  }));
+  if (rows.every(({ claims }) => claims === '')) {
+    throw new ConfigError(`none of these claims is in the table '${name}' of ${document}`, { name });
+  }
+  const isJudged = stated.rows.flat().some((cell) => resultOf(cell)?.finding.judged !== undefined);
+  return createTable(rows, {
+    title: `${title} (${document}, ${where}): documented → found, verdict${isJudged ? '; *: judged on words' : ''}`,
+    columns: [...columns, 'claims'].map((key) => ({ key, wraps: true })),
+  });
+}
+
+function cellText(cell: StatedCell, result: ClaimResult | undefined): string {
+  if (typeof cell === 'string') return cell;
+  if (result === undefined) return '';
+  const { verdict, judged } = result.finding;
+  const documented = [cell.says ?? '', documentedText(result.claim)].filter((text) => text !== '').join(': ');
+  const numbers = [documented, foundText(result.finding)].filter((text) => text !== '').join(' → ');
+  const word = verdict === 'holds only if' ? 'holds under a condition' : verdict;
+  return plainText(`${numbers}, ${word}${judged === undefined ? '' : '*'}`);
+}
+
+/** Lists the documents' tables: one row per table, with its number of claims. */
+export function documentTables(): Table {
+  const rows = STATED_TABLES.map(({ name, document, where, title, rows: lines }) => ({
+    name,
+    document,
+    where,
+    claims: lines.flat().filter((cell) => typeof cell !== 'string').length,
+    title,
+  }));
+  return createTable(rows, { title: `${rows.length} tables of the documents` });
+}
