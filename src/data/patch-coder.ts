@@ -31,7 +31,8 @@ export class PatchCoder {
     this.#eachPosition(grid, (position, offsets, numPositions) => {
       for (let channel = 0; channel < this.channels; channel++) {
         let sum = 0;
-        for (const [i, offset] of offsets.entries()) sum += this.#weight(channel, i) * (pixels[offset] ?? 0);
+        for (let i = 0; i < offsets.length; i++)
+          sum += this.#weight(channel, i) * (pixels[offsets[i] ?? 0] ?? 0);
         latents[channel * numPositions + position] = sum;
       }
     });
@@ -42,11 +43,11 @@ export class PatchCoder {
   decode(latents: Float32Array, grid: readonly number[]): Float32Array {
     const pixels = new Float32Array(latents.length);
     this.#eachPosition(grid, (position, offsets, numPositions) => {
-      for (const [i, offset] of offsets.entries()) {
+      for (let i = 0; i < offsets.length; i++) {
         let sum = 0;
         for (let channel = 0; channel < this.channels; channel++)
           sum += this.#weight(channel, i) * (latents[channel * numPositions + position] ?? 0);
-        pixels[offset] = sum;
+        pixels[offsets[i] ?? 0] = sum;
       }
     });
     return pixels;

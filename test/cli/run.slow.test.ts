@@ -4,23 +4,26 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { after, test } from 'node:test';
 import { readEventFile } from '../../src/ledger/event-file';
-import { valuesHere } from '../support/cases';
+import { casesHere, valuesHere } from '../support/cases';
 import { shardlab } from './run-command';
 
 const folder = mkdtempSync(join(tmpdir(), 'shardlab-run-'));
 after(() => rmSync(folder, { recursive: true, force: true }));
 
-const TINY = ['run', 'tiny', '--ranks', '2', '--json'];
+/** A small model, because the time of a run is the time of its steps; events.slow runs 'tiny'. */
+const MODEL = '{"kind": "gpt", "layers": 4, "dim": 16, "heads": 2, "vocab": 256, "seq": 8, "tied": true}';
+writeFileSync(join(folder, 'small.yaml'), `model: ${MODEL}\n`);
+const SMALL = ['run', 'small.yaml', '--ranks', '2', '--json'];
 
 test('run prints one JSON document with speed, memory and communication, and a saved and resumed run has the same losses', async () => {
-  const args = [...TINY, '--steps', '4', '--events', 'run.jsonl'];
+  const args = [...SMALL, '--steps', '4', '--events', 'run.jsonl'];
   const { status, stdout, stderr } = await shardlab(args, { cwd: folder });
   assert.equal(status, 0, stderr);
   const report = JSON.parse(stdout);
   assert.equal(report.engine, 'wasm');
   assert.equal(report.strategy, 'FULL_SHARD');
   assert.equal(report.world, 2);
-  assert.equal(report.params, 1_063_680);
+  assert.equal(report.params, 17_376);
   assert.equal(report.losses.length, 4);
   assert.ok(report.losses.every(Number.isFinite) && report.losses[3] < report.losses[0]);
   assert.ok(report.tokens_per_s > 0 && report.rss_mb_max > 50 && report.memory.peak_bytes > 0);
@@ -30,26 +33,31 @@ test('run prints one JSON document with speed, memory and communication, and a s
   assert.equal(readEventFile(join(folder, 'run.jsonl')).records.length, 8);
 
   // The same steps, with a save and a resumption between them.
-  const saved = await shardlab([...TINY, '--steps', '2', '--save', 'ckpt'], { cwd: folder });
+  const saved = await shardlab([...SMALL, '--steps', '2', '--save', 'ckpt'], { cwd: folder });
   assert.match(saved.stderr, /^step 2 saved: .*ckpt, /m);
-  const resumed = await shardlab([...TINY, '--steps', '4', '--resume', 'ckpt'], { cwd: folder });
+  const resumed = await shardlab([...SMALL, '--steps', '4', '--resume', 'ckpt'], { cwd: folder });
   assert.match(resumed.stderr, /^step 2 loaded, 2 of 4 are left$/m);
   const losses = [saved, resumed].flatMap((part) => JSON.parse(part.stdout).losses);
   assert.deepEqual(losses, report.losses);
-  const nothingLeft = await shardlab(['run', 'tiny', '--ranks', '2', '--steps', '1', '--resume', 'ckpt'], {
-    cwd: folder,
-  });
+  const more = ['--ranks', '2', '--steps', '1', '--resume', 'ckpt'];
+  const nothingLeft = await shardlab(['run', 'small.yaml', ...more], { cwd: folder });
   assert.match(nothingLeft.stdout, /no step is left to train/);
   assert.doesNotMatch(nothingLeft.stdout, /NaN|undefined/);
-  const wrong = await shardlab([...TINY, '--resume', 'nothing'], { cwd: folder });
+  const wrong = await shardlab([...SMALL, '--resume', 'nothing'], { cwd: folder });
   assert.equal(wrong.status, 1);
   assert.match(wrong.stderr, /there is no folder .*nothing/);
 });
 
 test('the same config from YAML and from JSON gives the same losses; a default value without effect gives a warning', async (context) => {
-  const lines = ['model: tiny', 'data: synthetic', 'batch: 2', 'steps: 2', 'optimizer: { nesterov: false }'];
+  const lines = [
+    `model: ${MODEL}`,
+    'data: synthetic',
+    'batch: 2',
+    'steps: 2',
+    'optimizer: { nesterov: false }',
+  ];
   writeFileSync(join(folder, 'a.yaml'), `${lines.join('\n')}\n`);
-  writeFileSync(join(folder, 'b.json'), '{"model": "tiny", "data": "synthetic", "batch": 2, "steps": 2}');
+  writeFileSync(join(folder, 'b.json'), `{"model": ${MODEL}, "data": "synthetic", "batch": 2, "steps": 2}`);
   // Warnings of a run go to the process's stderr, as in a notebook.
   const written = context.mock.method(process.stderr, 'write', () => true);
   const ran = [];
@@ -79,7 +87,7 @@ test('--stage-split cuts the model where it says', async () => {
     ['blocks.1', 'names.jsonl'],
   ] as const;
   for (const [split, file] of valuesHere(files, [1])) {
-    const args = ['run', 'tiny', ...stages, '--stage-split', split, '--events', file];
+    const args = ['run', 'small.yaml', ...stages, '--stage-split', split, '--events', file];
     const { status, stderr } = await shardlab(args, { cwd: folder });
     assert.equal(status, 0, stderr);
     const { records } = readEventFile(join(folder, file));
@@ -96,54 +104,43 @@ test('--stage-split cuts the model where it says', async () => {
   assert.match(wrong.stderr, /split \[3,2\] does not divide 4 layers into 2 stages/);
 });
 
+/** The layouts of ranks, and their meshes. */
+const LAYOUTS = {
+  all: {
+    divided: '--world 8 --tp 2 --sequence-parallel --cp 2 --cp-kind ring --pp 2 --schedule interleaved',
+    mesh: { dp: 1, tp: 2, cp: 2, ep: 1, pp: 2 },
+  },
+  'matrices and stages': {
+    divided: '--world 4 --tp 2 --sequence-parallel --pp 2 --schedule interleaved',
+    mesh: { dp: 1, tp: 2, cp: 1, ep: 1, pp: 2 },
+  },
+  sequences: { divided: '--world 2 --cp 2 --cp-kind ring', mesh: { dp: 1, tp: 1, cp: 2, ep: 1, pp: 1 } },
+};
+
 test('bench gpt prints the keys of its peer', async () => {
-  const sizes = [
-    '--steps',
-    '3',
-    '--dim',
-    '32',
-    '--heads',
-    '4',
-    '--layers',
-    '4',
-    '--seq',
-    '16',
-    '--vocab',
-    '256',
-    '--batch',
-    '2',
-  ];
-  const divided =
-    '--tp 2 --sequence-parallel --cp 2 --cp-kind ring --pp 2 --schedule interleaved --virtual-stages 2 --microbatches 2';
-  const argv = [
-    'bench',
-    'gpt',
-    '--world',
-    '8',
-    '--precision',
-    'bf16',
-    ...divided.split(' '),
-    ...sizes,
-    '--json',
-  ];
-  const { status, stdout, stderr } = await shardlab(argv);
-  assert.equal(status, 0, stderr);
-  const report = JSON.parse(stdout);
-  const keys = [
-    'engine',
-    'strategy',
-    'world',
-    'precision',
-    'params',
-    'tokens_per_s',
-    'step_ms',
-    'losses',
-    'rss_mb_max',
-  ];
-  for (const key of keys) assert.ok(key in report, key);
-  assert.equal(report.strategy, 'fsdp2');
-  assert.equal(report.precision, 'bf16');
-  assert.deepEqual(report.mesh, { dp: 1, tp: 2, cp: 2, ep: 1, pp: 2 });
+  const sizes = '--steps 3 --dim 32 --heads 4 --layers 4 --seq 16 --vocab 256 --batch 2';
+  for (const { divided, mesh } of Object.values(casesHere(LAYOUTS, ['matrices and stages', 'sequences']))) {
+    const stages = mesh.pp > 1 ? ['--virtual-stages', '2', '--microbatches', '2'] : [];
+    const settings = ['--precision', 'bf16', ...divided.split(' '), ...stages, ...sizes.split(' ')];
+    const { status, stdout, stderr } = await shardlab(['bench', 'gpt', ...settings, '--json']);
+    assert.equal(status, 0, stderr);
+    const report = JSON.parse(stdout);
+    const keys = [
+      'engine',
+      'strategy',
+      'world',
+      'precision',
+      'params',
+      'tokens_per_s',
+      'step_ms',
+      'losses',
+      'rss_mb_max',
+    ];
+    for (const key of keys) assert.ok(key in report, key);
+    assert.equal(report.strategy, 'fsdp2');
+    assert.equal(report.precision, 'bf16');
+    assert.deepEqual(report.mesh, mesh);
+  }
 });
 
 test('bench gpt beside a peer adds both ratios; the error of a failing peer shows its last lines', async () => {

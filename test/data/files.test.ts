@@ -1,4 +1,5 @@
 import assert from 'node:assert/strict';
+import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -104,4 +105,17 @@ test('rows of Parquet files equal what pyarrow wrote, with each compression', as
   await assert.rejects(records(file, 'parquet', 'words'), /no column 'words'; did you mean 'word'/);
   const broken = write('broken.parquet', 'no parquet');
   await assert.rejects(records(broken, 'parquet', 'a'), /broken\.parquet cannot be read as Parquet/);
+});
+
+test('a process loads the decoder of images only when it reads an image or draws a picture', () => {
+  const program = `
+    const load = (path) => require(require('node:path').join(${JSON.stringify(join(__dirname, '..', '..', 'src'))}, path));
+    const { readImage } = load('data/files/image');
+    const { toPng } = load('figures/static/png');
+    const has = () => Object.keys(require.cache).some((file) => file.includes('resvg'));
+    const before = has();
+    toPng('<svg xmlns="http://www.w3.org/2000/svg" width="1" height="1"/>');
+    console.log(typeof readImage, before, has());`;
+  const said = execFileSync(process.execPath, ['-e', program], { encoding: 'utf8' });
+  assert.equal(said.trim(), 'function false true');
 });

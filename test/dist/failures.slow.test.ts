@@ -1,7 +1,7 @@
 import assert from 'node:assert/strict';
 import { once } from 'node:events';
 import { join } from 'node:path';
-import test from 'node:test';
+import { after, before, describe, test } from 'node:test';
 import type { ErrorJson } from '../../src/core/errors';
 import type { AbortReason } from '../../src/transport/control-block';
 import { probeSharedMemory } from '../../src/transport/native';
@@ -47,11 +47,17 @@ function expectNoErrors(outcomes: readonly (Outcome | undefined)[]): void {
 for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
   const probe = probeSharedMemory();
   const skip = plane === 'shared-memory' && !probe.ok ? `no shared memory here: ${probe.reason}` : false;
-  const options = { skip, timeout: 60_000 };
+  const options = { timeout: 60_000 };
 
-  test(`a mismatch over ${plane} is an error on all ranks that shows both sides`, options, async (t) => {
-    const ranks = await RankProcesses.start(plane, 3);
-    try {
+  // One set of ranks has all tests of a plane; the last one kills a rank.
+  describe(`ranks over ${plane}`, { skip }, () => {
+    let ranks: RankProcesses;
+    before(async () => {
+      ranks = await RankProcesses.start(plane, 3);
+    });
+    after(() => ranks.stop());
+
+    test('have an error on all ranks that shows both sides of a mismatch', options, async (t) => {
       for (const [name, patterns] of Object.entries(MISMATCHES)) {
         await t.test(name, async () => {
           for (const error of errorsOf(await ranks.run(FILE, name))) {
@@ -66,12 +72,42 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
           expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
         });
       }
-    } finally {
-      await ranks.stop();
-    }
+    });
+
+    test('throw INTERRUPTED after an interrupt, and work again in the next epoch', options, async () => {
+      for (const name of ['allReduceForEver', 'postForEver']) {
+        const running = ranks.run(FILE, name);
+        ranks.abort({ code: 'INTERRUPTED', text: 'you interrupted the cell' });
+        for (const error of errorsOf(await running)) assert.equal(error.code, 'INTERRUPTED', error.message);
+        for (const error of errorsOf(await ranks.run(FILE, 'aFurtherCall')))
+          assert.equal(error.code, 'INTERRUPTED');
+        await ranks.reset();
+        expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
+      }
+    });
+
+    test("that wait for a missing rank throw the launcher's error", options, async () => {
+      const running = ranks.run(FILE, 'rankZeroDoesNotCome');
+      const reason: AbortReason = {
+        code: 'COLLECTIVE_MISSING',
+        rank: 0,
+        text: 'rank 0 ended its cell without it',
+      };
+      ranks.abort(reason);
+      const [, ...others] = await running;
+      for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
+      await ranks.reset();
+    });
+
+    test('throw RANK_DIED when a rank is killed in allReduceForEver', options, () =>
+      killedIn('allReduceForEver', ranks),
+    );
   });
 
-  test(`a send over ${plane} that does not fit its recv is an error on both sides`, options, async () => {
+  test(`a send over ${plane} that does not fit its recv is an error on both sides`, {
+    ...options,
+    skip,
+  }, async () => {
     const ranks = await RankProcesses.start(plane, 2);
     try {
       for (const error of errorsOf(await ranks.run(FILE, 'sendAndRecvDiffer'))) {
@@ -86,73 +122,40 @@ for (const plane of ['shared-memory', 'zeromq'] satisfies TestPlane[]) {
     }
   });
 
-  for (const name of ['allReduceForEver', 'postForEver']) {
-    test(`when a rank is killed in ${name} over ${plane}, the others throw RANK_DIED`, options, async () => {
-      const ranks = await RankProcesses.start(plane, 3);
-      try {
-        // Both threads of every rank are running.
-        expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
-        const running = ranks.run(FILE, name);
-        await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
-        const [, victim] = ranks.children;
-        assert.ok(victim !== undefined);
-        const died = once(victim, 'exit');
-        victim.kill('SIGKILL');
-        await died;
-        ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
-        const [first, second, third] = await running;
-        assert.equal(second, undefined);
-        for (const error of errorsOf([first, third])) {
-          assert.equal(error.code, 'RANK_DIED', error.message);
-          assert.match(
-            error.message,
-            /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/,
-          );
-          assert.equal(error.details?.rank, 1);
-        }
-      } finally {
-        await ranks.stop();
-      }
-    });
-  }
-
-  test(
-    `after an interrupt over ${plane} all ranks throw INTERRUPTED, and work again in the next epoch`,
-    options,
-    async () => {
-      const ranks = await RankProcesses.start(plane, 3);
-      try {
-        for (const name of ['allReduceForEver', 'postForEver']) {
-          const running = ranks.run(FILE, name);
-          ranks.abort({ code: 'INTERRUPTED', text: 'you interrupted the cell' });
-          for (const error of errorsOf(await running)) assert.equal(error.code, 'INTERRUPTED', error.message);
-          for (const error of errorsOf(await ranks.run(FILE, 'aFurtherCall')))
-            assert.equal(error.code, 'INTERRUPTED');
-          await ranks.reset();
-          expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
-        }
-      } finally {
-        await ranks.stop();
-      }
-    },
-  );
-
-  test(`ranks over ${plane} that wait for a missing rank throw the launcher's error`, options, async () => {
+  test(`when a rank is killed in postForEver over ${plane}, the others throw RANK_DIED`, {
+    ...options,
+    skip,
+  }, async () => {
     const ranks = await RankProcesses.start(plane, 3);
     try {
-      const running = ranks.run(FILE, 'rankZeroDoesNotCome');
-      const reason: AbortReason = {
-        code: 'COLLECTIVE_MISSING',
-        rank: 0,
-        text: 'rank 0 ended its cell without it',
-      };
-      ranks.abort(reason);
-      const [, ...others] = await running;
-      for (const error of errorsOf(others)) assert.equal(error.code, 'COLLECTIVE_MISSING');
+      await killedIn('postForEver', ranks);
     } finally {
       await ranks.stop();
     }
   });
+}
+
+async function killedIn(name: string, ranks: RankProcesses): Promise<void> {
+  // Both threads of every rank are running.
+  expectNoErrors(await ranks.run(FILE, 'everythingWorks'));
+  const running = ranks.run(FILE, name);
+  await Promise.race([running, new Promise((resolve) => setImmediate(resolve))]);
+  const [, victim] = ranks.children;
+  assert.ok(victim !== undefined);
+  const died = once(victim, 'exit');
+  victim.kill('SIGKILL');
+  await died;
+  ranks.abort({ code: 'RANK_DIED', rank: 1, text: 'rank 1 was ended by SIGKILL' });
+  const [first, second, third] = await running;
+  assert.equal(second, undefined);
+  for (const error of errorsOf([first, third])) {
+    assert.equal(error.code, 'RANK_DIED', error.message);
+    assert.match(
+      error.message,
+      /gave up in allReduce number \d+ of group world: rank 1 was ended by SIGKILL/,
+    );
+    assert.equal(error.details?.rank, 1);
+  }
 }
 
 test('a send that meets a collective is an error on all ranks, not a hang', { timeout: 60_000 }, async () => {

@@ -42,9 +42,12 @@ for (const [width, page] of [
   });
 }
 
+/** All figures, which both pages draw from. */
+const FIGURES: Readonly<Record<string, Figure>> =
+  browser === undefined ? {} : { ...gallery(), ...plannedFigures() };
+
 function figures(names: readonly string[]): Readonly<Record<string, Figure>> {
-  const all = { ...gallery(), ...plannedFigures() };
-  return Object.fromEntries(names.map((name) => [name, all[name] ?? assert.fail(`no figure ${name}`)]));
+  return Object.fromEntries(names.map((name) => [name, FIGURES[name] ?? assert.fail(`no figure ${name}`)]));
 }
 
 const NAMES = [

@@ -33,31 +33,31 @@ describe('the steps of a run in a cell', () => {
     assert.equal((await client.execute(TRAIN)).reply.content.status, 'ok');
     let numSteps = 0;
     for (const code of [
-      'for (let i = 0; i < 30; i++) await run.step(1);',
-      'for await (const { step } of run.steps(30));',
-      'for await (const { step } of run.steps()) if (step === 90) break;',
-      'await run.step(30);',
+      'for (let i = 0; i < 11; i++) await run.step(1);',
+      'for await (const { step } of run.steps(11));',
+      'for await (const { step } of run.steps()) if (step === 33) break;',
+      'await run.step(11);',
     ]) {
       const exchange = await client.execute(code);
       const { made, updated } = displaysOf(exchange);
       assert.equal(made.length, 1, code);
       assert.deepEqual([...updated], made, code);
-      numSteps += 30;
+      numSteps += 11;
       const step = new RegExp(`^step ${numSteps}(/${numSteps})? {2}loss \\d\\.\\d{4}`);
       assert.match(shownText(exchange), step, code);
-      assert.match(shownText(exchange), /in 30 steps/);
+      assert.match(shownText(exchange), /in 11 steps/);
     }
     assert.equal(resultText(await client.execute('run.lastStep')), String(numSteps));
   });
 
   it('have a display of their own for each call of several steps, and for the short calls of each cell', async () => {
     const mixed = await client.execute(
-      'await run.step(1); await run.step(20); await run.step(2); await run.step(20);',
+      'await run.step(1); await run.step(11); await run.step(2); await run.step(11);',
     );
     assert.equal(displaysOf(mixed).made.length, 3);
     const again = await client.execute('await run.step(1)');
     assert.equal(displaysOf(again).made.length, 1);
-    assert.match(shownText(again), /^step 164 {2}loss/);
+    assert.match(shownText(again), /^step 70 {2}loss/);
   });
 
   it('fail with the line of the callback that failed', async () => {
@@ -67,7 +67,7 @@ describe('the steps of a run in a cell', () => {
     const { ename, evalue, execution_count: cell } = reply.content;
     assert.equal(ename, 'ShardlabError[CALLBACK]');
     assert.equal(evalue, `the callback onStepEnd (In[${cell}]:3) failed with RangeError: too far`);
-    assert.equal(resultText(await client.execute('run.lastStep')), '165');
+    assert.equal(resultText(await client.execute('run.lastStep')), '71');
   });
 });
 

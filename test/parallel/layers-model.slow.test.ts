@@ -22,7 +22,7 @@ let alone: readonly LayersResult[];
 const together = new Map<number, LayersResult[][]>();
 
 before(async () => {
-  const single = [2, 3].flatMap((ranks) =>
+  const single = WORLDS.flatMap((ranks) =>
     NAMES.map((model): LayersRun => ({ model, around: 'DDP', ranks })),
   );
   alone = (await finish(1, single))[0] ?? [];
@@ -33,7 +33,7 @@ for (const world of WORLDS) {
   for (const [i, { model, around }] of RUNS.entries()) {
     test(`a ${model} tf.LayersModel on ${world} ranks, ${around}, trains as in one process`, () => {
       const ranks = (together.get(world) ?? []).map((results) => results[i]);
-      const single = alone[(world - 2) * NAMES.length + NAMES.indexOf(model)];
+      const single = alone[WORLDS.indexOf(world) * NAMES.length + NAMES.indexOf(model)];
       assert.ok(single && ranks.length === world);
       single.losses.forEach((loss, step) => {
         const mean = ranks.reduce((sum, rank) => sum + (rank?.losses[step] ?? Number.NaN), 0) / world;

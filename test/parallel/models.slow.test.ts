@@ -47,9 +47,9 @@ const MODELS: Readonly<Record<string, TrainConfigInput['model']>> = {
 const STRATEGIES: readonly StrategyName[] = ['NO_SHARD', 'ZERO_1', 'ZERO_2', 'SHARD_GRAD_OP', 'FULL_SHARD'];
 /** Models of each world and their strategies; few sizes are multiples of 3. */
 const WORLDS = {
-  2: { names: ['llama', 'dit of two experts'], strategies: valuesHere(STRATEGIES, [0, 4]) },
+  2: { names: valuesHere(['llama', 'dit of two experts'], [1]), strategies: valuesHere(STRATEGIES, [0, 4]) },
   3: {
-    names: valuesHere(['llama with biases, tied', 'dit', 'dit of two experts'], [0, 1]),
+    names: valuesHere(['llama with biases, tied', 'dit', 'dit of two experts'], [0]),
     strategies: valuesHere(STRATEGIES, [2, 4]),
   },
 };

@@ -4,12 +4,12 @@ import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Job } from '../../src/job/run/job';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
 import { launchFor } from '../job/job-fixture';
-import { casesHere, valuesHere } from '../support/cases';
+import { casesHere, HAS_ALL_CASES, valuesHere } from '../support/cases';
 
 // What docs/model-parallelism.md states in elements, b sequences of s tokens, width h, P ranks.
 
 const WORLD = 4;
-const STEPS = 2;
+const STEPS = HAS_ALL_CASES ? 2 : 1;
 const MODEL = { kind: 'gpt', layers: 4, dim: 24, heads: 4, vocab: 61, seq: 8 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 4 };
 const [LAYERS, H, BS] = [MODEL.layers, MODEL.dim, 4 * MODEL.seq];

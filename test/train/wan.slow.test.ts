@@ -17,16 +17,19 @@ const model: Partial<DitConfig> & Pick<DitConfig, 'kind' | 'layers' | 'dim' | 'h
   latent: [4, 4, 4],
   patch: [1, 2, 2],
   layers: 3,
+  dim: 32,
+  heads: 2,
+  ffn: 48,
 };
-/** The recipe with larger patches and so a quarter of the positions; notebook 05 runs it as it is. */
-const RECIPE: TrainConfigInput = { ...PRESETS.wan, model, batch: 2, movingShapes: { validation: 3 } };
+/** The recipe with a narrower model and larger patches, so a quarter of the positions; notebook 05 runs it as it is. */
+const RECIPE: TrainConfigInput = { ...PRESETS.wan, model, batch: 2, movingShapes: { validation: 1 } };
 /** The kinds of Wan2.2: extra channels for an image, audio, one transformer; under both kinds of context parallelism. */
 const KINDS: Readonly<Record<string, TrainConfigInput>> = {
   'text to video, two experts, a sharded encoder, Ulysses': {},
   'image to video, ring': { model: { ...model, inChannels: 100 }, parallel: { cp: 2, cpKind: 'ring' } },
   'speech to video': { model: { ...model, experts: 1, audioLayers: [0, 2], audioDim: 12, audioTokens: 2 } },
   'text and image to video, a whole encoder': {
-    model: { ...model, experts: 1, heads: 2 },
+    model: { ...model, experts: 1, heads: 1 },
     textEncoder: { model: 't5-tiny', fsdp: false },
   },
 };
@@ -50,12 +53,12 @@ describe("Wan's recipe as one config", () => {
       for (const ranks of [1, 2]) {
         const parallel = ranks === 1 ? { strategy: 'NO_SHARD' as const } : config.parallel;
         const run = await job.train({ ...config, parallel }, { ranks });
-        await run.step(3);
+        await run.step(2);
         seen.push([...run.losses, (await run.evaluate()).loss, ...(await pixelsOf(run))]);
         await run.dispose();
       }
       const [alone = [], together = []] = seen;
-      assertClose(together.slice(0, 4), alone.slice(0, 4), 1e-4, name);
+      assertClose(together.slice(0, 3), alone.slice(0, 3), 1e-4, name);
       const apart = alone.filter((value, i) => Math.abs(value - (together[i] ?? Number.NaN)) > 1).length;
       assert.ok(apart < alone.length / 100, `${name}: ${apart} of ${alone.length} pixels differ`);
     }
@@ -64,7 +67,7 @@ describe("Wan's recipe as one config", () => {
   it('runs on four ranks with 8-bit AdamW, and its checkpoint continues under another layout', async (context) => {
     const job = await launchFor(context, { ranks: 4 });
     const run = await job.train(RECIPE);
-    await run.step(4);
+    await run.step(2);
     await run.save(folder);
     const { loss } = await run.evaluate();
     await run.step(2);

@@ -1,5 +1,4 @@
 import { readFileSync } from 'node:fs';
-import { Resvg } from '@resvg/resvg-js';
 import { ConfigError } from '../../core/errors';
 
 /** Rows and columns of pixels. */
@@ -74,6 +73,8 @@ function pixelsOf(file: string, bytes: Buffer, [rows, columns]: ImageSize, backg
     `<image href="${NAME}" width="${columns}" height="${rows}" preserveAspectRatio="none" ` +
     `image-rendering="${isScaled ? 'optimizeQuality' : 'optimizeSpeed'}"/></svg>`;
   const drawing = { font: { loadSystemFonts: false }, logLevel: 'off' } as const;
+  // Loaded when an image is read, because it takes a tenth of a rank's start; resvg's declarations describe the result of require.
+  const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   const image = new Resvg(svg, background === undefined ? drawing : { ...drawing, background });
   image.resolveImage(NAME, bytes);
   return image.render().pixels;

@@ -1,6 +1,5 @@
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
-import { Resvg } from '@resvg/resvg-js';
 
 /** Renders a picture as PNG, in the font that is installed with the library, else in the system's fonts. */
 export function toPng(svg: string): Buffer {
@@ -9,6 +8,8 @@ export function toPng(svg: string): Buffer {
     fontFiles.length > 0
       ? { fontFiles, loadSystemFonts: false, defaultFontFamily: 'Inter' }
       : { loadSystemFonts: true };
+  // Loaded when a picture is drawn, because few processes draw one; resvg's declarations describe the result of require.
+  const { Resvg } = require('@resvg/resvg-js') as typeof import('@resvg/resvg-js');
   return new Resvg(svg, { font }).render().asPng();
 }
 

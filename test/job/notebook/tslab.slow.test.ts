@@ -13,7 +13,7 @@ const CELLS = [
   'const job = await sl.launch({ ranks: 2 })',
   'job',
   "await job.on('0-1').run(({ rank, dist, tf }) => { const x = tf.fill([4], rank); dist.allReduce(x); return x.arraySync(); })",
-  "const run = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' }, data: 'typescript' })",
+  "const run = await job.train({ model: { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 2048, seq: 16 }, parallel: { strategy: 'FULL_SHARD' }, data: 'typescript' })",
   'await run.step(2)',
   'String(await job.why())',
   'await job.shutdown()',

@@ -4,6 +4,7 @@ import { after, describe, test } from 'node:test';
 import { STRATEGIES, type StrategyName } from '../../../src/config/strategies';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { whyNoBlas } from '../../support/blas-search';
+import { HAS_ALL_CASES } from '../../support/cases';
 import { requireSameGradients, requireSameStates, requireTorchLosses } from './parity-checks';
 import type { ParityRun } from './parity-rank';
 import {
@@ -114,9 +115,11 @@ function testWorlds({ blas, worlds, strategies, steps, following }: ParityScope,
   }
 }
 
-/** The usual run accumulates only under hybrid strategies and naive forms here, because settings-parity has the others. */
+/** Of the usual run, naive forms and, where all cases run, hybrid strategies, because settings-parity has the others. */
 function testAccumulation({ blas, strategies, steps, following }: ParityScope, folder: string): void {
-  const compared = strategies.filter((strategy) => following || STRATEGIES[strategy].isHybrid);
+  const compared = strategies.filter(
+    (strategy) => following || (HAS_ALL_CASES && STRATEGIES[strategy].isHybrid),
+  );
   test('microbatches add up to the large batch, reduced each or once', async (t) => {
     const [large] = await finishRuns(1, blas, [singleRun(folder, 'smooth', 2, 3, steps)]);
     const naive = NAIVE_NAMES.map((form): ParityRun => {
@@ -142,9 +145,11 @@ function testAccumulation({ blas, strategies, steps, following }: ParityScope, f
   });
 }
 
-/** Of the usual run, hybrid strategies and naive forms, because settings-parity has the others on 3 ranks. */
+/** The same forms of the usual run, because settings-parity has the others on 3 ranks. */
 function testOddSizes({ blas, strategies, steps, following }: ParityScope, folder: string): void {
-  const compared = strategies.filter((strategy) => following || STRATEGIES[strategy].isHybrid);
+  const compared = strategies.filter(
+    (strategy) => following || (HAS_ALL_CASES && STRATEGIES[strategy].isHybrid),
+  );
   test('3 ranks equal one process for sizes that are not multiples of 3', async (t) => {
     const model = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 259, seq: 7 } as const;
     const runOf = (name: string, more: TrainConfigInput): ParityRun => {
