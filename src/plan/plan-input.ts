@@ -221,7 +221,7 @@ function factsOf(written: object): Assumed[] {
   if (typeof model !== 'object' || model === null) return [];
   const facts = Object.keys(model).filter((key) => PUBLISHED_FACTS.includes(key));
   const variants = Object.entries(model).flatMap(([key, value]) =>
-    typeof value === 'object' && value !== null && !PUBLISHED_FACTS.includes(key)
+    Array.isArray(value) && !PUBLISHED_FACTS.includes(key)
       ? [{ setting: `model.${key}`, says: `model.${key} ${JSON.stringify(value)} is planned as its first` }]
       : [],
   );

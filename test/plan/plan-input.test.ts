@@ -132,6 +132,16 @@ test("a TrainConfig's settings become the layout's settings", () => {
   assert.equal(layoutOfInput({ model: 'tiny', parallel: { strategy: 'ZERO_2' } }).stack, 'deepspeed');
 });
 
+test('a model of the catalogue is planned without assumptions about its sizes', () => {
+  for (const model of ['Qwen/Qwen3-30B-A3B', 'deepseek-ai/DeepSeek-V3']) {
+    const { assumed } = plannedInput({ model, hardware: 'H100-80G', gpus: 64 });
+    assert.deepEqual(
+      assumed.filter(({ setting }) => setting.startsWith('model.')),
+      [],
+    );
+  }
+});
+
 test('settings without a counterpart in the planner are named or refused', () => {
   const { assumed } = plannedInput(
     { activationCheckpointing: { saveOps: ['matMul'] }, offload: { activations: true } },
