@@ -174,8 +174,13 @@ function checkPrecision({ precision, hardware: { name, generation } }: Layout): 
 }
 
 /** Checks that PEFT and bitsandbytes can train adapters of these frozen weights. */
-function checkBaseWeights({ baseWeights, trainedShare, model, strategy, stack, tp, pp, cp }: Layout): void {
+function checkBaseWeights(layout: Layout): void {
+  const { baseWeights, trainedShare, model, strategy, stack, tp, pp, cp, offload, precision } = layout;
   if (baseWeights === null) return;
+  check(
+    precision !== 'fp8' && !offload.optimizer && !offload.parameters,
+    "baseWeights: 'nf4' is planned with 16- or 32-bit matmuls and all states on the GPU; leave out offload and precision 'fp8'",
+  );
   check(
     trainedShare < 1,
     "baseWeights: 'nf4' freezes all weights, and only adapters train; give lora in a config, or trainedShare, the adapters' parameters over the model's",

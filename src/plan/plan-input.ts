@@ -186,13 +186,15 @@ export function isObject(value: unknown): value is object {
  * the parsed request, with the values of a config.
  */
 function requestReadings(written: object, asked: Asked, layout: Layout): readonly Assumed[] {
-  const { pp, schedule, recompute, optimizer } = layout;
+  const { pp, ep, schedule, recompute, optimizer } = layout;
   const rows: readonly (readonly [setting: string, asked: unknown, planned: unknown])[] = [
     ['schedule', asked.schedule, pp > 1 || asked.schedule === '1F1B' ? schedule : 'one stage'],
     ['virtualStages', asked.virtualStages, layout.virtualStages],
     ['parallel.sequenceParallel', asked.sequenceParallel, layout.sequenceParallel],
     ['parallel.asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
     ['parallel.dpShard', asked.dpShard, layout.shards],
+    ['parallel.dispatcher', asked.dispatcher, ep > 1 ? layout.dispatcher : 'without expert parallelism'],
+    ['parallel.overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],
     ['recomputeEveryNth', asked.recomputeEveryNth, recompute === 'full' ? asked.recomputeEveryNth : 1],
     [
       'optimizerStates.momentum',
@@ -221,7 +223,7 @@ function factsOf(written: object): Assumed[] {
   if (typeof model !== 'object' || model === null) return [];
   const facts = Object.keys(model).filter((key) => PUBLISHED_FACTS.includes(key));
   const variants = Object.entries(model).flatMap(([key, value]) =>
-    Array.isArray(value) && !PUBLISHED_FACTS.includes(key)
+    ourKey(key) === 'inChannels' && typeof value === 'object' && value !== null
       ? [{ setting: `model.${key}`, says: `model.${key} ${JSON.stringify(value)} is planned as its first` }]
       : [],
   );

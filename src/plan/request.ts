@@ -201,6 +201,9 @@ export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
   schedule: planRequestSchema.shape.schedule.unwrap().options,
   recompute: planRequestSchema.shape.recompute.unwrap().options,
   strategy: STRATEGY_NAMES,
+  dispatcher: DISPATCHERS,
+  cudaGraph: CUDA_GRAPHS,
+  baseWeights: planRequestSchema.shape.baseWeights.unwrap().options,
 };
 
 /** How settings of a request are written, for messages. */

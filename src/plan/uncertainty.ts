@@ -119,10 +119,8 @@ function outsideOf(layout: Layout): string[] {
       `kind '${model.kind}': the constants were fitted on GPTs and Llamas`,
     ],
     [cp > 1, 'context parallelism: its cost is calculated, and was not fitted'],
-    [
-      precision === 'fp32' || precision === 'fp8',
-      `${precision}: its rate is from the data sheet, and was not fitted`,
-    ],
+    [precision === 'fp32', 'fp32: its rate is from the data sheet, and was not fitted'],
+    [precision === 'fp8', 'fp8: the ratio of its rate to that of 16 bits is published, and was not fitted'],
     [
       hardware.generation === 'volta' && precision === 'bf16',
       `${hardware.name} has no bf16: the plan uses the rate of fp16`,
@@ -137,13 +135,18 @@ function outsideOf(layout: Layout): string[] {
 }
 
 /** Returns what the layout's framework cannot run; it is planned anyway. */
-function unheardOf({ stack, strategy, tp, pp, cp }: Layout): string[] {
+function unheardOf({ stack, strategy, tp, pp, cp, overlapExperts, cudaGraph }: Layout): string[] {
   const rules = STACK_RULES[stack];
   const lacks: readonly (readonly [boolean, string])[] = [
     [!rules.strategies.includes(strategy), strategy],
     [tp > 1 && !rules.tensorParallel, 'tensor parallelism'],
     [pp > 1 && !rules.pipelineWith.includes(strategy), `a pipeline under ${strategy}`],
     [cp > 1 && !rules.contextParallel, 'context parallelism'],
+    [
+      overlapExperts && stack !== 'megatron',
+      "an exchange of experts' tokens beside another microbatch's compute",
+    ],
+    [cudaGraph !== 'none' && stack !== 'megatron', `CUDA graphs (cudaGraph '${cudaGraph}')`],
   ];
   return lacks.filter(([holds]) => holds).map(([, what]) => `${stack} itself lacks ${what}`);
 }

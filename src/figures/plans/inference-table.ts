@@ -8,15 +8,16 @@ import { createTable, numbers, type Table } from '../table';
 /** Makes a table of the memory in which a model generates text. */
 export function inferenceTable(layout: Layout, memory: InferenceMemory): Table {
   const { batch, seq, weightBytes, cacheBytes, cacheBytesPerToken, totalBytes, mostTokens, fits } = memory;
-  const { model, tp, pp, hardware } = layout;
+  const { model, tp, pp, ep, hardware } = layout;
+  const each = ep > 1 ? ` for each of ${ep} expert-parallel ranks` : '';
   const rows = [
     { memory: 'weights', bytes: weightBytes },
     { memory: 'cache of keys and values', bytes: cacheBytes },
     { memory: 'both', bytes: totalBytes },
-    { memory: 'cache per token, all GPUs', bytes: cacheBytesPerToken },
+    { memory: 'cache per token, all layers', bytes: cacheBytesPerToken },
   ];
   const title =
-    `${model.name} generates ${counted(batch, 'sequence')} of ${seq} tokens on ${tp * pp} x ${hardware.name}: ` +
+    `${model.name} generates ${counted(batch, 'sequence')} of ${seq.toLocaleString('en-US')} tokens on ${tp * pp * ep} x ${hardware.name}${each}: ` +
     `${formatBytes(totalBytes)} of ${formatBytes(reservableBytes(layout))} on the fullest GPU, without activations: ` +
     `${fits ? 'fits' : 'does not fit'}; room for ${counted(mostTokens, 'token')}`;
   return createTable(rows, {

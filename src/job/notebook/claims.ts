@@ -1,5 +1,6 @@
 import { inspect } from 'node:util';
 import { withProgress } from '../../cell/progress';
+import { requireKnownOptions } from '../../config/option-names';
 import { ConfigError } from '../../core/errors';
 import { claimsTable, countVerdicts } from '../../figures/claims/claim-words';
 import { claimsFigure } from '../../figures/claims/claims-figure';
@@ -151,10 +152,16 @@ export class Claims implements Iterable<ClaimResult> {
  * sl.claims().table('memory');
  */
 export function claims(which: string | readonly string[] | ClaimFilter = {}): Claims {
-  const filter: ClaimFilter = typeof which === 'string' || 'length' in which ? { id: which } : which;
+  const filter = filterOf(which);
   const isNamed = (filter.id ?? '').length > 0 || filter.document !== undefined;
   const entries = isNamed ? [...CLAIMS, ...ownClaims()] : CLAIMS;
   return new Claims(filterClaims(entries, filter, PLAN_LAB, recordedRuns));
+}
+
+function filterOf(which: string | readonly string[] | ClaimFilter): ClaimFilter {
+  if (typeof which === 'string' || Array.isArray(which)) return { id: which as string | readonly string[] };
+  requireKnownOptions('sl.claims', which, ['id', 'document', 'kind', 'verdict']);
+  return which as ClaimFilter;
 }
 
 /**

@@ -55,10 +55,13 @@ const EXCHANGE_SMS = 32;
 export function passWithExperts(layout: Layout, before: Pass, experts: Pass, idle: Seconds): Pass {
   const both = addPasses(before, experts);
   const compute = both.products + both.attention + both.elementwise;
-  const exposed = (wire: Seconds): Seconds =>
-    layout.overlapExperts
-      ? Math.max(0, wire - compute) + (Math.min(wire, compute) * EXCHANGE_SMS) / layout.hardware.sms
-      : wire;
+  // The first microbatch's exchange has no other microbatch beside it.
+  const beside = layout.overlapExperts ? 1 - 1 / layout.numMicroBatches : 0;
+  const exposed = (wire: Seconds): Seconds => {
+    const excess = Math.max(0, wire - compute);
+    const taken = (Math.min(wire, compute) * EXCHANGE_SMS) / layout.hardware.sms;
+    return beside * (excess + taken) + (1 - beside) * wire;
+  };
   const comm = exposed(experts.comm);
   const waits = layout.stack === 'megatron' && layout.cudaGraph !== 'iteration';
   return {

@@ -34,6 +34,12 @@ test('a single claim shows its evidence; for several claims that is an error', (
   assert.throws(() => claims('wan.arith.*').evidence, ConfigError);
 });
 
+test('a wrong selection of claims is refused with what is known', () => {
+  const wrong = (which: unknown) => () => claims(which as string);
+  assert.throws(wrong({ documnt: 'fsdp-guide' }), /no argument documnt; did you mean document/);
+  for (const which of [null, 5]) assert.throws(wrong(which), { code: 'CONFIG' });
+});
+
 test('without runs verify reports at once that all evidence holds', async () => {
   const verified = await claims('wan.*').verify({ runs: false });
   assert.ok(verified.holds, String(verified));

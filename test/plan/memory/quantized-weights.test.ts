@@ -1,11 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
+import { candidates } from '../../../src/plan/candidates';
 import { layoutOf } from '../../../src/plan/layout-of';
 import { fitsOnGpu } from '../../../src/plan/memory/allocator';
 import { inferenceMemory } from '../../../src/plan/memory/inference';
 import { predictMemory } from '../../../src/plan/memory/predict-memory';
 import { shapeOf } from '../../../src/plan/model-shape';
 import { plannedInput } from '../../../src/plan/plan-input';
+import { requestOfLayout } from '../../../src/plan/request-of-layout';
 
 /** Published files of models that bitsandbytes quantized to NF4 with double quantization. */
 const FILES = [
@@ -75,4 +77,21 @@ test('4-bit weights without adapters, with sharding, experts or tp are refused w
   const inference = () =>
     inferenceMemory(layoutOf({ model: 'llama3-8b', gpus: 8, parallel: { tp: 8 } }), { weights: 'nf4' });
   assert.throws(inference, /weights in NF4.*tp 8/);
+});
+
+test('a search over 4-bit weights finds only layouts that a plan accepts; fp8 and offload are refused', () => {
+  const request = {
+    model: 'Qwen/Qwen3-32B',
+    hardware: 'L40S-48G',
+    gpus: 2,
+    baseWeights: 'nf4',
+    trainedShare: 0.01,
+    parallel: { strategy: 'NO_SHARD', stack: 'fsdp2' },
+    batch: { global: 16 },
+  } as const;
+  const found = [...candidates(layoutOf(request))];
+  assert.ok(found.length > 0);
+  for (const layout of found) layoutOf(requestOfLayout(layout, request));
+  assert.throws(() => layoutOf({ ...request, precision: 'fp8' }), /leave out offload and precision 'fp8'/);
+  assert.throws(() => layoutOf({ ...request, offload: { optimizer: true } }), /leave out offload/);
 });
