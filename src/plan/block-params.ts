@@ -68,11 +68,19 @@ function feedParams({ dim, ffn, gatedFfn, moe, layers }: BlockSizes): number {
   return ((layers - moe.denseLayers) * withExperts + moe.denseLayers * matrices * ffn) / layers;
 }
 
+/** Returns the share of the layers that have experts. */
+export function expertShare(
+  { layers }: Pick<BlockSizes, 'layers'>,
+  { denseLayers }: MixtureOfExperts,
+): number {
+  return (layers - denseLayers) / layers;
+}
+
 /** Replaces the width of the feed-forward by the width that one token visits, if the layers have experts. */
 export function withExperts<Sizes extends BlockSizes>(base: Sizes): Sizes {
-  const { moe, ffn, gatedFfn, dim, layers } = base;
+  const { moe, ffn, gatedFfn, dim } = base;
   if (moe === null) return base;
-  const share = (layers - moe.denseLayers) / layers;
+  const share = expertShare(base, moe);
   return {
     ...base,
     ffn: share * (moe.topK * moe.ffn + moe.sharedFfn) + (1 - share) * ffn,

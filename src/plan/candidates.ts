@@ -18,11 +18,19 @@ const LEAST_TOKENS = 2048;
 /** With more tokens per microbatch, matmuls get no faster, and only memory grows. */
 const MOST_TOKENS = 65_536;
 
+/** 4-bit weights are whole on every GPU, and PEFT trains their adapters under DDP. */
+const WHOLE_WEIGHTS = {
+  ...{ tp: [1], pp: [1], cp: [1], offload: [false] },
+  stacks: ['fsdp2'],
+  strategies: ['NO_SHARD'],
+} as const satisfies SearchSpace;
+
 /**
  * Yields every layout that the frameworks' rules allow: strategies, degrees, microbatches, recompute. `base` has everything
  * that is not searched: model, hardware, gpus, batch, precision, attention, compile.
  */
-export function* candidates(base: Layout, space: SearchSpace = {}): Generator<Layout> {
+export function* candidates(base: Layout, asked: SearchSpace = {}): Generator<Layout> {
+  const space = base.baseWeights === null ? asked : { ...asked, ...WHOLE_WEIGHTS };
   for (const cut of cuts(base, space)) {
     for (const way of ways(base, cut, space)) {
       for (const microBatch of microBatches(base, cut, space)) {
@@ -37,16 +45,13 @@ type Cut = Pick<Layout, 'dp' | 'tp' | 'pp' | 'cp'>;
 type Way = Pick<Layout, 'stack' | 'strategy' | 'shards' | 'sequenceParallel' | 'dropout' | 'offload' | 'ep'>;
 
 /** Yields the ways to divide the GPUs among the axes. */
-function* cuts(
-  { model, gpus, hardware, globalBatch, baseWeights }: Layout,
-  space: SearchSpace,
-): Generator<Cut> {
+function* cuts({ model, gpus, hardware, globalBatch }: Layout, space: SearchSpace): Generator<Cut> {
   for (const tp of space.tp ?? TP) {
     if (tp > 2 * hardware.gpusPerNode || !headsAllow(model, tp)) continue;
     for (const pp of space.pp ?? PP) {
       if (pp > model.layers) continue;
       for (const cp of space.cp ?? CP) {
-        if (!sequenceAllows(model, cp) || (baseWeights !== null && tp * pp * cp > 1)) continue;
+        if (!sequenceAllows(model, cp)) continue;
         const dp = gpus / (tp * pp * cp);
         if (Number.isInteger(dp) && globalBatch % dp === 0) yield { dp, tp, pp, cp };
       }
@@ -93,13 +98,8 @@ function expertDegrees(stack: Stack, { model: { moe } }: Layout, { dp, cp }: Cut
   return EP.filter((ep) => moe.experts % ep === 0 && (dp * cp) % ep === 0);
 }
 
-/** 4-bit weights are whole on every GPU. With one data-parallel rank, all strategies are the same; within one node, a hybrid strategy is the same as FULL_SHARD. */
-function strategiesFor(
-  stack: Stack,
-  { gpus, hardware, baseWeights }: Layout,
-  { dp, cp }: Cut,
-): readonly StrategyName[] {
-  if (baseWeights !== null) return stack === 'fsdp2' ? ['NO_SHARD'] : [];
+/** With one data-parallel rank, all strategies are the same; within one node, a hybrid strategy is the same as FULL_SHARD. */
+function strategiesFor(stack: Stack, { gpus, hardware }: Layout, { dp, cp }: Cut): readonly StrategyName[] {
   const { strategies } = STACK_RULES[stack];
   if (dp * cp === 1) return stack === 'deepspeed' ? [] : strategies.slice(0, 1);
   if (gpus > hardware.gpusPerNode) return strategies;
@@ -132,13 +132,12 @@ const HOST_BYTES = 2e12 / 8;
 /** Returns the choices of offload to CPU memory. It is tried only without tensor, pipeline and context parallelism. */
 function offloads(
   { stack, strategy }: Pick<Layout, 'stack' | 'strategy'>,
-  { model, gpus, baseWeights }: Layout,
+  { model, gpus }: Layout,
   { tp, pp, cp }: Cut,
   space: SearchSpace,
 ): readonly Layout['offload'][] {
   const choices = space.offload ?? [false, true];
-  const canOffload =
-    tp * pp * cp === 1 && baseWeights === null && STACK_RULES[stack].offloadWith.includes(strategy);
+  const canOffload = tp * pp * cp === 1 && STACK_RULES[stack].offloadWith.includes(strategy);
   const shardsParams = STRATEGIES[strategy].shardedAtRest.includes('parameter');
   const onHost = ON_HOST[stack]
     .filter(({ offload }) => shardsParams || !offload.parameters)

@@ -186,7 +186,7 @@ export function isObject(value: unknown): value is object {
  * the parsed request, with the values of a config.
  */
 function requestReadings(written: object, asked: Asked, layout: Layout): readonly Assumed[] {
-  const { pp, ep, schedule, recompute, optimizer } = layout;
+  const { model, pp, ep, schedule, recompute, optimizer } = layout;
   const rows: readonly (readonly [setting: string, asked: unknown, planned: unknown])[] = [
     ['schedule', asked.schedule, pp > 1 || asked.schedule === '1F1B' ? schedule : 'one stage'],
     ['virtualStages', asked.virtualStages, layout.virtualStages],
@@ -195,6 +195,11 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
     ['parallel.dpShard', asked.dpShard, layout.shards],
     ['parallel.dispatcher', asked.dispatcher, ep > 1 ? layout.dispatcher : 'without expert parallelism'],
     ['parallel.overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],
+    [
+      'cudaGraph',
+      asked.cudaGraph,
+      asked.cudaGraph === 'router' && model.moe === null ? 'none' : layout.cudaGraph,
+    ],
     ['recomputeEveryNth', asked.recomputeEveryNth, recompute === 'full' ? asked.recomputeEveryNth : 1],
     [
       'optimizerStates.momentum',

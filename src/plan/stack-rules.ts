@@ -10,6 +10,8 @@ export interface StackRules {
   /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
   readonly contextParallel: boolean;
+  /** Whether it replays CUDA graphs, and sends experts' tokens beside another microbatch's compute. */
+  readonly graphsAndOverlap: boolean;
   readonly interleaved: boolean;
   /** Whether all stages must have the same number of layers. */
   readonly evenStages: boolean;
@@ -22,7 +24,7 @@ export interface StackRules {
 /**
  * Source: Megatron-LM's arguments.py (distributed optimizer; layers divisible by stages); PyTorch's fully_shard with
  * torch.distributed.pipelining and TorchTitan's parallelize functions (sequence parallelism whenever tensor parallelism);
- * DeepSpeed's pipeline engine (asserts ZeRO stage below 2) and its config docs (offload from stage 2 and 3).
+ * Megatron-Bridge's recipes (CUDA graphs, overlap of the experts' exchange); DeepSpeed's pipeline engine (asserts ZeRO stage below 2) and its config docs (offload from stage 2 and 3).
  */
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
   megatron: {
@@ -31,6 +33,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     tensorParallel: true,
     pipelineWith: ['NO_SHARD', 'ZERO_1'],
     contextParallel: true,
+    graphsAndOverlap: true,
     interleaved: true,
     evenStages: true,
     sequenceParallel: [false, true],
@@ -42,6 +45,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     tensorParallel: true,
     pipelineWith: ['SHARD_GRAD_OP', 'FULL_SHARD'],
     contextParallel: true,
+    graphsAndOverlap: false,
     interleaved: true,
     evenStages: false,
     sequenceParallel: [true],
@@ -53,6 +57,7 @@ export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
     tensorParallel: false,
     pipelineWith: ['ZERO_1'],
     contextParallel: false,
+    graphsAndOverlap: false,
     interleaved: false,
     evenStages: true,
     sequenceParallel: [false],

@@ -9,6 +9,7 @@ import { layoutOf } from '../../src/plan/layout-of';
 import { isTrainConfig } from '../../src/plan/layout-of-config';
 import { shapeOf } from '../../src/plan/model-shape';
 import { type PlanInput, type PlanPlace, plannedInput } from '../../src/plan/plan-input';
+import { predict } from '../../src/plan/predict';
 
 const layoutOfInput = (input: unknown, place?: PlanPlace) => plannedInput(input as PlanInput, place).layout;
 
@@ -140,6 +141,23 @@ test('a model of the catalogue is planned without assumptions about its sizes', 
       [],
     );
   }
+});
+
+test('settings of experts without effect are named, and those that a framework lacks are outside', () => {
+  const place = { hardware: 'H100-80G', gpus: 8, cudaGraph: 'router' } as const;
+  const dense = plannedInput({ model: 'llama3-8b', ...place, parallel: { dispatcher: 'deepep' } });
+  assert.deepEqual(
+    dense.assumed.map(({ setting }) => setting).filter((setting) => /Graph|dispatcher/.test(setting)),
+    ['parallel.dispatcher', 'cudaGraph'],
+  );
+  assert.match(predict(dense.layout).outside.join(), /fsdp2 itself lacks CUDA graphs \(cudaGraph 'router'\)/);
+  const experts = plannedInput({
+    model: 'Qwen/Qwen3-30B-A3B',
+    ...place,
+    parallel: { stack: 'megatron', strategy: 'ZERO_1' },
+  });
+  assert.ok(experts.assumed.every(({ setting }) => setting !== 'cudaGraph'));
+  assert.doesNotMatch(predict(experts.layout).outside.join(), /CUDA graphs/);
 });
 
 test('settings without a counterpart in the planner are named or refused', () => {

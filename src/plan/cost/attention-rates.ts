@@ -1,4 +1,4 @@
-import type { Gpu } from '../hardware';
+import { GPUS, type Gpu } from '../hardware';
 import type { AttentionKernel } from '../layout';
 
 /** A kernel that does not write scores and probabilities to memory. */
@@ -31,7 +31,7 @@ interface Board {
  * Source: Dao-AILab/flash-attention, assets/flash2_a100_fwd_bwd_benchmark.png (A100 80GB SXM4: hidden size 2048, 16k tokens).
  * The labels of its bars were read by eye.
  */
-const A100 = 271;
+const A100 = GPUS['A100-80G'].gemmTflops;
 const ON_A100 = {
   flash1: board(A100, [
     [64, false, { both: [91, 92, 104, 108, 110, 110] }],
@@ -63,7 +63,7 @@ const ON_A100 = {
  * Source: Dao-AILab/flash-attention, assets/flash2_h100_fwd_bwd_benchmark.png (flash1, and flash with causal masks) and
  * assets/flash3_fp16_*.png (forward and backward apart; no causal backward), H100 80GB SXM5.
  */
-const H100 = 794;
+const H100 = GPUS['H100-80G'].gemmTflops;
 const ON_H100 = {
   flash1: board(H100, [
     [64, false, { both: [157, 159, 161, 161, 166, 168] }],
@@ -100,10 +100,10 @@ const ON_H100 = {
  * benchmark of SDPA 9.22 on GB200, from 2048 tokens on, where shorter lengths have the shares of H100's curve.
  */
 const ON_BLACKWELL = {
-  flash: board(1492, [
+  flash: board(GPUS['B200-180G'].gemmTflops, [
     [64, false, { forward: [308, 359, 381, 307, 343, 379], backward: [243, 281, 302, 315, 329, 334] }],
   ]),
-  cudnn: board(1584, [
+  cudnn: board(GPUS['GB200-186G'].gemmTflops, [
     [
       128,
       false,

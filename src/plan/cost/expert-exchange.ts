@@ -1,5 +1,5 @@
 import type { Bytes, Seconds } from '../../core/units';
-import type { MixtureOfExperts } from '../block-params';
+import { expertShare, type MixtureOfExperts } from '../block-params';
 import type { Calibration } from '../calibration';
 import type { Layout } from '../layout';
 import { type GroupPlace, placeOf } from './collective';
@@ -46,7 +46,7 @@ export function expertExchange(layout: Layout, tokens: number, cal: Calibration)
   const { model, tp, ep, hardware, precision, dispatcher } = layout;
   const { moe } = model;
   if (moe === null || ep === 1) return { seconds: 0 as Seconds, bytes: 0 as Bytes };
-  const share = (model.layers - moe.denseLayers) / model.layers;
+  const share = expertShare(model, moe);
   const place = placeOf(ep, tp, hardware.gpusPerNode);
   const { inside, outside } = copiesOf(place, moe.topK, dispatcher);
   const row = (tokens * model.dim * ITEM_BYTES[precision]) / tp;
@@ -67,7 +67,7 @@ export function permutedBytes(
   moe: MixtureOfExperts,
 ): number {
   const { topK } = moe;
-  const share = (model.layers - moe.denseLayers) / model.layers;
+  const share = expertShare(model, moe);
   const rows =
     ep === 1 ? 2 + 2 * topK : dispatcher === 'alltoall' ? 2 + 6 * topK : 2 * topK + 2 * reached(ep, topK);
   return (share * 2 * rows * model.dim) / (sequenceParallel ? tp : 1);

@@ -74,9 +74,12 @@ export function stateBytesOf({
   Partial<Pick<Layout, 'baseWeights'>>): StateBytes {
   if (baseWeights !== null) {
     const { parameter, gradient, reduced } = ADAPTER_BYTES;
-    const ofTrained = { parameter, gradient, reduced };
-    const shared = Object.entries(ofTrained).map(([key, bytes]) => [key, bytes * trainedShare]);
-    return { ...ADAPTER_BYTES, ...Object.fromEntries(shared) };
+    return {
+      ...ADAPTER_BYTES,
+      parameter: parameter * trainedShare,
+      gradient: gradient * trainedShare,
+      reduced: reduced * trainedShare,
+    };
   }
   const row = STATE_BYTES[stack][FAMILY[precision]];
   const reduced = reduceDtype === null || row.reduced === 0 ? row.reduced : activationBytesOf(reduceDtype);

@@ -1,5 +1,5 @@
 import type { Seconds } from '../../core/units';
-import type { MixtureOfExperts } from '../block-params';
+import { expertShare, type MixtureOfExperts } from '../block-params';
 import type { Product } from '../cost/gemm';
 import type { Layout } from '../layout';
 import { addPasses, type Pass, passSeconds } from './pass';
@@ -24,7 +24,7 @@ export function feedProducts({ model, tp }: Layout, tokens: number, ffn: number)
  */
 export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: number): LayerProduct[] {
   const { model, ep } = layout;
-  const share = (model.layers - moe.denseLayers) / model.layers;
+  const share = expertShare(model, moe);
   const local = moe.experts / ep;
   const rows = (tokens * moe.topK) / local;
   const routed = feedProducts(layout, rows, moe.ffn).map((product) => ({
