@@ -50,6 +50,9 @@ export function layoutWithDefaults(asked: Asked): Layout {
   const stack = asked.stack ?? (baseWeights === null ? usualStack(model, strategy) : 'fsdp2');
   const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
+  const shards = STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp;
+  // TorchTitan's float8.py: only if data parallelism shards (dp_shard_enabled), not context parallelism alone.
+  const canGatherFp8 = stack === 'fsdp2' && asked.precision === 'fp8' && shards > cp;
   return {
     model,
     hardware,
@@ -60,9 +63,10 @@ export function layoutWithDefaults(asked: Asked): Layout {
     pp,
     cp,
     ep: asked.ep ?? 1,
-    shards: STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp,
+    shards,
     sequenceParallel: tp > 1 && (asked.sequenceParallel ?? stack === 'fsdp2'),
     asyncTensorParallel: tp > 1 && (asked.asyncTensorParallel ?? false),
+    fp8AllGather: canGatherFp8 && (asked.fp8AllGather ?? true),
     dispatcher: asked.dispatcher ?? 'alltoall',
     overlapExperts: asked.overlapExperts ?? false,
     strategy,

@@ -66,6 +66,8 @@ export interface Layout {
   readonly sequenceParallel: boolean;
   /** Whether collectives of tensor parallelism are split into parts that overlap with their matmuls. */
   readonly asyncTensorParallel: boolean;
+  /** Whether parameters of fp8 layers are gathered in fp8; otherwise in bf16. */
+  readonly fp8AllGather: boolean;
   readonly dispatcher: Dispatcher;
   /** Whether one microbatch's exchange of tokens runs beside the compute of another one. */
   readonly overlapExperts: boolean;

@@ -192,6 +192,7 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
     ['virtualStages', asked.virtualStages, layout.virtualStages],
     ['parallel.sequenceParallel', asked.sequenceParallel, layout.sequenceParallel],
     ['parallel.asyncTensorParallel', asked.asyncTensorParallel, layout.asyncTensorParallel],
+    ['parallel.fp8AllGather', asked.fp8AllGather, layout.fp8AllGather],
     ['parallel.dpShard', asked.dpShard, layout.shards],
     ['parallel.dispatcher', asked.dispatcher, ep > 1 ? layout.dispatcher : 'without expert parallelism'],
     ['parallel.overlapExperts', asked.overlapExperts, ep > 1 ? layout.overlapExperts : false],

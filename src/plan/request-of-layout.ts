@@ -11,10 +11,10 @@ export function requestOfLayout(
   const { gpus, precision, recompute, recomputeEveryNth, schedule, virtualStages, attention } = layout;
   const { compile, compileLoss, dropout, optimizer, reduceDtype, commHook, offload } = layout;
   const { trainedShare, baseWeights, textEncoder, exampleTokens } = layout;
-  const { dispatcher, overlapExperts, cudaGraph } = layout;
+  const { dispatcher, overlapExperts, cudaGraph, fp8AllGather } = layout;
   const degrees = {
     ...{ dp, tp, pp, cp, ep, dpShard: shards },
-    ...{ sequenceParallel, asyncTensorParallel, dispatcher, overlapExperts },
+    ...{ sequenceParallel, asyncTensorParallel, fp8AllGather, dispatcher, overlapExperts },
   };
   return {
     model,

@@ -51,6 +51,8 @@ const layoutSchema = z.strictObject({
   dpShard: size.optional(),
   sequenceParallel: z.boolean().optional(),
   asyncTensorParallel: z.boolean().optional(),
+  /** Whether FSDP gathers parameters of fp8 layers in fp8 (TorchTitan's enable_fsdp_float8_all_gather). Default: true. */
+  fp8AllGather: z.boolean().optional(),
   /** How tokens reach their experts' ranks. Default: 'alltoall'. */
   dispatcher: z.enum(DISPATCHERS).optional(),
   /** Whether one microbatch's exchange of tokens runs beside the compute of another one. Default: false. */
@@ -115,6 +117,7 @@ export const REQUEST_WORDS: Readonly<Record<string, string>> = {
   nic_gbit_s: 'nicGbit',
   nic: 'nicGbit',
   async_tp: 'asyncTensorParallel',
+  enable_fsdp_float8_all_gather: 'fp8AllGather',
   hbm_tb_s: 'hbmTBps',
   memory_gb: 'memoryGB',
   link_gb_s: 'linkGBps',

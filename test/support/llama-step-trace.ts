@@ -129,7 +129,8 @@ class LlamaStep extends LlamaBlock {
   /** The root's reduction, then the optimizer, whose states are allocated in the first step. */
   private end(root: AllocatedBlock[], head: AllocatedBlock, grads: AllocatedBlock[]): void {
     const { shards } = this.layout;
-    const embedding = this.take(2 * (this.root[0] ?? 0));
+    // A partial sum with the rows of the whole vocabulary: see [Note: FSDP2's units].
+    const embedding = this.take(2 * (this.root[0] ?? 0) * this.layout.tp);
     this.releaseAll(root);
     const size = this.root.reduce((sum, each) => sum + each, 0);
     const reducing = this.take(4 * size);

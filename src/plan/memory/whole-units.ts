@@ -19,7 +19,7 @@ const NONE = {
   outer: { parameters: 0, gradients: 0, reducing: 0 },
   /** Results of all-gathers in flight, in the memory of the gathering stream. */
   gathering: 0,
-  /** Buffers of fixed size. */
+  /** Buffers that exist at every moment of a step. */
   buckets: 0,
 };
 
@@ -58,21 +58,26 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * gradients are reduced last. With pipelining, blocks are not resharded, and whole gradients are summed in the reduction's type
  * until the stage's last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). With
  * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins another one's backward.
- * Blocks of fp8 are gathered in fp8 (enable_fsdp_float8_all_gather, as in TorchTitan's 405B configuration), but not if only
- * context parallelism shards (float8.py: dp_shard_enabled).
+ * The input of a virtual stage's last reduction is freed only at the next step's first reduction, because a pipeline reduces
+ * after backward, when the callback that frees it has run (stage.py: run_post_backward; FSDPState._root_post_backward_final_callback).
+ * Under tensor parallelism, the gradient of the token embedding is a partial sum with the rows of the whole vocabulary until it
+ * is reduced (torch/distributed/tensor/_ops/_embedding_ops.py: embedding_dense_backward cannot return rows sharded;
+ * FSDPParam._get_grad_inner_tensor). Interleaved, it exists only when the other virtual stages have finished.
  * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torch.distributed.pipelining, schedules.py; torchtitan, parallelize_llama.py,
  * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
  */
 function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const { gathered, reduced } = bytes;
   const { layerParams, layers, headParams, params } = stage;
+  const { model, tp, virtualStages } = layout;
   const root = stage.embeddingParams + headParams;
-  const gathersFp8 = layout.precision === 'fp8' && layout.shards > layout.cp;
-  const block = (gathersFp8 ? 1 : gathered) * layerParams;
+  const tableRows = stage.isFirst ? model.vocab * model.dim * (1 - 1 / tp) : 0;
+  const block = (layout.fp8AllGather ? 1 : gathered) * layerParams;
   const isPiped = layout.pp > 1;
   const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
-  const unreduced = layout.numMicroBatches > layout.pp ? params : params / layout.virtualStages;
-  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * unreduced : 0;
+  const unreduced = layout.numMicroBatches > layout.pp ? params : params / virtualStages;
+  const unreducedRows = virtualStages === 1 ? tableRows : 0;
+  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * (unreduced + unreducedRows) : 0;
   return {
     parameters: gathered * root + (resharded ? 1 : layers) * block,
     gradients: gathered * layout.trainedShare * (layerParams + headParams),
@@ -80,11 +85,11 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
     reducing: accumulated > 0 ? 0 : reduced * layerParams,
     outer: {
       parameters: isPiped ? layers * block : 0,
-      gradients: accumulated > 0 ? 0 : gathered * layout.trainedShare * root,
+      gradients: accumulated > 0 ? 0 : gathered * layout.trainedShare * (root + tableRows),
       reducing: reduced * Math.max(root, layerParams),
     },
-    gathering: (Math.max(gathered * root, block) + block) * (1 + 1 / layout.shards),
-    buckets: 0,
+    gathering: virtualStages * (Math.max(gathered * root, block) + block) * (1 + 1 / layout.shards),
+    buckets: accumulated > 0 ? virtualStages * reduced * layerParams : 0,
   };
 }
 

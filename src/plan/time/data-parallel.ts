@@ -19,11 +19,11 @@ import { shardedStates } from '../stack-rules';
  * matmuls, see [Note: FSDP2's units]), reduction float32. Megatron-LM: bf16 gradients are summed and sent in float32, fp16
  * gradients in fp16. DeepSpeed: both in the training precision. Source: the frameworks' defaults.
  */
-function wireItems({ stack, precision, reduceDtype }: Layout) {
+function wireItems({ stack, precision, reduceDtype, fp8AllGather }: Layout) {
   const asked = reduceDtype === null ? undefined : ITEM_BYTES[reduceDtype];
   if (precision === 'fp32') return { param: 4, grad: asked ?? 4 };
   const usual = stack === 'fsdp2' || (stack === 'megatron' && precision !== 'fp16') ? 4 : 2;
-  return { param: stack === 'fsdp2' && precision === 'fp8' ? 1 : 2, grad: asked ?? usual };
+  return { param: fp8AllGather ? 1 : 2, grad: asked ?? usual };
 }
 
 /** Returns the groups of data parallelism: ranks that share shards, and ranks with replicas of the same shard. */
