@@ -8,7 +8,7 @@ import { type DitConfig, modelShape } from '../../src/config/settings/model';
 import { parseTrainConfig } from '../../src/config/train-config';
 import { plan } from '../../src/job/notebook/plan-figures';
 import type { Dit } from '../../src/nn/models/dit';
-import { launchFor } from '../job/job-fixture';
+import { launchForAll } from '../job/job-fixture';
 import { valuesHere } from '../support/cases';
 import { testData } from '../support/paths';
 import { readSafetensors } from '../support/safetensors';
@@ -45,14 +45,15 @@ function json<T>(...path: string[]): T {
 }
 
 describe('a model in a folder of transformers', () => {
+  const shared = launchForAll({ ranks: 2 });
   let temporary = '';
   before(() => {
     temporary = mkdtempSync(join(tmpdir(), 'pretrained-'));
   });
   after(() => rmSync(temporary, { recursive: true }));
 
-  it('has the first loss that transformers gives, and is saved with equal bytes, from any strategy and world', async (context) => {
-    const job = await launchFor(context, { ranks: 2 });
+  it('has the first loss that transformers gives, and is saved with equal bytes, from any strategy and world', async () => {
+    const job = shared();
     for (const name of NAMES) {
       const from = join(FOLDERS, name);
       const config = { model: { from }, data: 'synthetic', batch: 2 } as const;
@@ -86,8 +87,8 @@ describe('a model in a folder of transformers', () => {
     }
   });
 
-  it('is saved with its adapters merged, or only they in the form of PEFT', async (context) => {
-    const job = await launchFor(context, { ranks: 2 });
+  it('is saved with its adapters merged, or only they in the form of PEFT', async () => {
+    const job = shared();
     const adapted = [
       ['gpt2', 'FULL_SHARD', false],
       ['llama', 'ZERO_1', false],
@@ -143,8 +144,8 @@ describe('a model in a folder of transformers', () => {
     );
   });
 
-  it('is loaded and saved by cells, sharded or not', async (context) => {
-    const job = await launchFor(context, { ranks: 2 });
+  it('is loaded and saved by cells, sharded or not', async () => {
+    const job = shared();
     for (const name of valuesHere(NAMES, [1])) {
       const [from, to] = [join(FOLDERS, name), join(temporary, `cell-${name}`)];
       await job.on('all').run(
@@ -175,15 +176,16 @@ describe('a model in a folder of transformers', () => {
     );
   });
 
-  it('is planned as its kind, and its tokenizer travels with it', async (context) => {
+  it('is planned as its kind, and its tokenizer travels with it', async () => {
     const from = join(temporary, 'with-tokenizer');
     cpSync(join(FOLDERS, 'llama'), from, { recursive: true });
     writeFileSync(join(from, 'tokenizer.json'), '{}');
     const written = JSON.parse(readFileSync(join(from, 'config.json'), 'utf8')) as object;
     const mistral = { ...written, model_type: 'mistral', architectures: ['MistralForCausalLM'] };
     writeFileSync(join(from, 'config.json'), JSON.stringify(mistral));
-    const job = await launchFor(context, { ranks: 1 });
-    const run = await job.train({ model: { from, seq: 8, attention: 'flash' }, data: 'synthetic', batch: 1 });
+    const job = shared();
+    const flash = { model: { from, seq: 8, attention: 'flash' }, data: 'synthetic', batch: 1 } as const;
+    const run = await job.train(flash, { ranks: 1 });
     await run.savePretrained(join(temporary, 'travelled'));
     assert.equal(readFileSync(join(temporary, 'travelled', 'tokenizer.json'), 'utf8'), '{}');
     const config = JSON.parse(readFileSync(join(temporary, 'travelled', 'config.json'), 'utf8')) as object;
@@ -192,11 +194,11 @@ describe('a model in a folder of transformers', () => {
     assert.ok(plan({ model: { from }, data: 'synthetic' }, { on: 'A100-80G', gpus: 8 }).memory !== undefined);
   });
 
-  it("has diffusers' output if diffusers wrote the folder, and is saved with diffusers' names", async (context) => {
+  it("has diffusers' output if diffusers wrote the folder, and is saved with diffusers' names", async () => {
     const from = join(FOLDERS, 'diffusers');
     const [byCell, byRun] = [join(temporary, 'cell-dit'), join(temporary, 'run-dit')];
     const sizes = { latent: [2, 4, 6], textLen: 5 } as const;
-    const job = await launchFor(context, { ranks: 2 });
+    const job = shared();
     const outputs = await job.on('all').run(
       async ({ fromPretrained, savePretrained, fullyShard, tf }, from, sizes, to) => {
         const waves = (speed: number, ...shape: number[]) =>

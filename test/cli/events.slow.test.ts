@@ -7,6 +7,7 @@ import { readEventFile } from '../../src/ledger/event-file';
 import { temporaryFolder } from '../job/job-fixture';
 import { type Ran, shardlab } from './run-command';
 
+const RUN = ['run', 'tiny', '--ranks', '1', '--steps', '2'];
 const COMMAND = join(__dirname, '..', '..', 'src', 'cli', 'main.js');
 
 test('an event file that cannot be written ends the run before its first step, and the error names its path', {
@@ -16,7 +17,7 @@ test('an event file that cannot be written ends the run before its first step, a
     ['/dev/full', /cannot write the event file \/dev\/full: ENOSPC.*free some space/],
     ['/nonexistent/run.jsonl', /cannot create the event file \/nonexistent\/run\.jsonl: ENOENT/],
   ] as const) {
-    const { status, stdout, stderr } = await shardlab(['run', 'tiny', '--steps', '2', '--events', path]);
+    const { status, stdout, stderr } = await shardlab([...RUN, '--events', path]);
     assert.equal(status, 1);
     assert.equal(stdout, '');
     assert.match(stderr, reason);
@@ -28,15 +29,7 @@ test('a full disk loses nothing of the result, and the event file says where it 
   skip: process.platform !== 'linux' && 'the limit of a file counts in other units elsewhere',
 }, async (context) => {
   const path = join(temporaryFolder(context).path, 'run.jsonl');
-  const { status, stdout, stderr } = await withFileLimit(16, [
-    'run',
-    'tiny',
-    '--steps',
-    '2',
-    '--json',
-    '--events',
-    path,
-  ]);
+  const { status, stdout, stderr } = await withFileLimit(16, [...RUN, '--json', '--events', path]);
   assert.equal(status, 1);
   assert.equal(JSON.parse(stdout).losses.length, 2);
   assert.match(stderr, /shardlab: cannot write the event file .*EFBIG.*free some space or name another path/);

@@ -1,7 +1,8 @@
+import assert from 'node:assert/strict';
 import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
+import { after, before, type TestContext } from 'node:test';
 import type { RankEvent } from '../../src/job/control/messages';
 import type { LaunchOptions } from '../../src/job/launch/options';
 import type { Job } from '../../src/job/run/job';
@@ -30,6 +31,16 @@ export async function launchFor(context: TestContext, options: LaunchOptions): P
   const job = await launch({ blas: 'none', ...options });
   context.after(() => job.shutdown());
   return job;
+}
+
+/** A job for all tests of a file, because the start of a rank takes as long as most tests; it starts before the first of them. */
+export function launchForAll(options: LaunchOptions): () => Job {
+  let job: Job | undefined;
+  before(async () => {
+    job = await launch({ blas: 'none', ...options });
+  });
+  after(() => job?.shutdown());
+  return () => job ?? assert.fail('the job starts before the first test');
 }
 
 /** Runs a cell and returns all output of ranks. */

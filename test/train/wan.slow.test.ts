@@ -8,7 +8,7 @@ import { NAMED_MODELS } from '../../src/config/named-models';
 import type { DitConfig } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Run } from '../../src/job/run/run';
-import { launchFor } from '../job/job-fixture';
+import { launchForAll } from '../job/job-fixture';
 import { casesHere, HAS_ALL_CASES } from '../support/cases';
 import { assertClose } from '../support/close';
 
@@ -43,8 +43,10 @@ const folder = mkdtempSync(join(tmpdir(), 'wan-'));
 after(() => rmSync(folder, { recursive: true }));
 
 describe("Wan's recipe as one config", () => {
-  it('gives the losses, validation losses and videos of one rank, for every kind of model', async (context) => {
-    const job = await launchFor(context, { ranks: 2 });
+  const shared = launchForAll({ ranks: 4 });
+
+  it('gives the losses, validation losses and videos of one rank, for every kind of model', async () => {
+    const job = shared();
     const here = casesHere(KINDS, [
       'text to video, two experts, a sharded encoder, Ulysses',
       'image to video, ring',
@@ -67,8 +69,8 @@ describe("Wan's recipe as one config", () => {
     }
   });
 
-  it('runs on four ranks with 8-bit AdamW, and its checkpoint continues under another layout', async (context) => {
-    const job = await launchFor(context, { ranks: 4 });
+  it('runs on four ranks with 8-bit AdamW, and its checkpoint continues under another layout', async () => {
+    const job = shared();
     const run = await job.train(RECIPE);
     await run.step(2);
     await run.save(folder);
@@ -83,8 +85,8 @@ describe("Wan's recipe as one config", () => {
     assertClose(again.losses.slice(-2), run.losses.slice(-2), 1e-3, 'losses after loading');
   });
 
-  it('refuses parts that do not fit together', async (context) => {
-    const job = await launchFor(context, { ranks: 1 });
+  it('refuses parts that do not fit together', async () => {
+    const job = shared();
     const refused: readonly (readonly [TrainConfigInput, RegExp])[] = [
       [{ ...RECIPE, model: { ...model, textDim: 8 } }, /has outputs of width 32, but model\.textDim is 8/],
       [{ ...RECIPE, model: { ...model, textLen: 9 } }, /has 8 positions \(seq\), but model\.textLen is 9/],
@@ -94,8 +96,8 @@ describe("Wan's recipe as one config", () => {
       [{ model: 'tiny', data: 'moving-shapes' }, /are videos for a dit, but model\.kind is 'gpt'/],
       [{ model: 'tiny', textEncoder: {} }, /is for a dit, but model\.kind is 'gpt'/],
     ];
-    for (const [config, message] of refused) await assert.rejects(job.train(config), message);
-    const run = await job.train({ ...RECIPE, parallel: {} });
+    for (const [config, message] of refused) await assert.rejects(job.train(config, { ranks: 1 }), message);
+    const run = await job.train({ ...RECIPE, parallel: {} }, { ranks: 1 });
     await assert.rejects(
       run.sampleVideo('a red dog moves right'),
       /"a red dog moves right" is no caption; captions are/,

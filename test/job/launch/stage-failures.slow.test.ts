@@ -61,55 +61,64 @@ async function whyUntil(job: Job, pattern: RegExp): Promise<string> {
   return report;
 }
 
-test('a stopped rank of a stage: why says who waits for which microbatch, and SIGCONT lets the step finish', async (context) => {
-  const job = await launchFor(context, { ranks: RANKS });
-  const undisturbed = await job.train(CONFIG);
-  await undisturbed.step(2);
-  const run = await job.train(CONFIG);
-  await run.step();
-  await strike(job, 'stops');
-  const stepping = run.step();
-  const report = await whyUntil(job, waits('does not answer'));
-  process.kill(job.ranks[STRUCK]?.pid ?? 0, 'SIGCONT');
-  await stepping;
-  context.diagnostic(report);
-  assert.match(report, waits('does not answer'));
-  assert.deepEqual(run.losses, undisturbed.losses);
-});
-
-test('the death of a rank of a stage is an error that names it, and nothing is left of the job', async (context) => {
+/** The second test ends the job. */
+test('a job with a rank that stops or dies in a stage', async (context) => {
   const folder = temporaryFolder(context);
   const job = await withTmpdir(folder.path, () => launchFor(context, { ranks: RANKS }));
-  const pids = job.ranks.map(({ pid }) => pid);
-  const run = await job.train(CONFIG);
-  await run.step();
-  await strike(job, 'never ends');
-  const failed = run.step().then(
-    () => undefined,
-    (thrown: unknown) => thrown,
+
+  await context.test(
+    'a stopped rank of a stage: why says who waits for which microbatch, and SIGCONT lets the step finish',
+    async (t) => {
+      const undisturbed = await job.train(CONFIG);
+      await undisturbed.step(2);
+      const run = await job.train(CONFIG);
+      await run.step();
+      await strike(job, 'stops');
+      const stepping = run.step();
+      const report = await whyUntil(job, waits('does not answer'));
+      process.kill(job.ranks[STRUCK]?.pid ?? 0, 'SIGCONT');
+      await stepping;
+      t.diagnostic(report);
+      assert.match(report, waits('does not answer'));
+      assert.deepEqual(run.losses, undisturbed.losses);
+    },
   );
-  assert.match(await whyUntil(job, waits('runs a call')), waits('runs a call'));
-  const killed = performance.now();
-  process.kill(pids[STRUCK] ?? 0, 'SIGKILL');
-  const error = await failed;
-  const seconds = (performance.now() - killed) / 1e3;
-  assert.ok(error instanceof ShardlabError, `ended with ${String(error)}`);
-  context.diagnostic(`after ${seconds.toFixed(2)} s: ${error.message}`);
-  assert.equal(error.code, 'RANK_DIED');
-  assert.equal(error.rank, STRUCK);
-  assert.match(error.message, /rank 2's process ended \(SIGKILL\)/);
-  assert.match(error.message, waits('has ended'));
-  assert.match(error.message, /job\.shutdown\(\), then launch again/);
-  assert.ok(seconds < 5, `${seconds} s`);
-  // RANK_DIED: their transfers were aborted. A rank that had to be interrupted has another code.
-  const errors = Object.entries(error.details.errors as Record<number, { code: string }>);
-  assert.deepEqual(
-    errors.map(([rank, { code }]) => `${rank} ${code}`),
-    ['0 RANK_DIED', '1 RANK_DIED', '2 RANK_DIED', '3 RANK_DIED'],
+
+  await context.test(
+    'the death of a rank of a stage is an error that names it, and nothing is left of the job',
+    async (t) => {
+      const pids = job.ranks.map(({ pid }) => pid);
+      const run = await job.train(CONFIG);
+      await run.step();
+      await strike(job, 'never ends');
+      const failed = run.step().then(
+        () => undefined,
+        (thrown: unknown) => thrown,
+      );
+      assert.match(await whyUntil(job, waits('runs a call')), waits('runs a call'));
+      const killed = performance.now();
+      process.kill(pids[STRUCK] ?? 0, 'SIGKILL');
+      const error = await failed;
+      const seconds = (performance.now() - killed) / 1e3;
+      assert.ok(error instanceof ShardlabError, `ended with ${String(error)}`);
+      t.diagnostic(`after ${seconds.toFixed(2)} s: ${error.message}`);
+      assert.equal(error.code, 'RANK_DIED');
+      assert.equal(error.rank, STRUCK);
+      assert.match(error.message, /rank 2's process ended \(SIGKILL\)/);
+      assert.match(error.message, waits('has ended'));
+      assert.match(error.message, /job\.shutdown\(\), then launch again/);
+      assert.ok(seconds < 5, `${seconds} s`);
+      // RANK_DIED: their transfers were aborted. A rank that had to be interrupted has another code.
+      const errors = Object.entries(error.details.errors as Record<number, { code: string }>);
+      assert.deepEqual(
+        errors.map(([rank, { code }]) => `${rank} ${code}`),
+        ['0 RANK_DIED', '1 RANK_DIED', '2 RANK_DIED', '3 RANK_DIED'],
+      );
+      assert.deepEqual(pids.map(isAlive), [true, true, false, true]);
+      await assert.rejects(run.step(), { code: 'CLOSED', message: /broke off within step 2.*launch again/s });
+      await job.shutdown();
+      assert.ok((await goneAfter(pids)) !== undefined);
+      assert.deepEqual(folder.left(), []);
+    },
   );
-  assert.deepEqual(pids.map(isAlive), [true, true, false, true]);
-  await assert.rejects(run.step(), { code: 'CLOSED', message: /broke off within step 2.*launch again/s });
-  await job.shutdown();
-  assert.ok((await goneAfter(pids)) !== undefined);
-  assert.deepEqual(folder.left(), []);
 });

@@ -1,5 +1,4 @@
 import assert from 'node:assert/strict';
-import { execFileSync } from 'node:child_process';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -9,6 +8,7 @@ import { FRAGMENTS, type Fragment } from '../../../src/config/fragments';
 import { camelCase } from '../../../src/config/option-names';
 import { lookup } from '../../../src/job/notebook/lookup';
 import type { Job } from '../../../src/job/run/job';
+import { shardlab } from '../../cli/run-command';
 import { launchFor, resultsOf, runCell } from '../job-fixture';
 
 /** What the answer to each refused fragment must name. */
@@ -75,13 +75,10 @@ async function checkOne(fragment: Fragment, { job, names, folder }: Where): Prom
 }
 
 /** The command and its option exist. */
-function checkCommand(example: string): void {
+async function checkCommand(example: string): Promise<void> {
   const [, , command = '', option = ''] = example.split(' ');
-  const main = require.resolve('../../../src/cli/main.js');
-  assert.match(
-    execFileSync(process.execPath, [main, command, '--help'], { encoding: 'utf8' }),
-    new RegExp(option),
-  );
+  const { stdout } = await shardlab([command, '--help']);
+  assert.match(stdout, new RegExp(option));
 }
 
 test('save_checkpoint of the article on rank 0 alone is an error that names the other ranks', async (context) => {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor } from '../job-fixture';
+import { launchForAll } from '../job-fixture';
 
-test('summonFullParams makes parameters whole under every strategy, and writes them back only on request', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const shared = launchForAll({ ranks: 2 });
+
+test('summonFullParams makes parameters whole under every strategy, and writes them back only on request', async () => {
+  const job = shared();
   const found = await job.on('all').run(async ({ FSDP, engine, nn, tf, MixedPrecision, CPUOffload }) => {
     const before = engine.memory.bytes;
     const settings = [
@@ -75,8 +77,8 @@ test('summonFullParams makes parameters whole under every strategy, and writes t
   );
 });
 
-test('FSDP shards a tfjs model in place and returns it', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('FSDP shards a tfjs model in place and returns it', async () => {
+  const job = shared();
   const found = await job.on('all').run(({ FSDP, tf, optim, gradients, rank }) => {
     const layer = tf.layers.dense({ units: 3, inputShape: [5], kernelInitializer: 'ones' });
     const net = tf.sequential({ layers: [layer, tf.layers.dense({ units: 1, kernelInitializer: 'ones' })] });

@@ -2,7 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankEvent } from '../../../src/job/control/messages';
 import type { StepRecord } from '../../../src/ledger/record';
-import { launchFor, runCell } from '../job-fixture';
+import { launchFor, launchForAll, runCell } from '../job-fixture';
+
+/** The job of the tests about warnings that each have another text; a job says each text once. */
+const shared = launchForAll({ ranks: 2 });
 
 const MODEL = `
   const model = nn.gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
@@ -23,8 +26,8 @@ const warningsOf = (events: readonly RankEvent[], rank: number, text: string): s
     event.kind === 'stream' && event.rank === rank && event.text.includes(text) ? [event.text] : [],
   );
 
-test('the first NaN gradient is reported with its parameter and step, once per optimizer', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('the first NaN gradient is reported with its parameter and step, once per optimizer', async () => {
+  const job = shared();
   const finite = await runCell(job, `${MODEL} step(1); step(1);`);
   for (const rank of [0, 1]) assert.deepEqual(warningsOf(finite, rank, 'the gradient of'), []);
   // Rank 1's loss alone: the mean over ranks is NaN on both.
@@ -39,8 +42,8 @@ test('the first NaN gradient is reported with its parameter and step, once per o
   }
 });
 
-test('tensors that are not disposed are reported once with their cell; tensors in tidy are not', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('tensors that are not disposed are reported once with their cell; tensors in tidy are not', async () => {
+  const job = shared();
   const tidy = `${MODEL}
     for (let i = 0; i < 600; i++) tf.tidy(() => tf.square(tf.randomUniform([8])).dataSync());
     for (let i = 0; i < 20; i++) tf.tidy(() => step(1));`;
@@ -104,8 +107,8 @@ test('steps that each leave their results are reported, and the peak is said to 
   assert.equal(Math.max(...leftBytes), 19 * (64 * 64 * 4 + 4));
 });
 
-test('a forward that is called in place of its model is reported once', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('a forward that is called in place of its model is reported once', async () => {
+  const job = shared();
   const setup = `
     class Net extends nn.Module {
       body = new nn.Linear(2, 2); head = new nn.Linear(2, 1);
@@ -123,8 +126,8 @@ test('a forward that is called in place of its model is reported once', async (c
   assert.deepEqual(more, []);
 });
 
-test('a module in a private field that no optimizer got is reported once', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('a module in a private field that no optimizer got is reported once', async () => {
+  const job = shared();
   const net = (hidden: string): string => `{
     class Net extends nn.Module {
       head = new nn.Linear(2, 1);

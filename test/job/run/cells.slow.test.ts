@@ -1,10 +1,12 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { launch } from '../../../src/job/run/launch';
-import { launchFor, printed, resultsOf, runCell } from '../job-fixture';
+import { launchForAll, printed, resultsOf, runCell } from '../job-fixture';
+
+const shared = launchForAll({ ranks: 3 });
 
 test('cells and functions run in the selected ranks, and declarations of cells stay', async (context) => {
-  const job = await launchFor(context, { ranks: 3 });
+  const job = shared();
 
   await context.test(
     'variables, functions and closures of a cell are available to the next cell, in each rank its own',
@@ -160,10 +162,9 @@ test('cells and functions run in the selected ranks, and declarations of cells s
 });
 
 test('two jobs of one process are independent', async (context) => {
-  const [first, second] = await Promise.all([
-    launchFor(context, { ranks: 2 }),
-    launch({ ranks: 2, blas: 'none' }),
-  ]);
+  const first = shared();
+  const second = await launch({ ranks: 1, blas: 'none' });
+  context.after(() => second.shutdown());
   await runCell(first, 'let mine = 1');
   await assert.rejects(runCell(second, 'mine'), { code: 'RANK_FAILED' });
   await second.kill(0);
@@ -171,7 +172,7 @@ test('two jobs of one process are independent', async (context) => {
     second.on('all').run(() => 1),
     { code: 'RANK_DIED' },
   );
-  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1' });
+  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1', 2: '1' });
   await second.shutdown();
-  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1' });
+  assert.deepEqual(resultsOf(await runCell(first, 'dist.barrier(); mine')), { 0: '1', 1: '1', 2: '1' });
 });

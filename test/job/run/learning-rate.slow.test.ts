@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { launchFor, temporaryFolder } from '../job-fixture';
+import { launchForAll, temporaryFolder } from '../job-fixture';
 
 const CONFIG: TrainConfigInput = {
   model: { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 },
@@ -17,9 +17,11 @@ function near(found: readonly number[], expected: readonly number[]): void {
     assert.ok(Math.abs(lr - (expected[i] ?? Number.NaN)) < 1e-12, `${found}`);
 }
 
+const shared = launchForAll({ ranks: 2 });
+
 test('run.lr is the rate of the next step; a schedule, a save and a reshard go on from it', async (context) => {
   const { path: folder } = temporaryFolder(context);
-  const job = await launchFor(context, { ranks: 2 });
+  const job = shared();
   const run = await job.train(CONFIG);
   assert.equal(run.lr, 0.01);
   await run.step(2);
@@ -66,8 +68,8 @@ test('run.lr is the rate of the next step; a schedule, a save and a reshard go o
   );
 });
 
-test("a cell trains torch's groups of a sharded model: each with its own settings", async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test("a cell trains torch's groups of a sharded model: each with its own settings", async () => {
+  const job = shared();
   const [facts] = await job.on('all').run(({ nn, tf, optim, fullyShard, gradients }) => {
     const model = nn.gpt({ layers: 1, dim: 16, heads: 2, vocab: 32, seq: 4 });
     fullyShard(model);

@@ -4,7 +4,7 @@ import { inspect } from 'node:util';
 import { registerDisplay } from '../../../src/cell/display';
 import type { MimeBundle } from '../../../src/cell/mime';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { ENDLESS, launchFor, printed, resultsOf, runCell } from '../job-fixture';
+import { ENDLESS, launchFor, launchForAll, printed, resultsOf, runCell } from '../job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 } as const;
 
@@ -15,8 +15,11 @@ function config(
   return { model: MODEL, data: 'synthetic', parallel: { strategy }, ...extra };
 }
 
+/** The last test of this file kills one of its ranks. */
+const shared = launchForAll({ ranks: 2 });
+
 test('runs of a job', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+  const job = shared();
 
   await context.test(
     'all strategies give the same losses, and a run has losses, ledgers and figures',
@@ -210,8 +213,8 @@ test('a model beyond the memory limit is a typed error that names the held memor
   assert.deepEqual(await job.on('all').run(({ rank }) => rank), [0, 1]);
 });
 
-test('a rank that is killed during training ends the step with RANK_DIED, and the run says so', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('a rank that is killed during training ends the step with RANK_DIED, and the run says so', async () => {
+  const job = shared();
   const run = await job.train(config('FULL_SHARD'));
   const failed = assert.rejects(run.step(100_000), {
     code: 'RANK_DIED',

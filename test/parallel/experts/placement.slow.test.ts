@@ -6,9 +6,11 @@ import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
-import { launchFor, temporaryFolder } from '../../job/job-fixture';
+import { launchForAll, temporaryFolder } from '../../job/job-fixture';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
+
+const shared = launchForAll({ ranks: 4 });
 
 const STEPS = HAS_ALL_CASES ? 3 : 2;
 const WITHIN = 2e-5;
@@ -73,7 +75,7 @@ function busiest(run: Run): number {
 
 test("the largest rank's load falls when experts are moved, and again when they are copied", async (context) => {
   const { path } = temporaryFolder(context);
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   for (const strategy of valuesHere(['NO_SHARD', 'FULL_SHARD'] as const, [1])) {
     await context.test(strategy, async (t) => {
       const plain = await job.train({ ...SKEWED, parallel: { strategy } });
@@ -125,7 +127,7 @@ test("the largest rank's load falls when experts are moved, and again when they 
 });
 
 test('moved and copied experts have the losses of whole ones', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   const settings: Readonly<Record<string, TrainConfigInput>> = {
     'tensors, sequences and experts divided': {
       model: { ...MOE, router: 'topk', auxLossWeight: 0.1, biasUpdateRate: 0.1 },
@@ -166,8 +168,8 @@ test('moved and copied experts have the losses of whole ones', async (context) =
   }
 });
 
-test('a loop of a cell moves its experts between two steps', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+test('a loop of a cell moves its experts between two steps', async () => {
+  const job = shared();
   const results = await job
     .on('all')
     .run(({ nn, tf, optim, DDP, gradients, rank, dist, initializeModelParallel, ...scope }) => {
@@ -226,9 +228,9 @@ test('a loop of a cell moves its experts between two steps', async (context) => 
   }
 });
 
-test('what cannot be placed is refused, and the run does not change', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
-  const run = await job.train({ ...CONFIG, parallel: { ep: 2, wrap: 'moe' } });
+test('what cannot be placed is refused, and the run does not change', async () => {
+  const job = shared();
+  const run = await job.train({ ...CONFIG, parallel: { ep: 2, wrap: 'moe' } }, { ranks: 2 });
   await assert.rejects(run.reshard({ expertPlacement: 'by-use' }), { message: /this run has none yet/ });
   await run.step(1);
   await assert.rejects(run.reshard({ redundantExperts: 2 }), { message: /needs expertPlacement: 'by-use'/ });
