@@ -1,6 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor, runCell } from '../job-fixture';
+import { launchForAll, runCell } from '../job-fixture';
+
+const shared = launchForAll({ ranks: 2 });
 
 const SETUP = `
   const layer = new nn.Linear(4, 1);
@@ -16,8 +18,8 @@ const SETUP = `
 /** Without [Note: interrupted operations], one of about 80 interrupts damages the heap or frees a gradient. */
 const NUM_INTERRUPTS = 60;
 
-test('interrupts at any moment leave a rank with sound tensors', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('interrupts at any moment leave a rank with sound tensors', async () => {
+  const job = shared();
   await runCell(job, SETUP);
   for (let i = 0; i < NUM_INTERRUPTS; i++) {
     const endless = runCell(job, 'tf.tidy(() => train(1e9))', 2).catch((error: unknown) => error);
@@ -28,8 +30,8 @@ test('interrupts at any moment leave a rank with sound tensors', async (context)
   }
 });
 
-test('a loop that swallows the errors of its operations is ended', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('a loop that swallows the errors of its operations is ended', async () => {
+  const job = shared();
   const cell =
     'let x = tf.ones([8]); while (true) { try { const y = x.add(1); x.dispose(); x = y; } catch {} }';
   const endless = runCell(job, cell, 2).catch((error: unknown) => error);

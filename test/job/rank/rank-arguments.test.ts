@@ -1,10 +1,13 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankScope } from '../../../src/job/rank/scope';
-import { launchFor } from '../job-fixture';
+import { launchForAll } from '../job-fixture';
 
-test('clipGradNorm scales the gradients of all ranks in place, and returns the norm before', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const alone = launchForAll({ ranks: 1 });
+const shared = launchForAll({ ranks: 2 });
+
+test('clipGradNorm scales the gradients of all ranks in place, and returns the norm before', async () => {
+  const job = shared();
   const norms = await job.on('all').run(({ nn, tf, fullyShard, gradients, optim }) => {
     const model = nn.gpt({ layers: 1, dim: 8, heads: 2, vocab: 16, seq: 4 });
     fullyShard(model);
@@ -18,8 +21,8 @@ test('clipGradNorm scales the gradients of all ranks in place, and returns the n
   }
 });
 
-test('every function that takes a module also takes a tf.LayersModel', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('every function that takes a module also takes a tf.LayersModel', async () => {
+  const job = shared();
   const found = await job
     .on('all')
     .run(({ tf, fullyShard, gradients, optim, describe, checkpointWrapper: _ }) => {
@@ -46,8 +49,8 @@ test('every function that takes a module also takes a tf.LayersModel', async (co
   }
 });
 
-test('functions refuse a module without parameters, or with parameters that they cannot see, and say why', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('functions refuse a module without parameters, or with parameters that they cannot see, and say why', async () => {
+  const job = alone();
   const [messages = []] = await job.on('all').run(({ fullyShard, DDP, FSDP, optim, nn, tf }) => {
     type X = Parameters<typeof tf.relu>[0] & import('@tensorflow/tfjs').Tensor;
     class Hidden extends nn.Module {
@@ -109,8 +112,8 @@ test('functions refuse a module without parameters, or with parameters that they
   assert.match(messages.at(-1) ?? '', /all parameters of the model are frozen/);
 });
 
-test('values that are not modules, and unknown names, are errors of the call that got them', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('values that are not modules, and unknown names, are errors of the call that got them', async () => {
+  const job = alone();
   const shape = { layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 };
   const cases: readonly [RegExp, (scope: RankScope, given: typeof shape) => unknown][] = [
     [/fullyShard takes a module, .* not undefined/, ({ fullyShard }) => fullyShard(undefined as never)],

@@ -1,12 +1,14 @@
 import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
-import { launchFor, resultsOf, runCell } from '../job-fixture';
+import { launchFor, launchForAll, resultsOf, runCell } from '../job-fixture';
+
+const shared = launchForAll({ ranks: 2 });
 
 const RANK_MODULE = join(__dirname, '..', '..', '..', 'src', 'rank.js');
 
-test('the module shardlab/rank gives each rank its own values, and none outside ranks', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('the module shardlab/rank gives each rank its own values, and none outside ranks', async () => {
+  const job = shared();
   const js = `const names = require(${JSON.stringify(RANK_MODULE)}); [names.rank === rank, names.dist === dist, typeof names.nn.gpt, names.worldSize]`;
   assert.deepEqual(resultsOf(await runCell(job, js)), {
     0: "[ true, true, 'function', 2 ]",
@@ -23,8 +25,8 @@ test('the module shardlab/rank gives each rank its own values, and none outside 
   assert.throws(() => require(RANK_MODULE), { code: 'CONFIG', message: /only by code that runs in a rank/ });
 });
 
-test('the naive forms train like the real ones, and refuse a model that is already sharded', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('the naive forms train like the real ones, and refuse a model that is already sharded', async () => {
+  const job = shared();
   const train = `
     const lossesOf = (model) => {
       const opt = optim.adamW(model, { lr: 1e-2 });
@@ -47,8 +49,8 @@ test('the naive forms train like the real ones, and refuse a model that is alrea
   await assert.rejects(runCell(job, 'naive.DDP(ddp)', 2), /naive\.DDP\(model\): .*build the model again/);
 });
 
-test('collectives take their operation, source and destination as second argument, as in torch', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('collectives take their operation, source and destination as second argument, as in torch', async () => {
+  const job = shared();
   const found = await job.on('all').run(({ dist, tf, rank }) => {
     const of = (x: { dataSync(): ArrayLike<number> }): number => x.dataSync()[0] ?? -1;
     const values = [
@@ -88,8 +90,8 @@ test('collectives take their operation, source and destination as second argumen
   }
 });
 
-test('a cell of ranks builds, shards and trains its own model with the names in scope', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('a cell of ranks builds, shards and trains its own model with the names in scope', async () => {
+  const job = shared();
   const js = `
     let model = nn.gpt({ layers: 2, dim: 16, heads: 2, vocab: 64, seq: 8 });
     for (const block of model.blocks) fullyShard(block, { mesh });

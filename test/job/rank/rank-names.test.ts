@@ -1,7 +1,9 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankScope } from '../../../src/job/rank/scope';
-import { launchFor, resultsOf, runCell } from '../job-fixture';
+import { launchFor, launchForAll, resultsOf, runCell } from '../job-fixture';
+
+const alone = launchForAll({ ranks: 1 });
 
 test("an article's training script runs with its names: policy, precision, checkpointing, schedule, clipping", async (context) => {
   const job = await launchFor(context, { ranks: 2 });
@@ -42,8 +44,8 @@ test("an article's training script runs with its names: policy, precision, check
   }
 });
 
-test('mistakes of the articles are errors in the rank that runs them', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('mistakes of the articles are errors in the rank that runs them', async () => {
+  const job = alone();
   // Each compiles, so that the error is the rank's and not the type checker's.
   const wrong: ((scope: RankScope) => unknown)[] = [
     ({ FSDP, nn }) =>
@@ -73,8 +75,8 @@ test('mistakes of the articles are errors in the rank that runs them', async (co
   }
 });
 
-test('every name of the scope is exported by the module for ranks, and works with and without new', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('every name of the scope is exported by the module for ranks, and works with and without new', async () => {
+  const job = alone();
   const module = JSON.stringify(require.resolve('../../../src/rank.js'));
   const js = `
     const scopeNames = await Promise.resolve(Object.keys(globalThis[Symbol.for('shardlab.rank')]));
@@ -88,8 +90,8 @@ test('every name of the scope is exported by the module for ranks, and works wit
   });
 });
 
-test('an argument without effect gives a warning beside the output of its cell', async (context) => {
-  const job = await launchFor(context, { ranks: 1 });
+test('an argument without effect gives a warning beside the output of its cell', async () => {
+  const job = alone();
   const events = await runCell(
     job,
     "FSDP(nn.gpt({ layers: 1, dim: 4, heads: 1, vocab: 8, seq: 2 }), { deviceId: 0 }); 'made'",

@@ -6,7 +6,9 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { ReshardChange } from '../../../src/job/run/reshard';
 import type { Run } from '../../../src/job/run/run';
 import { valuesHere } from '../../support/cases';
-import { launchFor, temporaryFolder } from '../job-fixture';
+import { launchForAll, temporaryFolder } from '../job-fixture';
+
+const shared = launchForAll({ ranks: 4 });
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };
@@ -41,7 +43,7 @@ async function wholeState(run: Run, folder: string): Promise<Map<string, Buffer>
 
 test('whole tensors of model and optimizer have the same bytes before and after each of many changes', async (context) => {
   const { path } = temporaryFolder(context);
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   const run = await job.train(CONFIG, { ranks: 2 });
   for (const [i, change] of CHANGES.entries()) {
     await run.step(1);
@@ -59,8 +61,8 @@ test('whole tensors of model and optimizer have the same bytes before and after 
   await run.dispose();
 });
 
-test('losses continue after a change of strategy, whatever other settings are', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('losses continue after a change of strategy, whatever other settings are', async () => {
+  const job = shared();
   const settings: readonly (TrainConfigInput & { readonly name: string; readonly within: number })[] = [
     { name: 'momentum', within: 1e-6, optimizer: { kind: 'sgd', lr: 0.1, momentum: 0.9 } },
     { name: '8 bit', within: 5e-3, optimizer: { kind: 'adamW8bit', blockSize: 64 }, model: LARGER },
@@ -75,9 +77,9 @@ test('losses continue after a change of strategy, whatever other settings are', 
   ];
   for (const { name, within, ...more } of valuesHere(settings, [1, 2, 5, 9])) {
     const config = { ...CONFIG, ...more };
-    const undisturbed = await job.train(config);
+    const undisturbed = await job.train(config, { ranks: 2 });
     await undisturbed.step(4);
-    const run = await job.train(config);
+    const run = await job.train(config, { ranks: 2 });
     await run.step(2);
     await run.reshard({ strategy: 'SHARD_GRAD_OP' });
     await run.reshard({ world: 1 });
