@@ -7,6 +7,7 @@ import { inspect } from 'node:util';
 import { registerDisplay } from '../../../src/cell/display';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { ShardlabError } from '../../../src/core/errors';
+import { valuesHere } from '../../support/cases';
 import { launchFor, temporaryFolder } from '../job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
@@ -136,7 +137,7 @@ test('checkpoints of a run', async (context) => {
       await run.step(1);
       let lastSaved = 1;
       let numInterrupted = 0;
-      for (const delay of [0, 1, 2, 4, 8, 16]) {
+      for (const delay of valuesHere([0, 1, 2, 4, 8, 16], [0, 2, 4])) {
         const before = run.lastStep;
         const saving = run.save(path).then(
           () => 'saved',
