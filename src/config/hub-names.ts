@@ -11,12 +11,13 @@ export function catalogueName(name: string): string | undefined {
   return CATALOGUE_NAMES.find((known) => bare(known) === bare(name));
 }
 
-/** Removes the owner, the training that does not change sizes, and spelling. */
+/** Removes the owner, the first version, the training that does not change sizes, and spelling. */
 function bare(name: string): string {
   return name
     .toLowerCase()
     .replace(/^.*\//, '')
     .replace(/^meta-/, '')
+    .replace(/-v0\.1$/, '')
     .replace(/-(instruct|chat|base|it|hf|pt)$/, '')
     .replaceAll(/[^a-z0-9]/g, '');
 }
