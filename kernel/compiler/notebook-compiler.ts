@@ -6,6 +6,7 @@ import { completionsAt, inspectionAt, type ShownSource } from './editing';
 import { replTransformer } from './emit';
 import { type CheckedFiles, createCheckedFiles } from './language-service';
 import type { ResolutionPlaces } from './module-resolution';
+import { namedTypes } from './named-types';
 import { type Outline, outlineOf } from './outline';
 import type {
   Absence,
@@ -87,7 +88,12 @@ export class NotebookCompiler implements CompilerCalls {
     const sent = namespace === 'notebook' ? sentValues(program, file) : {};
     this.#files.drop(path);
     const names = Object.fromEntries(declared);
-    return { ok: true, js, declaration: { namespace, cell, module, text, names, loadsPackages, sent } };
+    const types = namedTypes(program, file, outline);
+    return {
+      ok: true,
+      js,
+      declaration: { namespace, cell, module, text, names, types, loadsPackages, sent },
+    };
   }
 
   commit(declaration: Declaration): void {
@@ -103,6 +109,7 @@ export class NotebookCompiler implements CompilerCalls {
     this.#scopes.ranks.declare(`./${sentName(module)}.mjs`, {
       cell,
       names: Object.fromEntries(names.map((name) => [name, 'let'])),
+      types: {},
     });
   }
 

@@ -41,6 +41,8 @@ export interface Declaration {
   /** The module's text: the cell's text, and declarations of the names of earlier cells that it mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
+  /** The texts of the types of those variables whose type a file exports. */
+  readonly types: Readonly<Record<string, string>>;
   readonly loadsPackages: boolean;
   /** The variables that the cell sends to ranks by job.put, and the texts of their types. */
   readonly sent: Readonly<Record<string, string>>;

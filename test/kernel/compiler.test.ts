@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { describe, it } from 'node:test';
-import { compiler, declaredInRanks, emitted, errorInRanks, messages } from './cell-compiler';
+import { compiled, compiler, declaredInRanks, emitted, errorInRanks, messages } from './cell-compiler';
 
 describe('the compiler', () => {
   it('refuses a cell that is nested too deep, and continues', () => {
@@ -136,6 +136,19 @@ describe('the compiler', () => {
     assert.deepEqual(messages("const anything: unknown[] = await job.get('unheardOf')"), []);
     const names = compiler.complete({ source: "job.get('lo", namespace: 'notebook', offset: 11 });
     assert.ok(names.matches.includes('losses'));
+  });
+
+  it("names the package's class of a variable for later cells, which then do not check the earlier cell again", () => {
+    const cell = compiled(
+      "const run = await job.train({ model: 'tiny' }); let maybe = Math.random() > 1 ? run : undefined; const all = [run]; class Own {} const own = new Own();",
+    );
+    assert.ok(cell.ok);
+    assert.deepEqual(Object.keys(cell.declaration.types), ['run']);
+    assert.match(String(cell.declaration.types.run), /^import\(".*\/job\/run\/run\.js"\)\.Run$/);
+    compiler.commit(cell.declaration);
+    assert.deepEqual(messages('const same = [all[0], maybe, run]; same[2]?.lastStep.toFixed()'), []);
+    assert.match(String(messages('run = all[0]')[0]), /TS2588/);
+    assert.match(String(messages('run.lastSteps')[0]), /'lastSteps' does not exist on type 'Run'/);
   });
 
   it('does not flag what notebooks do: unused values, unannotated parameters, unused labels', () => {

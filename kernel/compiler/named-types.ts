@@ -1,0 +1,39 @@
+import ts from 'typescript';
+import type { Outline } from './outline';
+
+/**
+ * Returns the types of a checked cell's variables, as texts that any module may contain, for variables whose type is a class or
+ * an interface that another file exports: `import("/…/run.js").Run`. [Note: prelude] says what for.
+ */
+export function namedTypes(
+  program: ts.Program,
+  file: ts.SourceFile,
+  { declared }: Pick<Outline, 'declared'>,
+): Record<string, string> {
+  const checker = program.getTypeChecker();
+  const module = checker.getSymbolAtLocation(file);
+  const found: Record<string, string> = {};
+  // A cell that adds to the types of a package must be read for that.
+  if (module === undefined || file.statements.some(ts.isModuleDeclaration)) return found;
+  for (const exported of checker.getExportsOfModule(module)) {
+    const kind = declared.get(exported.name);
+    if (kind !== 'const' && kind !== 'let') continue;
+    const text = importOf(checker.getTypeOfSymbol(exported), file, checker);
+    if (text !== undefined) found[exported.name] = text;
+  }
+  return found;
+}
+
+function importOf(type: ts.Type, cell: ts.SourceFile, checker: ts.TypeChecker): string | undefined {
+  if (!type.isClassOrInterface() || (type.typeParameters?.length ?? 0) > 0) return undefined;
+  const { symbol } = type;
+  const home = symbol.declarations?.[0]?.getSourceFile();
+  // What a cell declares has no file, and costs little to check again.
+  if (home === undefined || home === cell || home.fileName.endsWith('.mts')) return undefined;
+  const module = checker.getSymbolAtLocation(home);
+  const isExported =
+    module !== undefined && checker.tryGetMemberInModuleExports(symbol.name, module) === symbol;
+  if (!isExported) return undefined;
+  const path = home.fileName.replace(/\.d\.([cm]?)ts$/, '.$1js');
+  return `import(${JSON.stringify(path)}).${symbol.name}`;
+}
