@@ -11,10 +11,17 @@ const DOCUMENT_NAMES = Object.keys(DOCUMENTS) as (keyof typeof DOCUMENTS)[];
 test('every claim is found by its document and its verdict, and by its kind', () => {
   const idsOf = (found: Iterable<{ readonly claim: { readonly id: string } }>): string[] =>
     [...found].map(({ claim }) => claim.id);
-  const byBoth = DOCUMENT_NAMES.flatMap((document) =>
-    VERDICTS.flatMap((verdict) => idsOf(claims({ document, verdict }))),
-  );
-  assert.deepEqual(byBoth.sort(), [...CLAIM_IDS].sort());
+  const byDocument = DOCUMENT_NAMES.flatMap((document) => idsOf(claims({ document, verdict: VERDICTS })));
+  assert.deepEqual(byDocument.sort(), [...CLAIM_IDS].sort());
+  // The documents whose findings take little time, because each call computes all findings of its document.
+  for (const document of ['wan22-fsdp', 'accelerate-multinode', 'fsdp-megatron-swift'] as const) {
+    for (const verdict of VERDICTS) {
+      const expected = ALL.results.filter(
+        (result) => result.claim.document === document && result.finding.verdict === verdict,
+      );
+      assert.deepEqual(idsOf(claims({ document, verdict })), idsOf(expected));
+    }
+  }
   const kinds = [...new Set(ALL.results.map(({ claim }) => claim.kind))];
   const byKind = kinds.flatMap((kind) => idsOf(claims({ kind })));
   assert.deepEqual(byKind.sort(), [...CLAIM_IDS].sort());
