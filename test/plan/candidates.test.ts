@@ -6,6 +6,7 @@ import { layoutOf } from '../../src/plan/layout-of';
 import { parseRecommend, searchBases } from '../../src/plan/recommend-request';
 import { requestOfLayout } from '../../src/plan/request-of-layout';
 import { STACK_RULES } from '../../src/plan/stack-rules';
+import { valuesHere } from '../support/cases';
 
 function layoutsOf(input: unknown): readonly Layout[] {
   const request = parseRecommend(input);
@@ -19,7 +20,7 @@ test('every candidate equals the layout of a request with its settings', () => {
     { model: 'wan2.2-a14b', hardware: { like: 'A100-80G', nicGbit: 100, gpusPerNode: 4 } },
     { model: { params: 7.5e9 }, hardware: 'V100-32G' },
   ]) {
-    for (const gpus of [4, 16, 64]) {
+    for (const gpus of valuesHere([4, 16, 64], [0, 1])) {
       const layouts = layoutsOf({ model, hardware, gpus });
       assert.ok(layouts.length > 20, `${layouts.length}`);
       for (const layout of layouts) {
