@@ -35,6 +35,7 @@ test("a GPU is found by its maker's and drivers' names, and a PCIe board is a di
   assert.equal(hardwareOf('H20').name, 'H20-96G');
   assert.throws(() => hardwareOf('A100-PCIe'), /did you mean 'A100-PCIe-40G'/);
   assert.throws(() => hardwareOf('H100'), /did you mean 'H100-80G'/);
+  assert.throws(() => hardwareOf(''), /'' is not known\. Known: V100/);
 });
 
 test('a model is found by its name on a hub', () => {
@@ -43,6 +44,8 @@ test('a model is found by its name on a hub', () => {
   assert.equal(modelOf('Qwen/Qwen-7B').name, 'qwen-7b');
   assert.equal(modelOf('Qwen/Qwen2-7B').name, 'Qwen2-7B');
   assert.equal(modelOf('Qwen/Qwen2.5-72B-Instruct').name, 'Qwen2.5-72B');
+  assert.equal(modelOf('mistralai/Mixtral-8x7B-v0.1').name, 'Mixtral-8x7B');
+  assert.equal(modelOf('mistralai/Mixtral-8x22B-Instruct-v0.1').name, 'Mixtral-8x22B');
   assert.throws(() => modelOf('Qwen/Qwen9-7B'), /is not known; did you mean 'qwen-7b'/);
 });
 
