@@ -108,7 +108,8 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
   const [key, known] = Object.entries<Gpu>(GPUS).find(([each]) => isNamed(each, name)) ?? [];
   if (key === undefined || known === undefined) {
     const names = Object.keys(GPUS);
-    const begun = spelled(name) === '' ? undefined : names.find((each) => spelled(each).startsWith(spelled(name)));
+    const begun =
+      spelled(name) === '' ? undefined : names.find((each) => spelled(each).startsWith(spelled(name)));
     const close = begun ?? nearest(name, names);
     throw new ConfigError(
       `hardware: '${name}' is not known${close === undefined ? '.' : `; did you mean '${close}'?`} Known: ${names.join(', ')}. ` +

@@ -62,7 +62,8 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * after backward, when the callback that frees it has run (stage.py: run_post_backward; FSDPState._root_post_backward_final_callback).
  * Under tensor parallelism, the gradient of the token embedding is a partial sum with the rows of the whole vocabulary until it
  * is reduced (torch/distributed/tensor/_ops/_embedding_ops.py: embedding_dense_backward cannot return rows sharded;
- * FSDPParam._get_grad_inner_tensor). Interleaved, it exists only when the other virtual stages have finished.
+ * FSDPParam._get_grad_inner_tensor). In the interleaved schedule with few microbatches, it exists only when the other virtual
+ * stages have finished.
  * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torch.distributed.pipelining, schedules.py; torchtitan, parallelize_llama.py,
  * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
  */
@@ -75,9 +76,9 @@ function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): 
   const block = (layout.fp8AllGather ? 1 : gathered) * layerParams;
   const isPiped = layout.pp > 1;
   const resharded = STRATEGIES[layout.strategy].reshardAfterForward && !isPiped;
-  const unreduced = layout.numMicroBatches > layout.pp ? params : params / virtualStages;
-  const unreducedRows = virtualStages === 1 ? tableRows : 0;
-  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * (unreduced + unreducedRows) : 0;
+  const inTurn = virtualStages > 1 && layout.numMicroBatches <= layout.pp;
+  const unreduced = inTurn ? params / virtualStages : params + tableRows;
+  const accumulated = isPiped && layout.numMicroBatches > 1 ? reduced * unreduced : 0;
   return {
     parameters: gathered * root + (resharded ? 1 : layers) * block,
     gradients: gathered * layout.trainedShare * (layerParams + headParams),
