@@ -18,6 +18,7 @@ test(`tslab's TypeScript ${ts.version} reads the declarations without an error`,
     lib: ['lib.es2022.d.ts', 'lib.dom.d.ts'],
     typeRoots: [join(ROOT, 'node_modules', '@types')],
     esModuleInterop: true,
+    resolveJsonModule: true,
     strict: true,
     noEmit: true,
   });

@@ -37,7 +37,7 @@ test('a model too large for one rank is built, loaded, trained and resharded in 
     'an unsharded model does not fit under the memory limit, and the error names its parameters',
     async () => {
       const error: unknown = await job
-        // With so many tokens no settings are tried after the error; memory-advice.slow tries them.
+        // With this number of tokens, no settings are tried after the error; memory-advice.slow tries them.
         .train({ ...CONFIG, batch: 8192, parallel: { strategy: 'NO_SHARD' } })
         .catch((reason: unknown) => reason);
       assert.ok(error instanceof ShardlabError && error.code === 'OUT_OF_MEMORY', String(error));

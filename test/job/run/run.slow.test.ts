@@ -201,7 +201,7 @@ test('runs of a job', async (context) => {
 
 test('a model beyond the memory limit is a typed error that names the held memory, and the job still works', async (context) => {
   const job = await launchFor(context, { ranks: 2, memoryLimit: 300e3 });
-  // With so many tokens no settings are tried after the error; memory-advice.slow tries them.
+  // With this number of tokens, no settings are tried after the error; memory-advice.slow tries them.
   const large = job.train(config('NO_SHARD', { model: { ...MODEL, dim: 256 }, batch: 1024 }));
   await assert.rejects(
     large.then((run) => run.step(1)),
