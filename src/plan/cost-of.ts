@@ -19,6 +19,8 @@ export interface Planned<L extends AnyLayout = Layout> {
 /** What a run costs; intervals follow from the interval of the predicted time. */
 export interface Cost {
   readonly usd: Estimate;
+  /** The same in CNY if the table of prices has `cnyPerUsd`; otherwise null. */
+  readonly cny: Estimate | null;
   readonly hours: Estimate;
   readonly gpuHours: Estimate;
   readonly usdPerMillionTokens: Estimate;
@@ -49,6 +51,7 @@ export function costOf(
   const usd = times(gpuHours, price.usdPerHour);
   return {
     usd,
+    cny: price.cnyPerUsd === undefined ? null : times(usd, price.cnyPerUsd),
     hours,
     gpuHours,
     usdPerMillionTokens: times(usd, 1e6 / (steps * tokensPerStep(layout))),

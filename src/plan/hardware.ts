@@ -105,8 +105,8 @@ function gemmAt({ gemmTflops, powerW }: Gpu, limit: number): number {
 
 /** Returns the hardware of that name, with the user's figures. Throws: CONFIG for an unknown name, with the nearest. */
 export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Hardware {
-  const [key, known] = Object.entries<Gpu>(GPUS).find(([each]) => isNamed(each, name)) ?? [];
-  if (key === undefined || known === undefined) {
+  const key = gpuName(name);
+  if (key === undefined) {
     const names = Object.keys(GPUS);
     const begun =
       spelled(name) === '' ? undefined : names.find((each) => spelled(each).startsWith(spelled(name)));
@@ -116,6 +116,7 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
         `Describe any other GPU by { like: 'A100-80G', memoryGB: 64, ... }`,
     );
   }
+  const known: Gpu = GPUS[key];
   const { nicGbit } = GENERATIONS[known.generation];
   const { powerW = known.powerW } = overrides;
   const gemmTflops = gemmAt(known, powerW);
@@ -125,10 +126,13 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
 /** Boards with two sizes of memory, whose names need it. H100 is one: there are boards of 80, 94 and 96 GB. */
 const OF_TWO_SIZES = /^(V100|A100|H100)/;
 
-/** Whether a name means a known GPU: in any spelling, and for boards of one size without the memory ('H20', 'RTX 4090'). */
-function isNamed(known: string, name: string): boolean {
-  if (spelled(known) === spelled(name)) return true;
-  return !OF_TWO_SIZES.test(known) && spelled(known.replace(/-\d+G$/, '')) === spelled(name);
+/** Returns the known GPU of that name, in any spelling, and for boards of one size without the memory ('H20', 'RTX 4090'). */
+export function gpuName(name: string): keyof typeof GPUS | undefined {
+  return (Object.keys(GPUS) as (keyof typeof GPUS)[]).find(
+    (known) =>
+      spelled(known) === spelled(name) ||
+      (!OF_TWO_SIZES.test(known) && spelled(known.replace(/-\d+G$/, '')) === spelled(name)),
+  );
 }
 
 /** Returns the known boards of the family that a driver names ('NVIDIA L40S'), with their figures. */

@@ -1,6 +1,6 @@
 import { z } from 'zod';
 import { ConfigError } from '../core/errors';
-import type { Hardware } from './hardware';
+import { gpuName, type Hardware } from './hardware';
 
 /** The price of a GPU per hour, and its source. */
 export interface Price {
@@ -8,6 +8,8 @@ export interface Price {
   readonly source: string;
   /** Year and month of the list. */
   readonly date: string;
+  /** CNY per USD in the user's table; costs are then given in CNY too. */
+  readonly cnyPerUsd?: number;
 }
 
 /** Prices by the hardware's name. */
@@ -34,18 +36,24 @@ export function priceOf(hardware: Hardware, table: PriceTable = PRICES): Price |
   return table[hardware.name];
 }
 
-const usd = z.number().positive();
-const tableSchema = z.record(
-  z.string(),
-  z.union([
-    usd,
-    z.strictObject({ usdPerHour: usd, source: z.string().optional(), date: z.string().optional() }),
-  ]),
-);
+const positive = z.number().positive();
+const note = { source: z.string().optional(), date: z.string().optional() };
+const priceSchema = z.union([
+  positive,
+  z.strictObject({ usdPerHour: positive, ...note }),
+  z.strictObject({ cnyPerHour: positive, ...note }),
+]);
+/** A user's price: USD per GPU hour, the same with its source, or a price in CNY, for which the table has `cnyPerUsd`. */
+type OwnPrice = z.input<typeof priceSchema>;
+
+/** A user's prices by the hardware's name, as { 'A100-80G': 1.79 } or { cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }. */
+export type OwnPrices = Readonly<Record<string, OwnPrice>>;
+
+const tableSchema = z.object({ cnyPerUsd: positive.optional() }).catchall(priceSchema);
 
 /**
- * Reads a user's table: { 'A100-80G': 1.79 } or { 'A100-80G': { usdPerHour, source, date } }; other GPUs have their list
- * prices. `from` is only for messages. Throws: CONFIG with the entry that is wrong.
+ * Reads a user's table: { 'A100-80G': 1.79 }, { 'A100-80G': { usdPerHour, source, date } } or { cnyPerUsd: 7.1, 'H20-96G':
+ * { cnyPerHour: 9 } }; other GPUs have their list prices. `from` is only for messages. Throws: CONFIG with the entry that is wrong.
  */
 export function priceTable(input: unknown, from = 'prices'): PriceTable {
   const parsed = tableSchema.safeParse(input);
@@ -53,17 +61,30 @@ export function priceTable(input: unknown, from = 'prices'): PriceTable {
     const where = parsed.error.issues.map(({ path }) => path.join('.') || 'the table').join(', ');
     throw new ConfigError(
       `${from}: ${where} is not a price; write { "A100-80G": 1.79 } (USD per GPU hour), ` +
-        `or { "A100-80G": { "usdPerHour": 1.79, "source": "...", "date": "2026-01" } }`,
+        `{ "A100-80G": { "usdPerHour": 1.79, "source": "...", "date": "2026-01" } }, ` +
+        `or { "cnyPerUsd": 7.1, "H20-96G": { "cnyPerHour": 9 } }`,
     );
   }
-  const own = Object.entries(parsed.data).map(([name, price]): [string, Price] => {
-    if (typeof price === 'number') return [name, { usdPerHour: price, source: from, date: 'as given' }];
+  const { cnyPerUsd, ...own } = parsed.data;
+  const rate = cnyPerUsd === undefined ? {} : { cnyPerUsd };
+  const asked = Object.entries(own).map(([name, price]) => {
+    const { source = from, date = 'as given' } = typeof price === 'number' ? {} : price;
     return [
-      name,
-      { usdPerHour: price.usdPerHour, source: price.source ?? from, date: price.date ?? 'as given' },
-    ];
+      gpuName(name) ?? name,
+      { usdPerHour: usdOf(price, cnyPerUsd, `${from}: ${name}`), source, date },
+    ] as const;
   });
-  return { ...PRICES, ...Object.fromEntries(own) };
+  const all: PriceTable = { ...PRICES, ...Object.fromEntries(asked) };
+  return Object.fromEntries(Object.entries(all).map(([name, price]) => [name, { ...price, ...rate }]));
+}
+
+function usdOf(price: OwnPrice, cnyPerUsd: number | undefined, where: string): number {
+  if (typeof price === 'number') return price;
+  if ('usdPerHour' in price) return price.usdPerHour;
+  if (cnyPerUsd !== undefined) return price.cnyPerHour / cnyPerUsd;
+  throw new ConfigError(
+    `${where} has a price in CNY; add the exchange rate to the table: { "cnyPerUsd": 7.1 }`,
+  );
 }
 
 function listed(instance: string, usdPerInstanceHour: number): Price {

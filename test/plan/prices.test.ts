@@ -50,10 +50,29 @@ test("a user's table replaces single prices; the hardware's own price replaces a
   });
   assert.equal(priceOf(hardwareOf('H100-80G'), own)?.usdPerHour, PRICES['H100-80G'].usdPerHour);
   assert.equal(priceOf(hardwareOf('A100-80G', { usdPerHour: 3 }), own)?.usdPerHour, 3);
+  assert.equal(priceOf(hardwareOf('H20'), priceTable({ h20: 1.3 }))?.usdPerHour, 1.3);
   assert.throws(
     () => priceTable({ 'A100-80G': '1.79' }, 'prices.json'),
     /prices\.json: A100-80G is not a price/,
   );
+});
+
+test('prices in CNY are converted at the rate of the table, and costs are in both currencies', () => {
+  const own = priceTable(
+    { cnyPerUsd: 7.1, 'A100-80G': { cnyPerHour: 14.2, source: 'contract' } },
+    'cny.json',
+  );
+  const { usd, cny, price } = costOf(planned, { steps: 1000 }, own);
+  assert.equal(price.usdPerHour, 2);
+  assert.equal(price.source, 'contract');
+  assert.ok(Math.abs((cny?.value ?? 0) - 7.1 * usd.value) < 1e-9);
+  assert.equal(priceOf(hardwareOf('H100-80G'), own)?.usdPerHour, PRICES['H100-80G'].usdPerHour);
+  assert.equal(costOf(planned, { steps: 1000 }).cny, null);
+  assert.throws(
+    () => priceTable({ 'H20-96G': { cnyPerHour: 9 } }, 'cny.json'),
+    /cny\.json: H20-96G has a price in CNY; add the exchange rate/,
+  );
+  assert.throws(() => priceTable({ cnyPerUsd: 0 }, 'cny.json'), /cny\.json: cnyPerUsd is not a price/);
 });
 
 test('the error of a GPU without a price names it', () => {

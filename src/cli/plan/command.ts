@@ -52,7 +52,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
       wholeNumber(1),
     )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
-    .option('--prices <file>', 'USD per GPU hour by the name of the GPU')
+    .option('--prices <file>', 'USD or CNY per GPU hour by the name of the GPU')
     .option('--tokens <n>', 'adds the cost of a run with this number of tokens', positiveNumber)
     .option('--explain', 'says in five sentences where time and memory go, and which change helps most')
     .addOption(setOption());
@@ -147,11 +147,12 @@ function naming(name: string, planned: () => Plan): Plan {
 }
 
 function costAnswer(cost: Cost): Readonly<Record<string, unknown>> {
-  const { usd, hours, usdPerMillionTokens, price, fits, note } = cost;
+  const { usd, cny, hours, usdPerMillionTokens, price, fits, note } = cost;
   return {
     usd: usd.value,
     usd_low: usd.low,
     usd_high: usd.high,
+    ...(cny === null ? {} : { cny: cny.value, cny_low: cny.low, cny_high: cny.high }),
     hours: hours.value,
     usd_per_million_tokens: usdPerMillionTokens.value,
     usd_per_gpu_hour: price.usdPerHour,
@@ -164,15 +165,16 @@ function costAnswer(cost: Cost): Readonly<Record<string, unknown>> {
 function asText(planned: Plan, cost: Cost | undefined): string {
   const text = planned.toText();
   if (cost === undefined) return text;
-  const { usd, hours, usdPerMillionTokens, price, note } = cost;
+  const { usd, cny, hours, usdPerMillionTokens, price, note } = cost;
+  const inCny = cny === null ? '' : `, ${money(cny.value, 'CNY')} at ${price.cnyPerUsd} CNY per USD`;
   return (
-    `${text}\n${dollars(usd.value)} (${dollars(usd.low)} to ${dollars(usd.high)}) in ${hours.value.toPrecision(3)} hours, ` +
+    `${text}\n${money(usd.value)} (${money(usd.low)} to ${money(usd.high)})${inCny} in ${hours.value.toPrecision(3)} hours, ` +
     `${usdPerMillionTokens.value.toPrecision(3)} USD per million tokens, at ${price.usdPerHour.toFixed(2)} USD per GPU hour ` +
     `(${price.source}, ${price.date})${note === null ? '' : `\nwarning: ${note}`}`
   );
 }
 
-function dollars(value: number): string {
+function money(value: number, currency = 'USD'): string {
   const digits = value < 100 ? 2 : 0;
-  return `${value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })} USD`;
+  return `${value.toLocaleString('en-US', { minimumFractionDigits: digits, maximumFractionDigits: digits })} ${currency}`;
 }

@@ -81,7 +81,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .option('--compile', 'assumes a compiled model')
     .option('--top <n>', 'number of layouts to show', wholeNumber(1), 5)
-    .option('--prices <file>', 'USD per GPU hour by the name of the GPU');
+    .option('--prices <file>', 'USD or CNY per GPU hour by the name of the GPU');
   perform<RecommendCommandOptions>(command, async (_, options, output) => {
     const prices = readPrices(options.prices, io.cwd) ?? PRICES;
     const { hardware, seq, gpusPerNode, by, precision, compile } = options;

@@ -13,7 +13,7 @@ import { type InferenceMemory, type InferenceRequest, inferenceMemory } from '..
 import { ownModelRefused } from '../../plan/models';
 import { type PlanInput, type PlanOptions, type PlanPlace, plannedInput } from '../../plan/plan-input';
 import { type Estimate, type Prediction, peakInBytes } from '../../plan/prediction';
-import { type PriceTable, priceTable } from '../../plan/prices';
+import { type OwnPrices, priceTable } from '../../plan/prices';
 
 /**
  * A layout with its predicted time and memory. Shown in a notebook as a table. The plan of a model of your own is counted: see
@@ -51,8 +51,11 @@ export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigRe
    * generates no text, and for a model of your own.
    */
   inference(request?: InferenceRequest): InferencePlan;
-  /** Returns the USD and hours of a run of this length. Throws: CONFIG if no price is known. */
-  cost(length: RunLength, prices?: Readonly<Record<string, number>> | PriceTable): Cost;
+  /**
+   * Returns the USD and hours of a run of this length; with `{ cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }` also CNY.
+   * Throws: CONFIG if no price is known.
+   */
+  cost(length: RunLength, prices?: OwnPrices): Cost;
 }
 
 /** The memory in which a model generates text. Shown in a notebook as a table. */

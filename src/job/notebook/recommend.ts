@@ -5,7 +5,7 @@ import { rankedLayouts } from '../../figures/plans/ranked-layouts';
 import { recommendationNotes, recommendationTable } from '../../figures/plans/recommendation-table';
 import type { Loss } from '../../plan/families';
 import { predict } from '../../plan/predict';
-import { type PriceTable, priceTable } from '../../plan/prices';
+import { type OwnPrices, priceTable } from '../../plan/prices';
 import { type Recommendation, recommend as search } from '../../plan/recommend';
 import { type RecommendInput, type RecommendPlace, recommendAsked } from '../../plan/recommend-request';
 import type { PlanRequestInput } from '../../plan/request';
@@ -31,8 +31,8 @@ export interface Recommended extends TableView {
 }
 
 export interface RecommendViewOptions extends RecommendPlace {
-  /** USD per GPU hour by the GPU's name. Default: list prices. */
-  readonly prices?: Readonly<Record<string, number>> | PriceTable;
+  /** USD (or CNY) per GPU hour by the GPU's name. Default: list prices. */
+  readonly prices?: OwnPrices;
   /** The number of layouts in `ranked`. Default 5. */
   readonly top?: number;
 }
