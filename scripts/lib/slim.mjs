@@ -1,7 +1,8 @@
-import { copyFileSync, existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { dirname, join, relative } from 'node:path';
 import { filesBelow, root } from './places.mjs';
+import { withPlainTypes } from './plain-types.mjs';
 
 /**
  * Reduces the build to what the package ships: scripts without comments, data without spaces, and only the declarations that
@@ -18,18 +19,22 @@ export function slimBuild(build, folders) {
   }
 }
 
-/** Copies the declarations that exports need. tsc writes all of them to build/types, so any can be copied later. */
+/**
+ * Writes the declarations that exports need, with plain types. tsc writes all of them to build/types, so any can be taken
+ * later.
+ */
 function keepPublicTypes(build, folders) {
   const all = join(build, 'types');
   const { exports } = JSON.parse(readFileSync(join(root, 'package.json'), 'utf8'));
   const todo = Object.values(exports).flatMap(({ types }) =>
     types ? [join(all, relative('build', types))] : [],
   );
-  const wanted = new Set();
+  const wanted = new Map();
   for (const file of todo) {
     if (wanted.has(file)) continue;
-    wanted.add(file);
-    const imported = readFileSync(file, 'utf8').matchAll(/(?:from |import\()["'](\.[^"']*)["']/g);
+    const text = readFileSync(file, 'utf8');
+    wanted.set(file, text);
+    const imported = text.matchAll(/(?:from |import\()["'](\.[^"']*)["']/g);
     for (const [, path] of imported) {
       const target = `${join(dirname(file), path.replace(/\.js$/, ''))}.d.ts`;
       if (existsSync(target)) todo.push(target);
@@ -38,11 +43,11 @@ function keepPublicTypes(build, folders) {
   for (const file of folders.flatMap((folder) => filesBelow(join(build, folder)))) {
     if (file.endsWith('.d.ts') && !wanted.has(join(all, relative(build, file)))) rmSync(file);
   }
-  for (const file of wanted) {
+  for (const [file, text] of withPlainTypes(wanted)) {
     const target = join(build, relative(all, file));
-    if (existsSync(target) && readFileSync(target, 'utf8') === readFileSync(file, 'utf8')) continue;
+    if (existsSync(target) && readFileSync(target, 'utf8') === text) continue;
     mkdirSync(dirname(target), { recursive: true });
-    copyFileSync(file, target);
+    writeFileSync(target, text);
   }
 }
 
