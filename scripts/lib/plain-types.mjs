@@ -24,9 +24,8 @@ export function withPlainTypes(texts) {
 }
 
 function plainText(ts, program, file) {
-  const { NoTruncation, InTypeAlias, MultilineObjectLiterals, UseSingleQuotesForStringLiteralType } =
-    ts.NodeBuilderFlags;
-  const flags = NoTruncation | InTypeAlias | MultilineObjectLiterals | UseSingleQuotesForStringLiteralType;
+  const { NoTruncation, InTypeAlias, UseSingleQuotesForStringLiteralType } = ts.NodeBuilderFlags;
+  const flags = NoTruncation | InTypeAlias | UseSingleQuotesForStringLiteralType;
   const checker = program.getTypeChecker();
   const printer = ts.createPrinter();
   const parts = [];

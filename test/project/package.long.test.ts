@@ -49,7 +49,7 @@ test('the package holds the build and the Python package, without tests, source 
   assert.ok(packed.unpackedSize <= PACKED_BYTES, `${packed.unpackedSize} bytes`);
   const stray = packed.files.filter(
     ({ path }) =>
-      !/^(build\/(src|kernel|claims)\/|src\/python\/|README|LICENSE|CHANGELOG|package\.json)/.test(path) ||
+      !/^(build\/(src|kernel|claims)\/|src\/python\/|README|LICENSE|package\.json)/.test(path) ||
       /\.map$|snapshot\/|__pycache__|^build\/src\/python\//.test(path),
   );
   assert.deepEqual(stray, []);
