@@ -98,12 +98,13 @@ test("a plan request's sequence length, batch, precision and GPU are those of th
   }
 });
 
-test('--gpus fewest..most says on how few GPUs the model fits', async () => {
+test('--gpus fewest..most says on how few GPUs the model fits', async (context) => {
   const argv = ['recommend', '--model', 'Qwen3-8B', '--hardware', 'H20', '--gpus', '2..8', '--top', '1'];
   const { status, stdout } = await shardlab(argv);
   assert.equal(status, 0);
   assert.match(stdout, /^the fewest GPUs on which a layout fits: 2 x H20-96G, .* per iteration, [\d.]+ GB$/m);
   const folder = mkdtempSync(join(tmpdir(), 'hub-'));
+  context.after(() => rmSync(folder, { recursive: true }));
   const config = { model_type: 'qwen3', hidden_size: 1024, num_hidden_layers: 4, num_attention_heads: 8 };
   writeFileSync(
     join(folder, 'config.json'),

@@ -1,5 +1,5 @@
 import assert from 'node:assert/strict';
-import { mkdtempSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { test } from 'node:test';
@@ -87,8 +87,9 @@ const BERT = {
   ...{ max_position_embeddings: 512, type_vocab_size: 2 },
 };
 
-test("a model's config.json or its folder is planned as the model of its name", () => {
+test("a model's config.json or its folder is planned as the model of its name", (context) => {
   const folder = mkdtempSync(join(tmpdir(), 'hub-'));
+  context.after(() => rmSync(folder, { recursive: true }));
   const config = {
     architectures: ['Qwen3ForCausalLM'],
     model_type: 'qwen3',
