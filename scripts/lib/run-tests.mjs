@@ -23,6 +23,9 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;
 
+/** Slow files of these folders do so too, because they use the same rank processes (test/support/launch-ranks.ts). */
+const SHARE_RANKS = /^test\/(checkpoint|optim|parallel|plan)\//;
+
 /** The files that take longest, which start first in this order. Others start in the order of their paths. */
 const LONGEST = [
   'test/kernel/examples.slow.test.ts',
@@ -115,7 +118,7 @@ async function runGroup(files, way, env) {
 }
 
 /**
- * Writes into `folder` what node:test runs: a file per slow file, and files that run several fast ones. Their names have numbers in
+ * Writes into `folder` what node:test runs: a file per slow file, and files that run several fast ones or several that share ranks. Their names have numbers in
  * the order of `files`, because node:test starts files in the order of their names. Each test file is a suite of its own there, so that
  * its hooks are its own and its failures name it.
  */
@@ -123,8 +126,9 @@ export function sharedProcesses(files, folder) {
   const rooms = new Map();
   for (const [i, file] of files.entries()) {
     const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
-    const shares = !SLOW.test(file) && !ALONE.test(file);
-    const name = shares ? file.split('/').slice(0, 2).join('-') : `${i}`;
+    const isSlow = SLOW.test(file);
+    const shares = !ALONE.test(file) && (!isSlow || SHARE_RANKS.test(file));
+    const name = shares ? `${isSlow} ${file.split('/')[1]}` : `${i}`;
     const last = rooms.get(name);
     if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
     else rooms.set(name, [...(last ?? []), [compiled]]);

@@ -38,7 +38,7 @@ interface CheckpointArgs extends RankArgs {
 /** The result of an action: plain JSON, or the error that it threw. */
 export type ActionResult = { readonly value: unknown } | { readonly code: string; readonly error: string };
 
-void runAsRank<CheckpointArgs>(async (rank) => {
+runAsRank<CheckpointArgs>(async (rank) => {
   const session = new Session(rank);
   const results: ActionResult[] = [];
   for (const action of rank.args.actions) results.push(await session.result(action));

@@ -19,7 +19,7 @@ export interface KillArgs extends RankArgs {
 const MOST_SAVES = 10_000;
 
 /** Loads the checkpoint and then saves state after state until it is killed. State n has n in all values, n + 1/4 and n + 1/2 in the moments. */
-void runAsRank<KillArgs>(async (rank) => {
+runAsRank<KillArgs>(async (rank) => {
   const { folder, log, first } = rank.args;
   const config = parseTrainConfig(tinyConfig('FULL_SHARD'));
   const { model, optimizer } = createTrainer({ ...rank, config });

@@ -8,7 +8,7 @@ import type { ErrorJson } from '../../src/core/errors';
 import type { AbortReason } from '../../src/transport/control-block';
 import type { Link } from '../../src/transport/link';
 import { createSegment, type Segment } from '../../src/transport/segment';
-import { CODE_CACHE } from '../support/launch-ranks';
+import { CODE_CACHE } from '../support/rank-pool';
 import type { RankReply, RankRequest, RankSetup, TestPlane } from './scenario';
 
 const SEGMENT_FD = 3;

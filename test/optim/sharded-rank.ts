@@ -27,7 +27,7 @@ interface ShardedArgs extends RankArgs {
   readonly steps: number;
 }
 
-void runAsRank<ShardedArgs>((rank) => rank.args.twins.flatMap((twins) => compare(rank, twins)));
+runAsRank<ShardedArgs>((rank) => rank.args.twins.flatMap((twins) => compare(rank, twins)));
 
 /** Returns the differences of each config. */
 function compare(rank: TestRank<ShardedArgs>, { configs, twin }: Twins): Apart[] {

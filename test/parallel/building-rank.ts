@@ -45,7 +45,7 @@ class Causes extends LiveBuffers {
   }
 }
 
-void runAsRank<BuildingArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
+runAsRank<BuildingArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
 function observe(rank: TestRank<BuildingArgs>, one: BuildingArgs['cases'][number]): BuildingResult {
   const { engine, group, args } = rank;

@@ -47,7 +47,7 @@ interface ContractArgs extends RankArgs {
   readonly cases: readonly PlacedCase[];
 }
 
-void runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
+runAsRank<ContractArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
 /** Trains a step, which allocates the states, measures the second, and trains one more. */
 function observe(rank: TestRank<ContractArgs>, { config, naive }: PlacedCase): ContractResult {

@@ -43,7 +43,7 @@ interface LayersArgs extends RankArgs {
 
 const STEPS = 4;
 
-void runAsRank<LayersArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<LayersArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train({ engine, group, observer, tally }: TestRank<LayersArgs>, run: LayersRun): LayersResult {
   const before = engine.memory.bytes;

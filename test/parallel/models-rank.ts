@@ -41,7 +41,7 @@ interface ModelArgs extends RankArgs {
   readonly runs: readonly ModelRun[];
 }
 
-void runAsRank<ModelArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<ModelArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train(rank: TestRank<ModelArgs>, run: ModelRun): ModelResult {
   const { engine, tally } = rank;

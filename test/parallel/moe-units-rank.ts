@@ -39,7 +39,7 @@ const WAN = parseTrainConfig({
   },
 });
 
-void runAsRank<MoeUnitsArgs>((rank) => rank.args.cases.map((name) => train(rank, name)));
+runAsRank<MoeUnitsArgs>((rank) => rank.args.cases.map((name) => train(rank, name)));
 
 function train(rank: TestRank<MoeUnitsArgs>, name: MoeUnitsArgs['cases'][number]): MoeUnitsResult {
   const { engine, group, args } = rank;

@@ -62,7 +62,7 @@ interface TupleArgs extends RankArgs {
   readonly runs: readonly TupleRun[];
 }
 
-void runAsRank<TupleArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<TupleArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train(rank: TestRank<TupleArgs>, run: TupleRun): TupleResult {
   const { engine, group } = rank;

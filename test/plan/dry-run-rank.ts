@@ -23,7 +23,7 @@ interface DryRunArgs extends RankArgs {
   readonly steps: number;
 }
 
-void runAsRank<DryRunArgs>((rank) => {
+runAsRank<DryRunArgs>((rank) => {
   spreadEvenly();
   const log = new EventLog();
   rank.engine.observe(log);

@@ -5,7 +5,7 @@ import type { Observer } from '../../src/core/events';
 import { NO_SITE } from '../../src/dist/call-site';
 import type { ProcessGroup } from '../../src/dist/types';
 import { joinWorld } from '../../src/dist/world';
-import { type RankMessage, SEGMENT_FD } from './launch-ranks';
+import { type RankMessage, type RankRequest, SEGMENT_FD } from './rank-pool';
 import { TallyObserver } from './tally-observer';
 
 /** The values that a rank's script uses. */
@@ -22,29 +22,41 @@ export interface RankArgs {
   readonly blas: 'auto' | 'none';
 }
 
-/** Runs `work` as this process's rank and sends its result, or its error, to the launcher. */
-export async function runAsRank<A extends RankArgs>(work: (rank: TestRank<A>) => unknown): Promise<void> {
-  endWithParent();
-  let message: RankMessage;
-  try {
-    message = { result: await inWorld(work) };
-  } catch (error) {
-    message = { error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
-  }
-  process.send?.(message, undefined, {}, () => process.exit());
+type Work = (rank: TestRank<RankArgs>) => unknown;
+
+/** The work of each script that this process has run, by the script's path. */
+const works = new Map<string, Work>();
+let script = '';
+
+/** Declares what this script does in each rank; its result, or its error, goes to the launcher. */
+export function runAsRank<A extends RankArgs>(work: (rank: TestRank<A>) => unknown): void {
+  // The launcher sent arguments of this type.
+  works.set(script, work as Work);
 }
 
-async function inWorld<A extends RankArgs>(work: (rank: TestRank<A>) => unknown): Promise<unknown> {
+async function run(request: RankRequest): Promise<RankMessage> {
+  try {
+    script = request.script;
+    if (!works.has(script)) require(script);
+    const work = works.get(script);
+    if (work === undefined) throw new Error(`${script} does not call runAsRank`);
+    return { result: await inWorld(work, request) };
+  } catch (error) {
+    return { error: error instanceof Error ? (error.stack ?? error.message) : String(error) };
+  }
+}
+
+async function inWorld(work: Work, request: RankRequest): Promise<unknown> {
   // The launcher serialized arguments of this type.
-  const args = JSON.parse(process.env.SHARDLAB_TEST_ARGS ?? '{}') as A;
-  const searchPaths = JSON.parse(process.env.SHARDLAB_TEST_BLAS_PATHS ?? '[]') as string[];
+  const args = request.args as RankArgs;
+  const { rank, world: size, segmentBytes: bytes, searchPaths } = request;
   const engine = await createWasmEngine({ blas: args.blas, threads: 1, searchPaths });
   const tally = new TallyObserver();
   engine.observe(tally);
   const world = await joinWorld({
-    rank: Number(process.env.RANK),
-    world: Number(process.env.WORLD_SIZE),
-    plane: { kind: 'shared-memory', fd: SEGMENT_FD, bytes: Number(process.env.SHARDLAB_TEST_SEGMENT_BYTES) },
+    rank,
+    world: size,
+    plane: { kind: 'shared-memory', fd: SEGMENT_FD, bytes },
     engine,
     observer: tally,
     // As in the steps of a job's training: no cell calls these collectives.
@@ -66,4 +78,13 @@ function endWithParent(): void {
     pipe.resume();
   `;
   new Worker(watch, { eval: true }).unref();
+}
+
+// This file is also the program of the processes; scripts import it from there.
+if (require.main === module) {
+  endWithParent();
+  process.on(
+    'message',
+    (request: RankRequest) => void run(request).then((message) => process.send?.(message)),
+  );
 }

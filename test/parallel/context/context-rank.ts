@@ -22,7 +22,7 @@ export interface ContextResult {
   readonly gathered: Readonly<Record<'whole' | 'own' | 'grad', readonly number[]>>;
 }
 
-void runAsRank<ContextArgs>(
+runAsRank<ContextArgs>(
   (rank): ContextResult => ({
     attention: rank.args.attention.map((one) => compareAttention(rank, one)),
     training: rank.args.training.map((one) => trainBoth(rank, one)),

@@ -71,7 +71,7 @@ export interface SuiteResult {
   readonly exchange: ExchangeResult;
 }
 
-void runAsRank<RankArgs>((rank): SuiteResult => {
+runAsRank<RankArgs>((rank): SuiteResult => {
   const reductions = Object.entries(CASES).map(([name, reduced]) => [name, reduce(rank, reduced)] as const);
   return { reductions: Object.fromEntries(reductions), exchange: exchange(rank) };
 });

@@ -63,7 +63,7 @@ function zeros(shape: readonly number[]): Parameter {
   return new Parameter(tf.zeros([...shape]));
 }
 
-void runAsRank<RankArgs>((rank): SuiteResult => {
+runAsRank<RankArgs>((rank): SuiteResult => {
   const results = Object.entries(HOOKS).map(([name, hook]) => [name, train(rank, hook)] as const);
   return Object.fromEntries(results) as SuiteResult; // one per hook
 });

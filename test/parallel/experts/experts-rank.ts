@@ -72,7 +72,7 @@ export const STEPS = HAS_ALL_CASES ? 3 : 2;
 export const SHAPE = { layers: 2, dim: 8, heads: 2, vocab: 29, seq: 6 } as const;
 export const ROWS = 2;
 
-void runAsRank<ExpertArgs>((rank) => rank.args.cases.map((one) => trainBoth(rank, one)));
+runAsRank<ExpertArgs>((rank) => rank.args.cases.map((one) => trainBoth(rank, one)));
 
 function trainBoth(rank: TestRank<unknown>, one: ExpertCase): ExpertResult {
   const { engine, group, tally } = rank;

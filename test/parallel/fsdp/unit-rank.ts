@@ -38,7 +38,7 @@ class Bag extends Module {
   }
 }
 
-void runAsRank<UnitArgs>((rank) => {
+runAsRank<UnitArgs>((rank) => {
   const random = seeded(11, 'unit shapes'); // the same on all ranks
   return Array.from({ length: rank.args.cases }, () => check(rank, random));
 });

@@ -44,7 +44,7 @@ interface ParityArgs extends RankArgs {
   readonly runs: readonly ParityRun[];
 }
 
-void runAsRank<ParityArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<ParityArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train(rank: TestRank<ParityArgs>, run: ParityRun): ParityResult {
   const config = parseTrainConfig(run.config);

@@ -41,7 +41,7 @@ interface RandomArgs extends RankArgs {
 export const STEPS = 2;
 const BATCH = 2;
 
-void runAsRank<RandomArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<RandomArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train(rank: TestRank<RandomArgs>, run: RandomRun): RandomResult {
   const { engine } = rank;

@@ -57,7 +57,7 @@ interface PipelineArgs extends RankArgs {
   readonly cases: readonly PipelineCase[];
 }
 
-void runAsRank<PipelineArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
+runAsRank<PipelineArgs>((rank) => rank.args.cases.map((one) => observe(rank, one)));
 
 function observe(rank: TestRank<PipelineArgs>, one: PipelineCase): PipelineResult {
   const { engine, group, tally } = rank;

@@ -44,7 +44,7 @@ interface PrecisionArgs extends RankArgs {
   readonly runs: readonly PrecisionRun[];
 }
 
-void runAsRank<PrecisionArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
+runAsRank<PrecisionArgs>((rank) => rank.args.runs.map((run) => train(rank, run)));
 
 function train(
   rank: TestRank<PrecisionArgs>,

@@ -5,4 +5,4 @@ interface ReductionArgs extends RankArgs {
   readonly options: ReductionErrorOptions;
 }
 
-void runAsRank<ReductionArgs>(({ engine, group, args }) => reductionError(engine, group, args.options));
+runAsRank<ReductionArgs>(({ engine, group, args }) => reductionError(engine, group, args.options));

@@ -43,7 +43,7 @@ interface RecomputeArgs extends RankArgs {
 /** Microbatches: the first ones are not reduced if the strategy says so. */
 const PASSES = 3;
 
-void runAsRank<RecomputeArgs>((rank) => rank.args.runs.map((run) => runPasses(rank, run)));
+runAsRank<RecomputeArgs>((rank) => rank.args.runs.map((run) => runPasses(rank, run)));
 
 function runPasses(rank: TestRank<RecomputeArgs>, run: RecomputeRun): RecomputeResult {
   const { engine, tally, group } = rank;

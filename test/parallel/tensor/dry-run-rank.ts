@@ -28,7 +28,7 @@ interface PlannedArgs extends RankArgs {
   readonly runs: readonly TensorRun[];
 }
 
-void runAsRank<PlannedArgs>(({ engine, group, tally, args }) =>
+runAsRank<PlannedArgs>(({ engine, group, tally, args }) =>
   args.runs.map((run): PlannedResult => {
     const real = new EventLines();
     engine.observe(real);

@@ -40,7 +40,7 @@ const EXPECTED: readonly (readonly [mapping: Mapping, value: Combined, gradient:
 ];
 
 /** Returns the wrong mappings, and the collectives of each. All numbers are integers, so sums are exact. */
-void runAsRank(({ engine, group, tally }) => {
+runAsRank(({ engine, group, tally }) => {
   const wrong: string[] = [];
   const sent: Record<string, readonly string[]> = {};
   for (const [mapping, value, gradient] of EXPECTED) {

@@ -60,7 +60,7 @@ const STEPS = HAS_ALL_CASES ? 3 : 2;
 const BATCH = 2;
 const MAX_NORM = 0.5;
 
-void runAsRank<TensorArgs>((rank) => {
+runAsRank<TensorArgs>((rank) => {
   // Several trainings are compared with the same one.
   const known = new Map<string, Expected>();
   const alone = (run: TensorRun, replicas: number): Expected => {
