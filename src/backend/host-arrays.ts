@@ -28,9 +28,9 @@ export interface HostArray {
 }
 
 /**
- * Arrays on the host. The device's kernels update them there, with bitwise equal results. Observers get their bytes with
- * `space: 'host'`, and the device's memoryLimit does not count them. [Note: device and host] A CPU rank has one memory: the
- * device is the engine's heap, the host is a second heap, and a transfer between them is a copy.
+ * Arrays on the host. The device's kernels update them there; the results are bitwise equal to those on the device. Observers
+ * get the arrays' bytes with `space: 'host'`, and the device's memoryLimit does not count them. [Note: device and host] A CPU
+ * rank has one memory: the device is the engine's heap, the host is a second heap, and a transfer between them is a copy.
  */
 export interface HostMemory extends Elementwise<HostArray> {
   /** Bytes of all live arrays. */
@@ -114,8 +114,8 @@ export class WasmHostMemory extends WasmElementwise<HostArray> implements HostMe
     if (dtype !== array.dtype || !fits) {
       throw new ShardlabError(
         'SHAPE',
-        `${what}: ${length} elements from ${offset} on of ${dtype} [${tensor.shape}] and from ${at} on of a host array ` +
-          `${array.dtype} [${array.length}] do not match; give equal types, and ranges that end inside.`,
+        `${what}: elements [${offset}, ${offset + length}) of a tensor ${dtype} [${tensor.shape}] and elements ` +
+          `[${at}, ${at + length}) of a host array ${array.dtype} [${array.length}] do not match; give equal types, and ranges within both.`,
       );
     }
     const item = itemBytes(dtype);

@@ -8,7 +8,7 @@ export const configSchema = schemaOf(SETTINGS);
 type Config = z.output<typeof configSchema>;
 type Table = typeof SETTINGS;
 
-/** The path of a setting, or the paths of a section's parts, whose rows are `Like`. */
+/** The path of a setting, or the paths of a section's parts, if their rows have the type `Like`. */
 type PathsOf<Key extends string, Row, Like> = Row extends { planned: 'by part'; parts: infer Parts }
   ? { [Part in keyof Parts & string]: Parts[Part] extends Like ? `${Key}.${Part}` : never }[keyof Parts &
       string]
@@ -42,7 +42,7 @@ export const SETTING_ROWS: readonly SettingRow[] = Object.entries<
   ),
 ]);
 
-/** Returns the value of a setting, by its path; undefined: a section that is null has no parts. */
+/** Returns the value of the setting at a path; undefined if the setting's section is null. */
 export function settingAt(config: object, path: string): unknown {
   return path
     .split('.')

@@ -71,7 +71,7 @@ export function lrRangeFigure(range: LrRange): LrRangeFigure {
                   x[at] ?? 0,
                   smoothed[at] ?? 0,
                   `${soft('steepest at')} ${bold(lrText(suggestedLr))}`,
-                  { aside: 24, rise: -24 },
+                  { aside: 24, below: -24 },
                 ),
               ],
       },

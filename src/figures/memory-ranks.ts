@@ -131,13 +131,13 @@ function ends(peaks: Cases<RankPeak>, scale: Scaled): Annotation[] {
   const totals = peaks.map(({ total }) => total);
   const [high, low] = [Math.max(...totals), Math.min(...totals)];
   const [most, least] = [totals.indexOf(high), totals.lastIndexOf(low)];
-  const at = (i: number, text: string, rise: number): Annotation => {
+  const at = (i: number, text: string, below: number): Annotation => {
     const aside = i > peaks.length * 0.6 ? -34 : 34;
-    return pointed(i, (totals[i] ?? 0) / scale.divisor, text, { aside, rise });
+    return pointed(i, (totals[i] ?? 0) / scale.divisor, text, { aside, below });
   };
   if (high === low) return [at(most, `${bold(inUnit(high, scale))} ${strong('on every rank')}`, -12)];
   const named = (i: number): string => `rank ${peaks[i]?.rank}: ${inUnit(totals[i] ?? 0, scale)}`;
   const gap = (high - low) / high;
-  const rise = -12 - gap * FRAME.pixels * 0.85 - (Math.abs(most - least) < peaks.length / 4 ? 16 : 0);
-  return [at(most, bold(named(most)), -12), at(least, soft(`least: ${named(least)}`), Math.max(rise, -70))];
+  const below = -12 - gap * FRAME.pixels * 0.85 - (Math.abs(most - least) < peaks.length / 4 ? 16 : 0);
+  return [at(most, bold(named(most)), -12), at(least, soft(`least: ${named(least)}`), Math.max(below, -70))];
 }

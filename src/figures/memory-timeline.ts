@@ -95,7 +95,7 @@ function peakNote(record: StepRecord, { bytes, time }: MemoryScales): Annotation
   if (peakBytes === 0 || seconds <= 0) return [];
   const text = `${bold(`peak ${inUnit(peakBytes, bytes)}`)} ${strong(safe(momentOf(record)))}`;
   const aside = peakSeconds > seconds * 0.55 ? -26 : 26;
-  return [pointed(peakSeconds / time.divisor, peakBytes / bytes.divisor, text, { aside, rise: -11 })];
+  return [pointed(peakSeconds / time.divisor, peakBytes / bytes.divisor, text, { aside, below: -11 })];
 }
 
 function momentOf(record: StepRecord): string {

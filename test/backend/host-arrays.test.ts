@@ -109,7 +109,7 @@ test('a range out of bounds, a wrong type and a disposed array are errors that s
   const array = engine.host.allocate(3, TAG);
   assert.throws(
     () => engine.host.fromDevice(tensor, 0, 4, array, 0),
-    /fromDevice: 4 elements from 0 on of float32 \[4\]/,
+    /fromDevice: elements \[0, 4\) of a tensor float32 \[4\]/,
   );
   assert.throws(() => engine.host.toDevice(array, 2, 2, tensor, 0), { code: 'SHAPE' });
   const ints = engine.host.allocate(4, TAG, 'int32');

@@ -190,7 +190,8 @@ export function unshownFacts(path: string, notebook: Notebook): string[] {
     .join('\n');
   const outputs = notebook.cells.flatMap(({ outputs: shown = [] }) => shown.map(textOf));
   return FACTS.filter((fact) => fact.notebook === name).flatMap(({ sentence, holds }) => {
-    if (!prose.includes(sentence)) return [`the prose no longer says "${sentence}": mend the list of facts`];
+    if (!prose.includes(sentence))
+      return [`the prose no longer says "${sentence}": correct the list of facts`];
     return holds(outputs, notebook) ? [] : [`the outputs do not show "${sentence}"`];
   });
 }

@@ -34,7 +34,9 @@ export async function chatTemplateOf(
   const { Template } = await import('@huggingface/jinja');
   const failed = (error: unknown): ConfigError => {
     const reason = error instanceof Error ? error.message : String(error);
-    return new ConfigError(`data.chatTemplate: ${name} fails: ${reason}; mend it, or name another template`);
+    return new ConfigError(
+      `data.chatTemplate: ${name} fails: ${reason}; correct it, or name another template`,
+    );
   };
   let template: InstanceType<typeof Template>;
   try {

@@ -4,7 +4,7 @@ import { NumberFile } from './number-file';
 
 type Values = Readonly<Record<string, unknown>>;
 
-/** The names of one column, whose value may be a list, or of several columns of single numbers. */
+/** The name of one column, whose value may be a list, or the names of several columns of single numbers. */
 export type ColumnNames = string | readonly string[];
 
 /** A written column. */
@@ -22,11 +22,11 @@ export interface ColumnOptions {
   readonly path: string;
   /** Inputs are float32. Targets are int32 if all are whole numbers or words. */
   readonly isTarget: boolean;
-  /** The classes of another file's words, which this column's words must be among; null: any words. */
+  /** The words of the rows to train on: this column may have no others; null: any words are allowed. */
   readonly classes: readonly string[] | null;
 }
 
-/** Writes an input or target of all rows. The caller closes it. */
+/** Writes one column, an input or a target, for all rows. The caller closes the writer. */
 export class ColumnWriter {
   readonly #options: ColumnOptions;
   readonly #file: NumberFile<Float64Array>;
@@ -34,7 +34,7 @@ export class ColumnWriter {
   #isWhole = true;
   /** The words in order of their first row; undefined: values are numbers. */
   #words: Map<string, number> | undefined;
-  /** The word of each row. */
+  /** For each row, the index of its word in `#words`. */
   readonly #rows: number[] = [];
 
   constructor(options: ColumnOptions) {
@@ -42,7 +42,7 @@ export class ColumnWriter {
     this.#file = new NumberFile(options.path, Float64Array);
   }
 
-  /** Writes a row's value. Throws: CONFIG naming the row, the column and a value that does not fit to earlier rows. */
+  /** Writes a row's value. Throws: CONFIG with the row, the column and the value, if the value is wrong or does not match earlier rows. */
   write(place: string, row: Values): void {
     const { names, isTarget } = this.#options;
     const value = typeof names === 'string' ? row[names] : names.map((name) => row[name]);
@@ -52,7 +52,7 @@ export class ColumnWriter {
     else this.#writeWord(place, this.#words, value);
   }
 
-  /** Writes what is known only after the last row. */
+  /** Completes the column after the last row: the indices of words are known only then. */
   end(): WrittenColumn {
     const { isTarget, classes: known } = this.#options;
     const { path: file } = this.#file;
@@ -77,13 +77,13 @@ export class ColumnWriter {
     const { names } = this.#options;
     const { numbers, shape } = numbersOf(value, (part) => {
       return new ConfigError(
-        `data: ${place}: ${columnText(names)} has ${shown(part)}, which is not a number; mend the row or name other columns as x and y`,
+        `data: ${place}: ${columnText(names)} has ${shown(part)}, which is not a number; correct the row, or name other columns as x and y`,
       );
     });
     this.#shape ??= shape;
     if (this.#shape.join() !== shape.join()) {
       throw new ConfigError(
-        `data: ${place}: ${columnText(names)} has shape [${shape.join(', ')}], but earlier rows have [${this.#shape.join(', ')}]; give all rows one shape`,
+        `data: ${place}: ${columnText(names)} has shape [${shape.join(', ')}], but earlier rows have [${this.#shape.join(', ')}]; give all rows the same shape`,
       );
     }
     this.#isWhole &&= numbers.every((number) => Number.isInteger(number) && Math.abs(number) < 2 ** 31);
@@ -95,7 +95,7 @@ export class ColumnWriter {
     const word = String(value);
     if (classes !== null && !classes.includes(word)) {
       throw new ConfigError(
-        `data: ${place}: ${columnText(names)} has ${shown(word)}, but the rows to train on have only ${classes.join(', ')}; mend the row`,
+        `data: ${place}: ${columnText(names)} has ${shown(word)}, but the rows to train on have only ${classes.join(', ')}; correct the row`,
       );
     }
     const index = words.get(word) ?? words.size;

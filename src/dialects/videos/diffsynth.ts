@@ -20,7 +20,7 @@ import { number, whole, wholeOf, yesOf } from '../rows/values';
 // DiffSynth-Studio's training scripts. Source: diffsynth/diffusion/parsers.py.
 
 const FILES =
-  "videos of files are not read here; data: 'moving-shapes' and 'synthetic' are made by rank and step";
+  "videos in files are not read here; with data: 'moving-shapes' or 'synthetic', each rank makes its batches";
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 
 /** Returns the line that converts a pickle of weights. */
@@ -37,7 +37,7 @@ export function modelFile(value: unknown): Meaning {
   const text = files.length === 1 ? first : `${files.length} files of one model`;
   if (pickle !== undefined) {
     const what = /vae/i.test(pickle)
-      ? 'the coder of videos (VAE), which is not needed: batches here are latents'
+      ? 'the video autoencoder (VAE), which is not needed: batches here are latents'
       : 'weights as a pickle, which is not opened here';
     return { effect: 'refused', why: `${what}; to convert it: ${conversion(pickle)}` };
   }
@@ -53,7 +53,7 @@ export function modelFile(value: unknown): Meaning {
     why:
       expert === null
         ? ''
-        : `only the ${expert}-noise expert is in these files; the model is planned with both, of which each step runs one`,
+        : `only the ${expert}-noise expert is in these files; the model is planned with both experts, and each step runs one of them`,
   };
 }
 
@@ -72,7 +72,7 @@ function parsed(text: string): unknown {
   }
 }
 
-/** Returns the meaning of all files together, as an argument has them. */
+/** Returns the meaning of all files in the value of --model_paths. */
 function allFiles({ value }: Asked): Meaning {
   const meanings = modelPaths(value).map(modelFile);
   const sets = Object.assign({}, ...meanings.map((meaning) => meaning.sets ?? {}));
@@ -83,7 +83,7 @@ function allFiles({ value }: Asked): Meaning {
   return Object.keys(sets).length === 0 ? { effect: 'refused', why } : { sets, why };
 }
 
-/** A file of --model_paths alone: one row per item. */
+/** Reads one item of --model_paths, so that each item gets a row of its own. */
 export const MODEL_PATHS: Dialect = {
   name: "DiffSynth-Studio's --model_paths",
   keys: { model_paths: decides('model', ({ value }) => modelFile(value)) },
@@ -93,7 +93,7 @@ function identifiers({ value, other }: Asked): Meaning {
   if (other('model_paths') !== undefined)
     return {
       effect: 'refused',
-      why: 'downloads the files that --model_paths has already; leave out one of both',
+      why: 'downloads the files that --model_paths has already; leave out one of the two',
     };
   const model = modelNamed(String(value).split(',')[0]);
   return model === null
@@ -212,7 +212,7 @@ export const DIFFSYNTH: Dialect = {
     ...Object.fromEntries(['height', 'width', 'num_frames', 'max_pixels'].map((key) => [key, none(SIZE)])),
     num_epochs: none('data never ends here, so a run counts steps; write steps'),
     trainable_models: none('the transformers train, and text encoders do not'),
-    task: none('which loss is used; a dit learns flow matching here'),
+    task: none('names the loss; a dit learns flow matching here'),
     find_unused_parameters: flag(none('parameters without a gradient are found here in any case')),
     output_path: none(SAVES),
     save_steps: none(SAVES),

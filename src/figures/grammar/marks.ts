@@ -137,15 +137,15 @@ export function note(x: number, y: number, text: string, more: Partial<Annotatio
   return { x, y, text, showarrow: false, xanchor: 'left', font: { size: 11 }, ...more };
 }
 
-/** Draws a text with a line to (x, y); the text is `aside` pixels to the right and `rise` pixels below. */
+/** Draws a text with a line to (x, y); the text is `aside` pixels to the right of it and `below` pixels below it. */
 export function pointed(
   x: number,
   y: number,
   text: string,
-  to: { readonly aside: number; readonly rise: number },
+  to: { readonly aside: number; readonly below: number },
 ) {
   const arrow = { showarrow: true, arrowhead: 0, arrowwidth: 1, arrowcolor: NEUTRAL } as const;
-  return note(x, y, text, { ax: to.aside, ay: to.rise, ...arrow, xanchor: to.aside < 0 ? 'right' : 'left' });
+  return note(x, y, text, { ax: to.aside, ay: to.below, ...arrow, xanchor: to.aside < 0 ? 'right' : 'left' });
 }
 
 /** Draws a number at a bar's end. */

@@ -28,7 +28,7 @@ export interface ParityFigure extends Figure {
   readonly steps: Table;
   /** The largest differences of each parameter and its gradient. */
   readonly parameters: Table;
-  /** Calls and bytes of both runs by what they carry and by operation, per rank and step. */
+  /** Calls and bytes of both runs per rank and step, by cause and by operation. */
   readonly comm: Table;
   /** Bytes of both runs at their peaks, by cause. */
   readonly memory: Table;
@@ -85,10 +85,13 @@ function findingOf({ steps }: ParityParts, first: FirstDifference | null): strin
     return titleOf(`Losses, gradients and parameters of ${numSteps} ${same}`, `${numSteps} ${same}`);
   }
   const { step, what, parameter, relative } = first;
-  const by = Number.isFinite(relative) ? `by ${digits(relative)} of its size` : 'not a number';
+  const isNumber = Number.isFinite(relative);
+  const by = isNumber ? `by ${digits(relative)} of its size` : 'which is not a number';
   const names = [parameter ?? '', shortened(parameter ?? '')];
   if (what === 'initial parameter')
-    return titleOf(...names.map((name) => `Before any step, ${name} differs ${by}`));
+    return titleOf(
+      ...names.map((name) => `Before any step, ${name} ${isNumber ? `differs ${by}` : 'is not a number'}`),
+    );
   const places = what === 'loss' ? ['the loss'] : names.map((name) => `the ${what} of ${name}`);
   const wordings = places.map((place) => `First difference: step ${step}, ${place}`);
   return titleOf(...wordings.flatMap((wording) => [`${wording}, ${by}`, wording]));

@@ -146,8 +146,8 @@ function rankBasics(
       return steps.pass(() => gradients(engine, loss, trained));
     },
     /**
-     * Sets the loss that job.loss() draws for this step, as the mean over all ranks that report it: of the step that has just
-     * ended, or of the current one. Default: the mean of the losses of the step's passes. It communicates nothing.
+     * Sets the loss of the current step, or of the step that has just ended. job.loss() draws the mean over all ranks that
+     * report one. Default: the mean of the losses of the step's passes. The call communicates nothing.
      * Throws: CONFIG for a value that is neither a number nor a tensor of one element.
      */
     report(loss: tf.Tensor | number): void {

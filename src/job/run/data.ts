@@ -80,7 +80,7 @@ export class JobData {
     try {
       return await preparing;
     } catch (error) {
-      // The user may mend the file.
+      // The user may correct the file.
       this.#prepared.delete(key);
       throw error;
     }

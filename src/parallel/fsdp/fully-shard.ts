@@ -34,7 +34,7 @@ export interface ShardContext extends RankContext {
   readonly rows?: RowsOfRanks | undefined;
 }
 
-/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard, and FullyShardedDataParallel for the others. */
+/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard; options that it does not have: FullyShardedDataParallel. */
 export interface FullyShardOptions {
   /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
@@ -146,7 +146,10 @@ function freeParameters(module: Module): Parameter[] {
   return heldParameters(module.parameters()).filter(({ state }) => !(state instanceof UnitState));
 }
 
-/** Throws: CONFIG for a unit within experts with copies: their values are sent when all experts of the layer are gathered. */
+/**
+ * Throws: CONFIG for a unit within a layer of experts that have copies on other ranks: all experts of the layer are gathered
+ * before the copies' values are sent.
+ */
 function requireNoCopies(module: Module): void {
   const layers = module.root.modules().filter((each) => each instanceof Experts && each.copies !== null);
   const layer = layers.find((each) => each !== module && each.modules().includes(module));
@@ -170,8 +173,8 @@ function ranksOf(module: Module, context: ShardContext, strategy: StrategyName):
   if (others.length > 0) {
     const expert = parameters.find(({ split }) => split?.over.replicas !== undefined);
     throw new ConfigError(
-      `fullyShard: the unit "${module.path}" has experts (${expert?.name}), which other ranks share than its other parameters; make units of ` +
-        'the experts first: fullyShard(block.moe.experts, …)',
+      `fullyShard: the unit "${module.path}" has experts (${expert?.name}) and other parameters, and the two are sharded over different ` +
+        'ranks; make units of the experts first: fullyShard(block.moe.experts, …)',
     );
   }
   if (STRATEGIES[strategy].isHybrid) {

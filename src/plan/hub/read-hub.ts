@@ -32,7 +32,7 @@ function jsonOf(file: string): unknown {
   try {
     return JSON.parse(readRegularFile(file));
   } catch {
-    return undefined; // the reader of plan requests names the line
+    return undefined; // the reader of plan requests reports the error with its line
   }
 }
 
@@ -62,11 +62,11 @@ export function shapeOfHub(config: object, name: string): ModelShapeInput {
     return { name, ...read(parsed.data) };
   } catch (error) {
     if (!(error instanceof TypeError)) throw error;
-    throw new ConfigError(`${name}: ${error.message}; a config of ${family} has it`);
+    throw new ConfigError(`${name}: ${error.message}; write it into the config, because ${family} needs it`);
   }
 }
 
-/** The language model of a model that also reads images: its config is nested. */
+/** Returns the config of the language model, which is nested if the model also reads images. */
 function textOf(config: object): object {
   const text = 'text_config' in config ? config.text_config : undefined;
   return typeof text === 'object' && text !== null ? text : config;

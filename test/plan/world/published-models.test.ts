@@ -121,7 +121,7 @@ test('a family that is not known, and a config without a size, are refused by na
   );
   assert.throws(
     () => shapeOfHub({ model_type: 'llama' }, 'x'),
-    /x: num_hidden_layers is missing; a config of llama has it/,
+    /x: num_hidden_layers is missing; write it into the config, because llama needs it/,
   );
   assert.throws(() => shapeOfHub({ model_type: 'llama', hidden_size: 1.5 }, 'x'), /x: hidden_size: /);
 });
