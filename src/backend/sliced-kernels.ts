@@ -88,7 +88,7 @@ function slice(
   return out;
 }
 
-/** Returns the first axis from which on the slice is contiguous, and the number of elements of a contiguous run. */
+/** Returns the first axis of a contiguous run (the run includes all later axes), and the run's number of elements. */
 function contiguousRun(shape: readonly number[], size: readonly number[]): { axis: number; length: number } {
   let axis = Math.max(0, shape.length - 1);
   while (axis > 0 && size[axis] === shape[axis]) axis--;

@@ -8,7 +8,7 @@ export const expertPlacementSchema = z.record(
   z.strictObject({
     /** Per rank, the experts whose values and optimizer states it has. */
     experts: ranksSchema,
-    /** Per rank, the experts of other ranks of which it computes copies. */
+    /** Per rank, the experts of other ranks that it computes too: it has copies of them. */
     copies: ranksSchema.default([]),
   }),
 );
@@ -37,7 +37,7 @@ export function copiesPerRank({ copies }: LayerPlacement): number {
   return copies[0]?.length ?? 0;
 }
 
-/** Returns what is wrong with the placement of a layer; null: nothing. The ranks divide the layer's experts. */
+/** Returns what is wrong with the placement of a layer; null: nothing. `numExperts` must be a multiple of `ranks`. */
 export function placementIssue(
   layer: string,
   { experts, copies }: LayerPlacement,
@@ -50,10 +50,10 @@ export function placementIssue(
     return `'${layer}' has lists for ${experts.length} ranks, but ep is ${ranks}; give one list per rank of an ep group`;
   const uneven = experts.findIndex(({ length }) => length !== own);
   if (uneven >= 0)
-    return `'${layer}' gives rank ${uneven} ${experts[uneven]?.length} experts; each of ${ranks} ranks has ${own} of the layer's ${numExperts}`;
+    return `'${layer}' has ${experts[uneven]?.length} experts for rank ${uneven}; give ${own} of the layer's ${numExperts} experts to each of the ${ranks} ranks`;
   const missing = Array.from({ length: numExperts }, (_, i) => i).find((i) => !experts.flat().includes(i));
   if (missing !== undefined)
-    return `'${layer}' gives expert ${missing} to no rank; each of the experts 0 to ${numExperts - 1} is on one rank`;
+    return `'${layer}' gives expert ${missing} to no rank; give each of the experts 0 to ${numExperts - 1} to one rank`;
   return copies.length === 0 ? null : copiesIssue(layer, { experts, copies }, numExperts);
 }
 
@@ -61,7 +61,7 @@ function copiesIssue(layer: string, { experts, copies }: LayerPlacement, numExpe
   const [first = []] = copies;
   const uneven = copies.findIndex(({ length }) => length !== first.length);
   if (uneven >= 0)
-    return `'${layer}' gives rank 0 ${first.length} copies and rank ${uneven} ${copies[uneven]?.length}; give all ranks equally many`;
+    return `'${layer}' gives unequal numbers of copies to rank 0 and rank ${uneven} (${first.length} and ${copies[uneven]?.length}); give the same number to all ranks`;
   for (const [rank, own] of copies.entries()) {
     const wrong = own.find((expert) => expert >= numExperts);
     if (wrong !== undefined)
@@ -69,7 +69,7 @@ function copiesIssue(layer: string, { experts, copies }: LayerPlacement, numExpe
     const all = [...(experts[rank] ?? []), ...own];
     const twice = all.find((expert, i) => all.indexOf(expert) !== i);
     if (twice !== undefined)
-      return `'${layer}' gives rank ${rank} expert ${twice} twice; a copy is for another rank than the expert's own`;
+      return `'${layer}' gives expert ${twice} twice to rank ${rank}; give a rank only copies of other ranks' experts, each once`;
   }
   return null;
 }

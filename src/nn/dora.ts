@@ -6,16 +6,19 @@ import type { ValueSource } from './init';
 import { Parameter } from './parameter';
 
 /**
- * [Note: DoRA] A layer with magnitudes has the matrix m · V / ‖V‖ with V = W + alpha / r · BA. The norm is that of each row of V: of the
- * weights of one output. The vector m has one element per output and trains; it begins as the norms of W, so the output does not change
- * at first. Backward takes the norm as a constant, so it stores no matrix of the size of W. Source: Liu et al. 2024, section 4.3; PEFT's
- * DoraLinearLayer.
+ * [Note: DoRA] A layer with magnitudes has the matrix m · V / ‖V‖ with V = W + alpha / r · BA. ‖V‖ has the norm
+ * of each row of V; a row has the weights of one output. The vector m has one element per output and trains; it begins as the norms of W,
+ * so the output does not change at first. Backward takes the norm as a constant, so it stores no matrix of the size of W. Source: Liu et
+ * al. 2024, section 4.3; PEFT's DoraLinearLayer.
  */
 
 /** Number of elements of W that are read at once. */
 const BLOCK = 2 ** 18;
 
-/** Makes the magnitudes of a matrix; deferred values of the matrix are read when those of the magnitudes are needed. See [Note: DoRA]. */
+/**
+ * Makes the magnitudes of a matrix. If the matrix has deferred values, the magnitudes are deferred too: they are computed when they are
+ * first needed. See [Note: DoRA].
+ */
 export function magnitudesOf(weight: Parameter): Parameter {
   const { first, shape } = weight;
   if (first === null) return new Parameter(untracked(() => tf.tidy(() => rowNorms(weight.tensor))));
@@ -68,6 +71,6 @@ function normOf(row: Float32Array): number {
 
 function withoutDirection(name: string, row: number): ConfigError {
   return new ConfigError(
-    `lora.useDora: all weights of row ${row} of ${name} are 0, so they have no direction to which a magnitude belongs; leave the layer out of lora.targets`,
+    `lora.useDora: all weights of row ${row} of ${name} are 0, so DoRA cannot divide them by their norm; leave the layer out of lora.targets`,
   );
 }

@@ -23,7 +23,7 @@ type CauseDoubt = readonly [relative: number, assumption: string];
 export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
   products: [
     0.07,
-    `matmuls reach ${CALIBRATION.gemmEfficiency.toFixed(2)} of the GPU's best matmul rate, less for small inner sizes and partly filled waves`,
+    `matmuls reach ${CALIBRATION.gemmEfficiency.toFixed(2)} of the GPU's best matmul rate (less if the inner size is small or a wave is partly filled)`,
   ],
   attention: [0.15, 'the attention kernel reaches its published rate'],
   elementwise: [

@@ -129,7 +129,7 @@ export const LATER_FACTS: readonly Fact[] = [
   },
   {
     notebook: '15-sft',
-    sentence: 'they weigh more than the states that LoRA saves',
+    sentence: 'the added activations need more memory than LoRA saves in gradients and optimizer states',
     holds: (_, notebook) =>
       titled(notebook, /^"full" holds \d\.\d× the states of "lora"; its peak is 0\.\d× as high$/) !==
       undefined,

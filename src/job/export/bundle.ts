@@ -52,7 +52,7 @@ export interface BundleSources {
 const MOST_BYTES = 256 * 2 ** 20;
 
 /**
- * Checks that a config can be said in a target. Throws: CONFIG for an unknown target, a model or a setting that it cannot say (each by
+ * Checks that a target can express a config. Throws: CONFIG for an unknown target, a model or a setting that it cannot express (each by
  * name), degrees that do not divide the ranks, and a folder that is not empty.
  */
 export function planBundle(

@@ -5,7 +5,7 @@ import type { BundleFacts, Rule, Said } from './target';
 
 /**
  * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked about values that
- * are not the default. A setting that the target cannot say is left out, with a sentence in the report, only if the losses stay the same
+ * are not the default. A setting that the target cannot express is left out, with a sentence in the report, only if the losses stay the same
  * up to rounding: it changes time, memory or messages. A setting that changes what is trained is refused. Names that settings have
  * elsewhere come from the table of settings.
  */

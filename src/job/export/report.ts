@@ -11,16 +11,16 @@ import {
   type Target,
 } from './target';
 
-/** What became of a setting in a bundle. */
+/** What a bundle does with a setting. */
 export interface ExportedSetting {
   /** Our path: 'parallel.strategy'. */
   readonly setting: string;
   readonly value: unknown;
-  /** The setting's names there, from the table of settings; of a setting that is said, those that the bundle uses. */
+  /** The target's names of the setting, from the table of settings. If the effect is 'said', only the names that are in the bundle. */
   readonly names: readonly string[];
-  /** 'said': the bundle does it; 'other': it does something near; 'left': it is left out. The losses are the same up to rounding. */
+  /** 'said': the bundle does the same; 'other': it does something similar; 'left': it leaves the setting out. None changes what is trained. */
   readonly effect: 'said' | 'other' | 'left';
-  /** What happens in its place; null: nothing else. */
+  /** What the bundle does instead, or why it leaves the setting out; null: there is nothing to say. */
   readonly meaning: string | null;
 }
 
@@ -40,7 +40,10 @@ export interface ExportReport extends Shown {
 /** Settings that are reported even if they have their default. */
 const ALWAYS: readonly string[] = ['model', 'parallel.strategy', 'optimizer.kind'];
 
-/** Returns what becomes of every setting that is not the default. Throws: CONFIG naming each setting that the target cannot say. */
+/**
+ * Returns what the bundle does with every setting that is not the default. Throws: CONFIG naming each setting that the target
+ * cannot express.
+ */
 export function exportedSettings(facts: BundleFacts, target: Target, to: string): ExportedSetting[] {
   const rows = changedPaths(facts, target).map((path) => {
     const rule = target.rules[path];
@@ -51,7 +54,7 @@ export function exportedSettings(facts: BundleFacts, target: Target, to: string)
   );
   if (refused.length > 0) {
     throw new ConfigError(
-      `a bundle for '${to}' cannot say what this config asks for:\n${refused.join('\n')}`,
+      `a bundle for '${to}' cannot express these settings of the config:\n${refused.join('\n')}`,
       {
         refused,
       },
@@ -71,7 +74,7 @@ function namesOf(path: string, { originals, keys }: Target, facts: BundleFacts):
   return [...new Set([...own, ...otherNames(path, originals)])];
 }
 
-/** Returns all words of a bundle's files; '-' in a flag is as '_' in a name. */
+/** Returns all words of a bundle's files; hyphens in words become underscores, because a flag has '-' where a setting's name has '_'. */
 function wordsOf(files: readonly BundleFile[]): ReadonlySet<string> {
   return new Set(files.flatMap(({ text }) => text.replaceAll(/(?<=\w)-(?=\w)/g, '_').split(/\W+/)));
 }
@@ -109,7 +112,7 @@ export function reportText(
   { to, world, settings, notes, files }: Omit<ExportReport, keyof Shown>,
   target: Target,
 ): string {
-  // Other programs begin with other values or read other batches, so their losses are other ones in any case.
+  // Without the stored batches, a program has other initial values or other batches, so its losses differ from those here.
   const same = target.data === 'batches' ? ' (the losses are the same up to rounding)' : '';
   const of = (effect: ExportedSetting['effect']): readonly ExportedSetting[] =>
     settings.filter((one) => one.effect === effect);

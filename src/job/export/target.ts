@@ -37,7 +37,7 @@ export type Said =
   | { readonly other: string }
   /** The target leaves it out; the losses are the same up to rounding. */
   | { readonly left: string }
-  /** The target cannot say it, and would train something else without it. */
+  /** The target cannot express the setting, and would train something else without it. */
   | { readonly refused: string };
 
 /** What becomes of a setting whose value is not the default. */

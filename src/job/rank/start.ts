@@ -52,8 +52,8 @@ export async function startRank(start: RankStart): Promise<void> {
 
 async function buildRank(start: RankStart): Promise<void> {
   const { setup, courier, statusBoard } = start;
-  // Errors occur deep below a cell (tapes within units within layers); with deeper stacks they still name the cell's
-  // line.
+  // There are many calls between a cell and an error (layers call units, which call tapes); with this limit, the stack
+  // still has the cell's line.
   Error.stackTraceLimit = STACK_FRAMES;
   const { rank, world: numRanks, blas, memoryLimit, searchPaths, baseDir } = setup;
   // The ranks divide the machine's cores evenly; only matmuls use more than one core.

@@ -47,7 +47,7 @@ export interface RecordedSteps {
   readonly losses: number[];
   /** Says why there is nothing to draw before the first step. */
   readonly none: string;
-  /** Returns the part of the steps that figures of a step use (default: of the last step). */
+  /** Returns the data for the figures of one step (default: the last step). */
   viewOf(step?: number): RunView;
   lossFigure(): Figure;
   /** One row per step. */
@@ -85,7 +85,7 @@ export abstract class StepFigures {
    * Throws: CONFIG before the first step.
    * @example
    * run.comm();
-   * run.comm({ as: 'traffic', ranksPerNode: 2 }); // as if every two ranks had a machine
+   * run.comm({ as: 'traffic', ranksPerNode: 2 }); // as if each machine had two ranks
    */
   comm({ as = 'causes', ...options }: CommOptions = {}): Figure {
     return this.#draw(options.step, (view) =>
@@ -102,7 +102,8 @@ export abstract class StepFigures {
     const { as = 'lanes', step } = options;
     if (!TIMELINE_FORMS.includes(as)) {
       const near = nearest(as, TIMELINE_FORMS);
-      const hint = near === undefined ? `known are ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
+      const hint =
+        near === undefined ? `known forms are ${TIMELINE_FORMS.join(', ')}` : `did you mean '${near}'?`;
       throw new ConfigError(`timeline({ as: '${as}' }): there is no such form; ${hint}`);
     }
     return this.#draw(step, (view) =>
@@ -144,7 +145,7 @@ function requireSteps({ history, none }: RecordedSteps): void {
   if (history.steps.numSteps === 0) throw new ConfigError(none);
 }
 
-/** Returns what figures read of a run, with a forecast by a dry run of its config and the user's functions. */
+/** Returns the data of a run that figures use. The forecast is a dry run of the run's config with the user's functions. */
 export function viewOf(
   { config, ...run }: Omit<RunView, 'strategy' | 'forecast'> & { readonly config: TrainConfig },
   own?: MetaOwn,
@@ -161,7 +162,7 @@ export function viewOf(
   };
 }
 
-/** Whether a config's loss may be another one than cross-entropy. */
+/** Whether a config may have another loss than cross-entropy. */
 export function hasOwnLoss(config: TrainConfig): boolean {
   const shape = modelShape(config);
   return config.loss !== null || isOwnModel(shape) || shape.kind === 'dit';

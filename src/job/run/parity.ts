@@ -28,7 +28,7 @@ type ComparedParts = RunParts & { readonly folder: string };
 export interface ComparedRun {
   readonly parts: ComparedParts;
   readonly run: { readonly view: RunView; step(): Promise<unknown> };
-  /** Runs work of the run alone. */
+  /** Runs `work` while the run does nothing else. */
   readonly take: (work: () => Promise<unknown>) => Promise<unknown>;
 }
 
@@ -56,7 +56,7 @@ export async function compareTraining(runs: Pair, options: ParityOptions): Promi
   }
 }
 
-interface Places {
+interface Comparison {
   readonly numSteps: number;
   readonly folders: readonly [string, string];
   readonly values: ParityValues;
@@ -66,7 +66,7 @@ interface Places {
 /** Compares the parameters before the first step, and then losses, gradients and parameters of each step. */
 async function trainBoth(
   [one, other]: Pair,
-  { numSteps, folders, values, show }: Places,
+  { numSteps, folders, values, show }: Comparison,
 ): Promise<ParityStep[]> {
   const { history } = one.parts;
   const compare = async (beside: SavedBeside): Promise<ParityStep> => {
@@ -85,7 +85,7 @@ async function trainBoth(
   return steps;
 }
 
-/** Saves whole tensors, which are read one by one. */
+/** Saves whole tensors, not shards, so that each tensor can be read alone. */
 function save({ parts, take }: ComparedRun, folder: string, beside: SavedBeside): Promise<unknown> {
   return take(() => saveRun(parts, folder, { type: 'FULL_STATE_DICT' }, { beside }));
 }
@@ -98,7 +98,7 @@ function lastLoss({ parts }: ComparedRun): number {
   return parts.history.losses.at(-1) ?? Number.NaN;
 }
 
-/** Returns the runs with the names that figures show: engines, on PyTorch frameworks; strategies too if the engines are equal. */
+/** Returns the runs with their names for figures: the engines; if these are equal, the strategies; else 'this run' and 'other run'. */
 function namedViews([one, other]: Pair): { readonly one: NamedView; readonly other: NamedView } {
   const engineOf = ({ parts: { torch } }: ComparedRun): string =>
     torch === undefined ? 'shardlab' : `PyTorch ${torch.framework}`;
@@ -116,6 +116,8 @@ function checkedOptions(options: ParityOptions): Required<ParityOptions> {
   if (!Number.isInteger(steps) || steps < 1)
     throw new ConfigError(`run.parity: steps is ${String(steps)}; give a whole number from 1`);
   if (!(tolerance > 0 && tolerance < Number.POSITIVE_INFINITY))
-    throw new ConfigError(`run.parity: tolerance is ${String(tolerance)}; give a number above 0, as 1e-3`);
+    throw new ConfigError(
+      `run.parity: tolerance is ${String(tolerance)}; give a number above 0, such as 1e-3`,
+    );
   return { steps, tolerance };
 }

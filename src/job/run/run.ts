@@ -50,16 +50,16 @@ import { tableOfUnits } from './units';
 
 export interface RunOptions extends RunHome {
   readonly config: TrainConfigInput;
-  /** Files with the initial parameters; default: the model's folder, else from the config's seed. */
+  /** Files with the initial parameters. Default: those of the model's folder; without a folder, the config's seed gives them. */
   readonly init?: string | readonly string[] | undefined;
   /** Number of ranks of the job. */
   readonly numRanks: number;
-  /** Number of the job's first ranks, which train. */
+  /** Number of ranks that train: the first ranks of the job. */
   readonly world: number;
   /** The job's folder, for steps that are not in memory. */
   readonly folder: string;
   readonly jobData: JobData;
-  /** The functions of the user's; undefined: there are none. */
+  /** The user's functions; undefined: there are none. */
   readonly own: OwnWork | undefined;
   /** Called when the run is disposed. */
   readonly disposed: () => void;
@@ -144,8 +144,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws how many rows each expert of a layer computed in each step, or each rank (`by: 'rank'`); the table has all layers, and what was
-   * dropped. Throws: CONFIG before the first step, for a model without experts, and for an unknown layer.
+   * Draws how many rows each expert of a layer computed in each step. With `by: 'rank'`, it draws the rows of each rank. The table has all
+   * layers, and the dropped tokens. Throws: CONFIG before the first step, for a model without experts, and for an unknown layer.
    * @example
    * const moe = { kind: 'moe', layers: 2, dim: 32, heads: 2, vocab: 512, seq: 32, experts: 4 } as const;
    * const mixed = await job.train({ model: moe });
@@ -164,8 +164,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Continues a text, or a list of token ids, with a language model's choices, one token after the other; returns the prompt
-   * with what was added. Works under every strategy: units are gathered for each token. The model sees at most its last `seq`
+   * Continues a text, or a list of token ids: a language model chooses one token after the other. Returns the prompt and the
+   * added tokens. Works under every strategy: units are gathered for each token. The model sees at most its last `seq`
    * tokens. Throws: CONFIG for a model without tokens and for wrong options, and errors of ranks.
    * @example
    * console.log(await run.sample('function ', { tokens: 50, temperature: 0.8, topK: 40 }));
@@ -178,8 +178,8 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Draws a video for each caption with a dit that trains on 'moving-shapes': Euler steps from noise, each with the expert of its
-   * timestep; the fixed coder makes pixels of the result. A notebook shows the frames. Throws: CONFIG for other models and captions.
+   * Draws a video for each caption with a dit that trains on 'moving-shapes'. Euler steps begin at noise; each uses the expert of its
+   * timestep. The fixed coder turns the result into pixels. A notebook shows the frames. Throws: CONFIG for other models and captions.
    * @example
    * const videos = await job.train({ model: 'wan-tiny', data: 'moving-shapes' });
    * await videos.sampleVideo(['a red circle moves right', 'a blue square moves up'], { steps: 20 });
@@ -194,9 +194,9 @@ export class Run extends RunLoop {
   /**
    * Changes strategy, wrapping, precision or number of ranks in the running job: parameters and optimizer states move
    * to their new ranks, and each element is compared with the old one, bit by bit. The next step continues from them.
-   * `expertPlacement: 'by-use'` moves experts so that ranks compute about equally many rows, by the loads of the last steps.
-   * Throws: CONFIG, and the run does not change; CHECK if an element differs, and errors of ranks: these end the run
-   * once states are moving.
+   * `expertPlacement: 'by-use'` uses the loads of the last steps to move experts, so that ranks compute about equally many rows.
+   * Throws: CONFIG, after which the run is unchanged; CHECK if an element differs; errors of ranks. If states were
+   * already moving, CHECK and errors of ranks end the run.
    */
   async reshard(change: ReshardChange): Promise<ReshardReport> {
     return this.take('resharding', () => {
@@ -234,8 +234,8 @@ export class Run extends RunLoop {
 
   /**
    * Writes a folder that trains this run elsewhere: a training script and its configs, launch scripts, the current parameters, the next
-   * batches, requirements, and REPORT.md, which says what could not be said there and is the result. Throws: CONFIG naming each
-   * setting that the target cannot say, IO.
+   * batches, requirements, and REPORT.md, which names the settings that the target writes differently or leaves out.
+   * Returns this report. Throws: CONFIG naming each setting that the target cannot express, IO.
    * @example
    * const small = await job.train({ model: 'tiny', parallel: { strategy: 'FULL_SHARD' } });
    * await small.export({ to: 'slurm', out: 'on-slurm', machines: 4, gpusPerMachine: 8 });
@@ -245,7 +245,7 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Continues from a checkpoint of the same model, whatever world and strategy saved it. This run's records of later
+   * Continues from a checkpoint of the same model; any world and strategy may have saved it. This run's records of later
    * steps are dropped. Throws: SHAPE naming tensors that do not fit, IO; a damaged file ends the run.
    */
   async load(path: string, options: RunLoadOptions = {}): Promise<RunLoad> {
@@ -255,7 +255,7 @@ export class Run extends RunLoop {
   }
 
   /**
-   * Returns a table of the model's units: elements, padding, bytes, on a shaped link also the time of an all-gather, and hints.
+   * Returns a table of the model's units: elements, padding, bytes and hints. On a shaped link, it also has the time of an all-gather.
    * Throws: CONFIG if the model has no units (NO_SHARD).
    */
   async units(): Promise<Table> {

@@ -72,7 +72,7 @@ function lastDims(
   throw new ShardlabError('SHAPE', `${what}: x is [${x.shape}], but its last dims must be [${shape}].`);
 }
 
-/** Returns x as rows of the elements of its last dims. */
+/** Reshapes x to two dims. A row has the elements of the last dims, whose sizes are `shape`. */
 function inRows(x: tf.Tensor, shape: readonly number[]): tf.Tensor {
   return tf.reshape(x, [-1, shape.reduce((product, extent) => product * extent, 1)]);
 }
@@ -106,7 +106,7 @@ export function avgPool2d(x: tf.Tensor, kernelSize: Pair, options: AvgPoolOption
   return averaged(x, poolingWindows('avgPool2d', kernelSize, options));
 }
 
-/** Returns means over windows that divide the image into `outputSize` rows and columns; null: the size does not change. */
+/** Returns means over windows that divide the image into `outputSize` rows and columns; if a size is null, it does not change. */
 export function adaptiveAvgPool2d(
   x: tf.Tensor,
   outputSize: number | readonly [number | null, number | null],
@@ -126,8 +126,8 @@ export interface ScaledDotProductOptions {
 
 /**
  * Returns softmax(scale q kᵀ + mask) v of every head; without a mask, no matrix of weights is stored. Shapes: query [N, heads,
- * L, E], key and value [N, heads, S, E] → [N, heads, L, E]. Throws: SHAPE if the shapes do not match, or for both a mask and
- * isCausal.
+ * L, E], key and value [N, heads, S, E] → [N, heads, L, E]. Throws: SHAPE if the shapes do not match, or if both a
+ * mask and isCausal are given.
  */
 export function scaledDotProductAttention(
   query: tf.Tensor,

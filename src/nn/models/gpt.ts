@@ -16,7 +16,7 @@ import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } fro
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
-/** How logits are read: those of the whole vocabulary, or of the part of it that this rank has under tensor parallelism. */
+/** How logits are read. A rank has the logits of the whole vocabulary, or under tensor parallelism of a part of it. */
 export interface LogitsReader {
   /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
   loss(logits: tf.Tensor, targets: tf.Tensor): tf.Tensor;
@@ -93,7 +93,7 @@ abstract class LanguageModel<B extends Module> extends Module {
     return tf.add(this.wte.apply(ids), rowsAt(this.wpe.weight.tensor, ranges));
   }
 
-  /** Returns the logits, or the loss, of the blocks' output: x [B, T, d], as `headOutput`. */
+  /** Returns the logits, or the loss, of the blocks' output x [B, T, d], as `headOutput` does. */
   head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     return headOutput(this.ln_f.apply(x), targets, this.lm_head ?? this.wte.weight, this.vocabulary);
   }
@@ -145,7 +145,7 @@ export interface MoeOptions extends MoeShape {
 
 /** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses the experts of each token. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
-  /** The seeds of the gates' noise; under context parallelism, whoever divides the sequences reads the tokens of whole ones. */
+  /** The seeds of the gates' noise. Under context parallelism, the code that divides the sequences reads them first, while they are whole. */
   readonly keys: TokenKeys;
 
   constructor({ experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...shape }: MoeShape) {

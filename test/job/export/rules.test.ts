@@ -21,11 +21,11 @@ function refusal(input: TrainConfigInput, to: string, options: Partial<BundleOpt
   return '';
 }
 
-test('settings that a target cannot say are refused by name, all at once', () => {
+test('settings that a target cannot express are refused by name, all at once', () => {
   const both = refusal({ parallel: { pp: 2 }, optimizer: { kind: 'lion' } }, 'torchrun');
   assert.match(
     both,
-    /a bundle for 'torchrun' cannot say .*\n.*parallel\.pp: .*'megatron'.*\n.*optimizer\.kind: torch\.optim has no lion/s,
+    /a bundle for 'torchrun' cannot express .*\n.*parallel\.pp: .*'megatron'.*\n.*optimizer\.kind: torch\.optim has no lion/s,
   );
   assert.equal(refusal({ parallel: { pp: 2, strategy: 'ZERO_1' } }, 'megatron'), '');
   assert.match(

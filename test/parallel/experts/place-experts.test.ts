@@ -63,7 +63,11 @@ describe('experts are placed by measured loads', () => {
 
   const ISSUES: Readonly<Record<string, readonly [number[][], number[][], RegExp]>> = {
     'another number of ranks': [[[0, 1, 2, 3]], [], /lists for 1 ranks, but ep is 2/],
-    'unequal numbers of experts': [[[0, 1, 2], [3]], [], /gives rank 0 3 experts; each of 2 ranks has 2/],
+    'unequal numbers of experts': [
+      [[0, 1, 2], [3]],
+      [],
+      /has 3 experts for rank 0; give 2 of the layer's 4 experts to each of the 2 ranks/,
+    ],
     'an expert that is missing': [
       [
         [0, 1],
@@ -78,7 +82,7 @@ describe('experts are placed by measured loads', () => {
         [2, 3],
       ],
       [[2], []],
-      /gives rank 0 1 copies and rank 1 0/,
+      /gives unequal numbers of copies to rank 0 and rank 1 \(1 and 0\)/,
     ],
     'a copy of its own expert': [
       [
@@ -86,7 +90,7 @@ describe('experts are placed by measured loads', () => {
         [2, 3],
       ],
       [[1], [0]],
-      /gives rank 0 expert 1 twice/,
+      /gives expert 1 twice to rank 0/,
     ],
     'a copy of an unknown expert': [
       [
