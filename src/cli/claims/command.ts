@@ -42,10 +42,13 @@ export function addClaims(program: Command, perform: Perform, io: Io): void {
     .argument('[id...]', "claims by id, '*' for anything: wan.mem.*")
     .option('--no-runs', 'uses the recorded runs instead of new ones')
     .option('--record', 'stores the results of the runs, for --no-runs and notebooks')
-    .option('--mutate', 'scales each piece of evidence by 0 to 10, and lists the verdicts that none moves')
+    .option(
+      '--mutate',
+      'scales each piece of evidence by 0 to 10, and lists the verdicts that no change affects',
+    )
     .option(
       '--table <name>',
-      "shows a document's table in its own form, from the recorded runs: memory, tuning, …",
+      "shows a document's table with its own rows and columns, from the recorded runs: memory, tuning, …",
     );
   perform<ClaimsOptions>(command, async (ids, options, output) => {
     const entries = selectClaims(CLAIMS, ids);
