@@ -23,8 +23,8 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;
 
-/** Slow files of these folders do so too, because they use the same rank processes (test/support/launch-ranks.ts). */
-const SHARE_RANKS = /^test\/(checkpoint|optim|parallel|plan)\//;
+/** Slow files of one of these folders do so too, because they share ranks (test/support/launch-ranks.ts) or jobs (test/job/job-fixture.ts). */
+const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
 
 /** The files that take longest, which start first in this order. Others start in the order of their paths. */
 const LONGEST = [
@@ -126,9 +126,7 @@ export function sharedProcesses(files, folder) {
   const rooms = new Map();
   for (const [i, file] of files.entries()) {
     const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
-    const isSlow = SLOW.test(file);
-    const shares = !ALONE.test(file) && (!isSlow || SHARE_RANKS.test(file));
-    const name = shares ? `${isSlow} ${file.split('/')[1]}` : `${i}`;
+    const name = processOf(file) ?? `${i}`;
     const last = rooms.get(name);
     if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
     else rooms.set(name, [...(last ?? []), [compiled]]);
@@ -141,6 +139,14 @@ export function sharedProcesses(files, folder) {
     writeFileSync(file, ["const { describe } = require('node:test');", ...suites, ''].join('\n'));
     return file;
   });
+}
+
+/** Names the files that share a process with this one; undefined if none does. */
+function processOf(file) {
+  if (ALONE.test(file)) return undefined;
+  if (!SLOW.test(file)) return file.split('/')[1];
+  const folder = SHARED_FOLDERS.exec(file)?.[1];
+  return folder && `slow files of ${folder}`;
 }
 
 function nodeArguments(compiled, way, totals) {

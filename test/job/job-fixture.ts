@@ -33,13 +33,43 @@ export async function launchFor(context: TestContext, options: LaunchOptions): P
   return job;
 }
 
+interface SharedJob {
+  job: Promise<Job> | undefined;
+  /** The number of test files that still need the job. */
+  users: number;
+}
+
+const sharedJobs = new Map<string, SharedJob>();
+
 /** A job for all tests of a file, because the start of a rank takes as long as most tests; it starts before the first of them. */
 export function launchForAll(options: LaunchOptions): () => Job {
+  return jobFor({ job: undefined, users: 0 }, options);
+}
+
+/**
+ * A job for all files of a process that share one with these options. Their tests only train and run functions: they define
+ * no variables in cells, and kill no rank.
+ */
+export function shareJob(options: LaunchOptions): () => Job {
+  const key = JSON.stringify(options);
+  const shared = sharedJobs.get(key) ?? { job: undefined, users: 0 };
+  sharedJobs.set(key, shared);
+  return jobFor(shared, options);
+}
+
+function jobFor(shared: SharedJob, options: LaunchOptions): () => Job {
+  shared.users++;
   let job: Job | undefined;
   before(async () => {
-    job = await launch({ blas: 'none', ...options });
+    shared.job ??= launch({ blas: 'none', ...options });
+    job = await shared.job;
   });
-  after(() => job?.shutdown());
+  after(async () => {
+    if (--shared.users > 0) return;
+    const last = shared.job;
+    shared.job = undefined;
+    await (await last)?.shutdown();
+  });
   return () => job ?? assert.fail('the job starts before the first test');
 }
 

@@ -9,15 +9,17 @@ import { PIPELINE_SCHEDULES } from '../../src/config/settings/pipeline';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { StepRecord } from '../../src/ledger/record';
 import { dryRun } from '../../src/plan/dry-run/dry-run';
-import { launchFor } from '../job/job-fixture';
+import { shareJob } from '../job/job-fixture';
 import type { OwnScope } from '../job/run/own-values';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../support/cases';
 import { assertClose, assertSame, CONFIG, GPT, LLAMA, steps } from './same-training';
 
 type Scope = Omit<OwnScope, 'values'>;
 
+const shared = shareJob({ ranks: 4 });
+
 test('job.train with parallel.pp', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-pp-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
 

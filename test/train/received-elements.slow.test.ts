@@ -3,7 +3,7 @@ import { type TestContext, test } from 'node:test';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Job } from '../../src/job/run/job';
 import type { CollectiveRecord, StepRecord } from '../../src/ledger/record';
-import { launchFor } from '../job/job-fixture';
+import { shareJob } from '../job/job-fixture';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../support/cases';
 
 // What docs/model-parallelism.md states in elements, b sequences of s tokens, width h, P ranks.
@@ -40,8 +40,10 @@ function elementsOf(activations: readonly CollectiveRecord[], module: string): n
 
 const LAYER_NAMES = Array.from({ length: LAYERS }, (_, layer) => `blocks.${layer}`);
 
+const shared = shareJob({ ranks: WORLD });
+
 test('ranks of job.train receive the stated elements per rank, layer and step', async (context) => {
-  const job = await launchFor(context, { ranks: WORLD });
+  const job = shared();
   await testTensors(context, job);
   await testSequences(context, job);
   await testStages(context, job);

@@ -8,7 +8,7 @@ import { NAMED_MODELS } from '../../src/config/named-models';
 import type { DitConfig } from '../../src/config/settings/model';
 import type { TrainConfigInput } from '../../src/config/train-config';
 import type { Run } from '../../src/job/run/run';
-import { launchForAll } from '../job/job-fixture';
+import { shareJob } from '../job/job-fixture';
 import { casesHere, HAS_ALL_CASES } from '../support/cases';
 import { assertClose } from '../support/close';
 
@@ -43,7 +43,7 @@ const folder = mkdtempSync(join(tmpdir(), 'wan-'));
 after(() => rmSync(folder, { recursive: true }));
 
 describe("Wan's recipe as one config", () => {
-  const shared = launchForAll({ ranks: 4 });
+  const shared = shareJob({ ranks: 4 });
 
   it('gives the losses, validation losses and videos of one rank, for every kind of model', async () => {
     const job = shared();

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
-test('a fused loss outside of tf.tidy has the backward that gradients() gives', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const shared = shareJob({ ranks: 2 });
+
+test('a fused loss outside of tf.tidy has the backward that gradients() gives', async () => {
+  const job = shared();
   const [first] = await job.on('all').run(({ nn, tf, FSDP, optim, gradients }) => {
     const [x, y] = [tf.ones([3, 4]), tf.tensor1d([0, 1, 4], 'int32')];
     const trained = (isEager: boolean): number[] => {

@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor, runCell } from '../job-fixture';
+import { launchForAll, runCell } from '../job-fixture';
 
-test('loss.backward() works in the cell that computed the loss, and only there', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const shared = launchForAll({ ranks: 2 });
+
+test('loss.backward() works in the cell that computed the loss, and only there', async () => {
+  const job = shared();
   const cell = async (source: string) => runCell(job, source, ++cells);
   let cells = 0;
   await cell(

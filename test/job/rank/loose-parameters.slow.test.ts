@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { assertClose } from '../../support/close';
 import { testData } from '../../support/paths';
-import { launchFor, runCell } from '../job-fixture';
+import { launchForAll, runCell } from '../job-fixture';
 
 interface Reference {
   readonly losses: readonly number[];
@@ -51,8 +51,10 @@ const trainingOf = (wrap: string): string => `
   FSDP.summonFullParams(model, read);
   console.log(JSON.stringify({ losses, values }));`;
 
-test('a partly wrapped model trains as in PyTorch, and parameters that drift apart between ranks are named', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const shared = launchForAll({ ranks: 2 });
+
+test('a partly wrapped model trains as in PyTorch, and parameters that drift apart between ranks are named', async () => {
+  const job = shared();
   for (const [name, wrap] of Object.entries(WRAPPERS)) {
     const events = await runCell(job, `{${trainingOf(wrap)}}`);
     for (const [rank, expected] of (REFERENCES[name] ?? []).entries()) {

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { test } from 'node:test';
 import { HAS_ALL_CASES } from '../../support/cases';
 import { testData } from '../../support/paths';
-import { launchFor } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
 /** The wrapper of the model, or none. */
 const AROUND: readonly string[] = [
@@ -39,8 +39,10 @@ const HERE: Readonly<Record<number, typeof ALL>> = HAS_ALL_CASES
     };
 
 for (const [world, ways] of Object.entries(HERE).map(([key, value]) => [Number(key), value] as const)) {
-  test(`a module of 15 lines trains as torch's does on ${world} ranks, with and without wrappers`, async (context) => {
-    const job = await launchFor(context, { ranks: world });
+  const shared = shareJob({ ranks: world });
+
+  test(`a module of 15 lines trains as torch's does on ${world} ranks, with and without wrappers`, async () => {
+    const job = shared();
     for (const [around, form] of ways) {
       const found = await job.on('all').run(
         (scope, wrapper, isEager): number[] => {

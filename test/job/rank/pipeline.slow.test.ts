@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor, runCell } from '../job-fixture';
+import { launchForAll, runCell } from '../job-fixture';
 
 const BUILD = `
 const parallel = initializeModelParallel({ pipelineModelParallelSize: 2 });
@@ -10,8 +10,10 @@ const x = tf.zeros([4, 4], 'int32');
 const target = tf.zeros([16], 'int32');
 `;
 
-test('cells train a pipeline; errors and hang reports name the microbatch and the stage', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+const shared = launchForAll({ ranks: 2 });
+
+test('cells train a pipeline; errors and hang reports name the microbatch and the stage', async () => {
+  const job = shared();
   await runCell(
     job,
     `${BUILD}

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import type { RankScope } from '../../../src/job/rank/scope';
 import { HAS_ALL_CASES } from '../../support/cases';
-import { launchFor, runCell } from '../job-fixture';
+import { launchFor, launchForAll, runCell } from '../job-fixture';
 import { RESNET } from '../run/own-image-models';
 import { requireTorch } from '../run/own-model-cases';
 import { type OwnScope, VALUES_CELL } from '../run/own-values';
@@ -67,8 +67,10 @@ const HERE: Readonly<Record<number, readonly string[]>> = HAS_ALL_CASES
     };
 
 for (const [world, ways] of Object.entries(HERE).map(([key, value]) => [Number(key), value] as const)) {
-  test(`a ResNet with SyncBatchNorm on ${world} ranks trains as torch's with BatchNorm on the whole batch`, async (context) => {
-    const job = await launchFor(context, { ranks: world });
+  const shared = launchForAll({ ranks: world });
+
+  test(`a ResNet with SyncBatchNorm on ${world} ranks trains as torch's with BatchNorm on the whole batch`, async () => {
+    const job = shared();
     await runCell(job, `${VALUES_CELL}; ${RESNET_CELL};`);
     for (const around of ways) {
       const ranks = await job.on('all').run(trainByHand, around, 5);

@@ -1,16 +1,19 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { valuesHere } from '../../support/cases';
-import { launchFor } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
 const AROUND = ['none', 'DDP', 'fullyShard', 'fullyShard, checkpointed'];
 
 type Tensor = import('@tensorflow/tfjs').Tensor;
 
-test('attention, LSTM and GRU as units and regions train as on one rank', async (context) => {
+const alone = shareJob({ ranks: 1 });
+const two = shareJob({ ranks: 2 });
+
+test('attention, LSTM and GRU as units and regions train as on one rank', async () => {
   let expected: readonly number[] = [];
   for (const world of [1, 2]) {
-    const job = await launchFor(context, { ranks: world });
+    const job = world === 1 ? alone() : two();
     for (const around of world === 1 ? valuesHere(AROUND, [0]) : AROUND.slice(1)) {
       const ranks = await job.on('all').run((scope, wrapper): number[] => {
         const { nn, tf, rank, worldSize, optim, gradients, dist, fullyShard, DDP, checkpointWrapper } = scope;

@@ -1,8 +1,8 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchForAll } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 test('summonFullParams makes parameters whole under every strategy, and writes them back only on request', async () => {
   const job = shared();

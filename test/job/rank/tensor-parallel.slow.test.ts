@@ -1,9 +1,11 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { launchFor, runCell } from '../job-fixture';
+import { launchFor, runCell, shareJob } from '../job-fixture';
 
-test('a loop by hand trains tensor-parallel layers and a split model over dp, as one rank trains the whole ones', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+const four = shareJob({ ranks: 4 });
+
+test('a loop by hand trains tensor-parallel layers and a split model over dp, as one rank trains the whole ones', async () => {
+  const job = four();
   const found = await job.on('all').run((scope) => {
     const { nn, tf, optim, initializeModelParallel, fullyShard, ColumnParallelLinear, RowParallelLinear } =
       scope;

@@ -2,8 +2,10 @@ import assert from 'node:assert/strict';
 import { test } from 'node:test';
 import { compare } from '../../../src/index';
 import { valuesHere } from '../../support/cases';
-import { launchFor, runCell } from '../job-fixture';
+import { launchFor, launchForAll, runCell } from '../job-fixture';
 import { checkLoopsByHand } from './loops-by-hand';
+
+const shared = launchForAll({ ranks: 2 });
 
 test('a loop by hand has the ledger of job.train, to the byte', async (context) => {
   const loops: Parameters<typeof checkLoopsByHand>[1] = [
@@ -249,8 +251,8 @@ test('cells and functions of a job are recorded step by step', async (context) =
   });
 });
 
-test('a layers model of tfjs has the same causes', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('a layers model of tfjs has the same causes', async () => {
+  const job = shared();
   await job.on('all').run(({ tf, fullyShard, optim, gradients, rank }) => {
     const model = tf.sequential({
       layers: [

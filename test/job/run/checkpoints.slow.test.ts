@@ -8,14 +8,16 @@ import { registerDisplay } from '../../../src/cell/display';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import { ShardlabError } from '../../../src/core/errors';
 import { valuesHere } from '../../support/cases';
-import { launchFor, temporaryFolder } from '../job-fixture';
+import { launchFor, launchForAll, temporaryFolder } from '../job-fixture';
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };
 
+const shared = launchForAll({ ranks: 3 });
+
 test('checkpoints of a run', async (context) => {
   const { path: folder, left } = temporaryFolder(context);
-  const job = await launchFor(context, { ranks: 3 });
+  const job = shared();
 
   await context.test(
     'are loaded by another job with another number of ranks, and training continues',

@@ -2,7 +2,7 @@ import assert from 'node:assert/strict';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import type { TrainConfigInput } from '../../../src/config/train-config';
-import { launchForAll, temporaryFolder } from '../job-fixture';
+import { shareJob, temporaryFolder } from '../job-fixture';
 
 const CONFIG: TrainConfigInput = {
   model: { kind: 'gpt', layers: 1, dim: 16, heads: 2, vocab: 256, seq: 8 },
@@ -17,7 +17,7 @@ function near(found: readonly number[], expected: readonly number[]): void {
     assert.ok(Math.abs(lr - (expected[i] ?? Number.NaN)) < 1e-12, `${found}`);
 }
 
-const shared = launchForAll({ ranks: 2 });
+const shared = shareJob({ ranks: 2 });
 
 test('run.lr is the rate of the next step; a schedule, a save and a reshard go on from it', async (context) => {
   const { path: folder } = temporaryFolder(context);

@@ -8,7 +8,7 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
 import { casesHere, HAS_ALL_CASES } from '../../support/cases';
-import { launchFor } from '../job-fixture';
+import { shareJob } from '../job-fixture';
 
 // 61 tokens and 4 heads: tensor parallelism over 2 ranks pads the vocabulary.
 const GPT = { kind: 'gpt', layers: 2, dim: 24, heads: 4, vocab: 61, seq: 8 } as const;
@@ -31,8 +31,10 @@ async function steps(run: Run, count = STEPS): Promise<number[]> {
   return run.losses.slice(-count);
 }
 
+const shared = shareJob({ ranks: 4 });
+
 test('job.train with parallel.tp and parallel.cp', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-tp-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
 

@@ -1,14 +1,13 @@
 import assert from 'node:assert/strict';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { TestContext } from 'node:test';
 import { STRATEGY_NAMES } from '../../../src/config/strategies';
 import type { Job } from '../../../src/job/run/job';
 import type { Run } from '../../../src/job/run/run';
 import { scattered } from '../../nn/model-reference';
 import { testData } from '../../support/paths';
 import { readSafetensors } from '../../support/safetensors';
-import { launchFor, runCell } from '../job-fixture';
+import { launchForAll, runCell } from '../job-fixture';
 import { OWN } from './own-models';
 import { VALUES_CELL } from './own-values';
 
@@ -40,10 +39,12 @@ const { models: TORCH } = JSON.parse(readFileSync(testData('own_models_reference
 };
 
 /** A job of 4 ranks that know the values of the own models. */
-export async function launchOwn(context: TestContext): Promise<Job> {
-  const job = await launchFor(context, { ranks: 4 });
-  await runCell(job, VALUES_CELL);
-  return job;
+export function launchOwn(): () => Promise<Job> {
+  const shared = launchForAll({ ranks: 4 });
+  return async () => {
+    await runCell(shared(), VALUES_CELL);
+    return shared();
+  };
 }
 
 export function configOf(name: string, strategy: Strategy, world: number): object {

@@ -24,9 +24,11 @@ const CASES: readonly (readonly [Strategy, number])[] = [
   ['NO_SHARD', 2],
 ];
 
+const launched = launchOwn();
+
 test('models of a user train as in torch', async (context) => {
   const { path } = temporaryFolder(context);
-  const job = await launchOwn(context);
+  const job = await launched();
   for (const [i, name] of Object.keys(OWN).entries()) {
     await context.test(name, () => checkTorch(job, path, name, CASES[i % CASES.length] ?? assert.fail(name)));
   }
@@ -41,8 +43,8 @@ test('models of a user train as in torch', async (context) => {
   }
 });
 
-test('a model of its own learns, and its ledger is that of the built-in model', async (context) => {
-  const job = await launchOwn(context);
+test('a model of its own learns, and its ledger is that of the built-in model', async () => {
+  const job = await launched();
   const learning = await job.train(
     { ...configOf('a residual MLP', 'FULL_SHARD', 2), optimizer: { lr: 3e-2 } },
     { ranks: 2 },

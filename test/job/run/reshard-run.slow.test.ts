@@ -5,15 +5,17 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { Job } from '../../../src/job/run/job';
 import type { ReshardChange } from '../../../src/job/run/reshard';
 import { valuesHere } from '../../support/cases';
-import { launchFor } from '../job-fixture';
+import { launchForAll } from '../job-fixture';
 
 // No size is divisible by the number of ranks.
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };
 const STEPS = 3;
 
+const shared = launchForAll({ ranks: 3 });
+
 test('a run in resharding', async (context) => {
-  const job = await launchFor(context, { ranks: 3 });
+  const job = shared();
 
   await context.test(
     'continues after a change of strategy with the losses of an undisturbed run',

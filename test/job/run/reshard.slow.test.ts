@@ -6,9 +6,9 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { ReshardChange } from '../../../src/job/run/reshard';
 import type { Run } from '../../../src/job/run/run';
 import { valuesHere } from '../../support/cases';
-import { launchForAll, temporaryFolder } from '../job-fixture';
+import { shareJob, temporaryFolder } from '../job-fixture';
 
-const shared = launchForAll({ ranks: 4 });
+const shared = shareJob({ ranks: 4 });
 
 const MODEL = { kind: 'gpt', layers: 2, dim: 10, heads: 2, vocab: 257, seq: 7 } as const;
 const CONFIG: TrainConfigInput = { model: MODEL, data: 'synthetic', batch: 2 };

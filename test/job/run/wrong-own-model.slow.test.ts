@@ -5,7 +5,7 @@ import { test } from 'node:test';
 import type { Tensor } from '@tensorflow/tfjs';
 import { dryRun, plan } from '../../../src/job/notebook/plan-figures';
 import type { RankScope } from '../../../src/job/rank/scope';
-import { launchFor, temporaryFolder } from '../job-fixture';
+import { launchFor, shareJob, temporaryFolder } from '../job-fixture';
 
 const model = ({ nn }: RankScope) => new nn.Linear(2, 1);
 const data = () => ({ x: [[1, 2]], y: [[1]] });
@@ -146,6 +146,8 @@ const WRONG_STEPS: Wrong = {
   ],
 };
 
+const shared = shareJob({ ranks: 2 });
+
 test('a wrong model, loss or batch is an error that says what to do, and the job continues', async (context) => {
   const { path } = temporaryFolder(context);
   const net = 'export const net = ({ nn }: any) => new nn.Linear(2, 1);';
@@ -184,8 +186,8 @@ test('a wrong model, loss or batch is an error that says what to do, and the job
   assert.equal((await job.on(0).run(({ engine }) => engine.memory))[0]?.bytes, bytes, 'steps leave tensors');
 });
 
-test('data that keeps its tensors and uses parts of them leaves nothing behind', async (context) => {
-  const job = await launchFor(context, { ranks: 2 });
+test('data that keeps its tensors and uses parts of them leaves nothing behind', async () => {
+  const job = shared();
   const run = await job.train({
     model,
     data: ({ tf }, index) => {

@@ -6,11 +6,11 @@ import { inspect } from 'node:util';
 import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
-import { launchForAll, temporaryFolder } from '../../job/job-fixture';
+import { shareJob, temporaryFolder } from '../../job/job-fixture';
 import { casesHere, HAS_ALL_CASES, valuesHere } from '../../support/cases';
 import { assertClose } from '../../support/close';
 
-const shared = launchForAll({ ranks: 4 });
+const shared = shareJob({ ranks: 4 });
 
 const STEPS = HAS_ALL_CASES ? 3 : 2;
 const WITHIN = 2e-5;

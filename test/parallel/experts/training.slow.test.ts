@@ -8,7 +8,7 @@ import type { TrainConfigInput } from '../../../src/config/train-config';
 import type { RankScope } from '../../../src/job/rank/scope';
 import type { Run } from '../../../src/job/run/run';
 import { communication } from '../../../src/ledger/communication';
-import { launchFor } from '../../job/job-fixture';
+import { shareJob } from '../../job/job-fixture';
 import { casesHere, HAS_ALL_CASES } from '../../support/cases';
 
 const MOE = { kind: 'moe', layers: 2, dim: 12, heads: 2, vocab: 61, seq: 6, experts: 4 } as const;
@@ -45,8 +45,10 @@ async function steps(run: Run, count = STEPS): Promise<number[]> {
   return run.losses.slice(-count);
 }
 
+const shared = shareJob({ ranks: 4 });
+
 test('job.train with parallel.ep', async (context) => {
-  const job = await launchFor(context, { ranks: 4 });
+  const job = shared();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-ep-'));
   context.after(() => rmSync(folder, { recursive: true, force: true }));
 
