@@ -54,7 +54,7 @@ test('names select files, by source or compiled path', async () => {
   assert.deepEqual(testFiles({ only: ['test/project/test-files.test.js'] }), expected);
 });
 
-test('every file runs once: slow files in processes of their own, fast ones with others of their folder', async (t) => {
+test('every file runs once, in a process of its own or with others of its folder that take about as long', async (t) => {
   const { testFiles, sharedProcesses } = await load();
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
   t.after(() => rmSync(folder, { recursive: true, force: true }));
@@ -68,7 +68,8 @@ test('every file runs once: slow files in processes of their own, fast ones with
   for (const shared of byProcess.filter(({ length }) => length > 1)) {
     const folders = shared.map((file) => file.slice(built('test/').length).split('/')[0]);
     assert.equal(new Set(folders).size, 1);
-    assert.ok(!shared.some((file) => /\.(slow|alone|long)\.test\.js$/.test(file)));
+    assert.ok(!shared.some((file) => /\.(alone|long)\.test\.js$/.test(file)));
+    assert.equal(new Set(shared.map((file) => /\.slow\.test\.js$/.test(file))).size, 1);
   }
 });
 
