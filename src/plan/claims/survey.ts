@@ -61,12 +61,11 @@ export interface ClaimFilter {
   readonly verdict?: OneOrMore<Verdict>;
 }
 
-/** Selects claims by a filter; verdicts are those on the recorded runs. Throws: CONFIG with the known values. */
+/** Selects claims by a filter. Throws: CONFIG with the known values. */
 export function filterClaims(
   entries: readonly ClaimEntry[],
   { id, document, kind, verdict }: ClaimFilter,
-  lab: PlanLab,
-  recorded: RecordedRuns,
+  verdictOf: (entry: ClaimEntry) => Verdict,
 ): ClaimEntry[] {
   const documents = requireKnown('document', document, [...Object.keys(DOCUMENTS), 'own']);
   const kinds = requireKnown('kind', kind, [...new Set(entries.map(({ claim }) => claim.kind))]);
@@ -75,7 +74,7 @@ export function filterClaims(
     (entry) =>
       documents.includes(entry.claim.document) &&
       kinds.includes(entry.claim.kind) &&
-      (verdict === undefined || verdicts.includes(entry.verdict(lab, factsFor(entry, recorded)))),
+      (verdict === undefined || verdicts.includes(verdictOf(entry))),
   );
 }
 
@@ -95,16 +94,24 @@ function requireKnown(
   return values;
 }
 
-/** Runs all checks on the last recorded runs. */
+/** Checks a claim on the last recorded runs. */
+export function surveyClaim(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimResult {
+  const { claim, experiment } = entry;
+  const finding = entry.check(lab, factsFor(entry, recorded));
+  const { processor, date } = recorded;
+  return { claim, finding, ...(experiment === undefined ? {} : { recorded: { processor, date } }) };
+}
+
+/** Checks claims on the last recorded runs. */
 export function surveyClaims(
   entries: readonly ClaimEntry[],
   lab: PlanLab,
   recorded: RecordedRuns,
 ): ClaimResult[] {
-  return entries.map((entry) => resultOf(entry, lab, recorded));
+  return entries.map((entry) => surveyClaim(entry, lab, recorded));
 }
 
-/** Checks claims on the recorded runs, without new runs. */
+/** Compares what claims' checks find on the recorded runs with their stored expectations. */
 export function checkClaims(
   entries: readonly ClaimEntry[],
   lab: PlanLab,
@@ -128,13 +135,6 @@ export async function recordRuns(
   return facts;
 }
 
-function resultOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimResult {
-  const { claim, experiment } = entry;
-  const finding = entry.check(lab, factsFor(entry, recorded));
-  const { processor, date } = recorded;
-  return { claim, finding, ...(experiment === undefined ? {} : { recorded: { processor, date } }) };
-}
-
 /** Returns the recorded facts of a claim's experiment; none if it needs no run. Throws: CHECK if they are missing. */
 export function factsFor({ claim, experiment }: ClaimEntry, recorded: RecordedRuns): Facts {
   if (experiment === undefined) return {};
@@ -147,7 +147,7 @@ export function factsFor({ claim, experiment }: ClaimEntry, recorded: RecordedRu
 }
 
 function checkOf(entry: ClaimEntry, lab: PlanLab, recorded: RecordedRuns): ClaimCheck {
-  const result = resultOf(entry, lab, recorded);
+  const result = surveyClaim(entry, lab, recorded);
   const change = changeOf(entry.expected, result.finding);
   return { ...result, expected: entry.expected, holds: change === '', change };
 }
