@@ -19,7 +19,7 @@ const ROW = 46;
 /** Where the panels of bytes and times begin and end, as shares of the width. */
 const SPLIT = { bytes: [0, 0.5], time: [0.64, 1] } as const;
 
-/** Draws what was sent and why: payload and received bytes by cause and operation, and how much of the time was hidden. */
+/** Draws payload and received bytes by cause and operation, and how much of the transfer time was hidden by computation. */
 export function commCauses(run: RunView): Figure {
   const kinds = kindsOf(run);
   const left = Math.max(70, ...kinds.map(({ name }) => textWidth(name, 11) * 1.1 + 14));
@@ -91,7 +91,7 @@ function findingOf({ part }: RunView, kinds: readonly Kind[]): string {
   const wire = sumOf(kinds, (kind) => kind.wireBytes);
   const where = part === undefined ? '' : ` in ${part}`;
   if (kinds.length === 0) return `Nothing was communicated${where}`;
-  if (wire === 0) return `Ranks met${where}, but no bytes were exchanged`;
+  if (wire === 0) return `Ranks called collectives${where}, but exchanged no bytes`;
   const byCause = new Map<string, number>();
   for (const { cause, wireBytes } of kinds) {
     byCause.set(CAUSE_WORDS[cause], (byCause.get(CAUSE_WORDS[cause]) ?? 0) + wireBytes);
@@ -109,7 +109,7 @@ function subtitleOf(run: RunView, kinds: readonly Kind[]): string {
   const wire = sumOf(kinds, (kind) => kind.wire);
   if (wire === 0) return where;
   const hidden = percent(sumOf(kinds, (kind) => kind.overlapped) / wire);
-  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, ${hidden} of this time while ranks compute.`;
+  return `${where} Bytes travel for ${inUnit(wire, timeScale(wire))}, and ranks compute in ${hidden} of this time.`;
 }
 
 const UPPER = -0.17;

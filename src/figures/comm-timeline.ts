@@ -12,7 +12,7 @@ import { createTable } from './table';
 import { plotLanes } from './timeline-bars';
 
 export interface CommTimelineOptions {
-  /** The step to draw. Default: the one of the last steps that is nearest to their medians; the first step does not count. */
+  /** The step to draw. Default: the step nearest to the medians of the last steps; the first step does not count. */
   readonly step?: number;
 }
 
@@ -70,7 +70,7 @@ function findingOf({ part }: RunView, records: readonly StepRecord[], seconds: n
   return titleOf(`Ranks wait ${cost} on average${mostlyFor(waits)}`);
 }
 
-/** `numSteps`: the number of steps of which the drawn one is the typical one; 0 if the caller chose the step. */
+/** `numSteps`: the number of steps in the medians by which the drawn step was chosen; 0 if the caller chose the step. */
 function subtitleOf(run: RunView, records: readonly StepRecord[], numRows: number, numSteps: number): string {
   const note = run.note === undefined ? '' : `, ${safe(run.note)}`;
   const shown = numRows < records.length ? ` ${numRows} of ${records.length} ranks are shown.` : '';

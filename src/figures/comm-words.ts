@@ -16,7 +16,10 @@ export function mostlyFor(waits: WaitSeconds): string {
   return top === undefined || top === 'unknown' ? '' : `, mostly ${WAIT_WORDS[top]}`;
 }
 
-/** Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core"; if all are unknown, only these. */
+/**
+ * Formats waits ÷ `divisor`, as "3.1 for the wire, 2.0 for a peer and 40.2 for a core". If no wait's kind is known, the text
+ * has only the unknown waits.
+ */
 export function waitsText(waits: WaitSeconds, divisor: number): string {
   const areUnknown = waits.unknown > 0 && waits.unknown === totalWait(waits);
   const said = WAIT_KINDS.filter((kind) => (kind === 'unknown' ? waits.unknown > 0 : !areUnknown));
@@ -35,7 +38,7 @@ export const CAUSE_WORDS: Readonly<Record<CommCause, string>> = {
   control: 'control',
 };
 
-/** Returns an operation's name in prose: allGather is all-gather. */
+/** Returns an operation's name in prose, as 'all-gather' for allGather. */
 export function spoken(op: string): string {
   return op.replaceAll(/[A-Z]/g, (letter) => `-${letter.toLowerCase()}`);
 }

@@ -29,11 +29,11 @@ const GROUPS: Readonly<Record<Words, { readonly fill: Fill; readonly causes: rea
   'your own': { fill: COMM_FILL.user, causes: ['user'] },
   'norm, loss, buffers': { fill: COMM_FILL.norm, causes: ['norm', 'loss', 'buffer', 'control'] },
 };
-const WORDS = Object.keys(GROUPS) as readonly Words[]; // its own keys
+const WORDS = Object.keys(GROUPS) as readonly Words[]; // all keys of GROUPS
 
 /**
- * Draws the bytes that a rank of each run receives per step, by cause, and those that a dry run predicts; also bytes per
- * token, if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
+ * Draws the bytes that a rank of each run receives per step, by cause, and the bytes that a dry run predicts. Also draws bytes
+ * per token, if the runs' steps have different numbers of tokens. Throws: CONFIG without runs or steps.
  */
 export function compareComm(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
@@ -86,7 +86,7 @@ function caseOf(name: string, run: RunView) {
         sumOf(collectives, ({ cause, wireBytes }) => (GROUPS[words].causes.includes(cause) ? wireBytes : 0)),
       ),
     );
-  const measured = Object.fromEntries(WORDS.map((words) => [words, bytesOf(words)])) as WireBytes; // all words
+  const measured = Object.fromEntries(WORDS.map((words) => [words, bytesOf(words)])) as WireBytes; // one value per entry of WORDS
   const total = totalOf(measured);
   const predicted = run.forecast?.()?.wireBytes ?? null;
   const counts = records.map((record) => record.tokens).filter((count) => count !== null);
@@ -122,7 +122,7 @@ function countsTokens(cases: readonly CommCase[]): boolean {
   return tokens.size > 1 && !tokens.has(null);
 }
 
-/** Says which run receives least and most, and the ratio; if a prediction is wrong, says only that. */
+/** Says which runs receive least and most, and the ratio. If a prediction is wrong, says only how wrong the prediction is. */
 function findingOf(cases: Cases<CommCase>): string {
   const missed = missedFinding(cases);
   if (missed !== undefined) return missed;

@@ -29,8 +29,8 @@ const MAX_LEFT = 170;
 const WORK_TOKENS = 1000;
 
 /**
- * Draws one row per run, the main lane above the wire lane, from the step's start: the step and rank that are nearest to the
- * medians of the run's last steps. Throws: CONFIG without runs or steps.
+ * Draws one row per run, with the main lane above the wire lane. A row shows, from the step's start, the step and the rank that
+ * are nearest to the medians of the run's last steps. Throws: CONFIG without runs or steps.
  */
 export function compareTimeline(runs: Runs): Figure {
   const perStep = casesOf(runs, caseOf);
@@ -96,8 +96,9 @@ function areKnown(cases: readonly TimelineCase[]): boolean {
 }
 
 /**
- * Compares the runs that wait least and most: by waits for the wire, which settings can change, else by all waits. It claims no
- * difference if a run has few steps, or if the middle halves of both runs' waits overlap.
+ * Compares the runs that wait least and most. If their waits for the wire, which settings can change, differ clearly, compares
+ * these waits, else all waits. Claims no difference if a run has few steps, or if the middle halves of both runs' waits
+ * overlap.
  */
 function findingOf(cases: Cases<TimelineCase>): string {
   if (cases.length === 1) return singleFinding(cases[0]);
@@ -193,13 +194,14 @@ function bytesText(cases: Cases<TimelineCase>): string {
   return `; a rank receives ${inUnit(least, scale)} to ${inUnit(most, scale)}`;
 }
 
-/** Says how long the run waits, for what, and its step time ÷ the first run's. */
+/** Says how long and for what the run waits, and the run's step time ÷ the first run's step time. */
 function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Scaled): string {
   const { wait, waits } = one.times;
   const cost = `${short(wait.median / divisor)} ${unit}`;
   const range = quartilesText(wait, divisor);
   const isRoomy = fits(`${cost} waits ${range}`, 11, RIGHT - 16);
-  // The kinds of waits are in one line if it fits, else in two; they are left out if a wait's kind is not known.
+  // The kinds of waits are in one line if there is room, else in two lines; if a wait's kind is not known, all kinds are left
+  // out.
   const kinds = `wire ${short(waits.wire.median / divisor)}, peer ${short(waits.peer.median / divisor)},`;
   const core = `core ${short(waits.core.median / divisor)}`;
   const inLines = fits(`${kinds} ${core}`, 11, RIGHT - 16) ? [`${kinds} ${core}`] : [kinds, core];
@@ -210,7 +212,7 @@ function waitNote(one: TimelineCase, first: TimelineCase, { divisor, unit }: Sca
   return [`${bold(cost)} ${soft(isRoomy ? `waits ${range}` : 'waits')}`, ...lines.map(soft)].join('<br>');
 }
 
-/** Says the step time ÷ the first run's. Both times are per equal work already (`perWork`). */
+/** Says the run's step time ÷ the first run's step time. `perWork` has already made both times per equal work. */
 function stepText(one: StepTimes, first: StepTimes): string {
   const { ratio, isClear } = timeRatio({ ...one, tokens: null }, first);
   return isClear ? `step ${ratio.median.toFixed(2)}×` : 'step: no clear difference';

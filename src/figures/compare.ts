@@ -29,5 +29,5 @@ export type Comparison = keyof typeof COMPARISONS;
 export function compareRuns(runs: Runs, what: Comparison): Figure {
   if (Object.hasOwn(COMPARISONS, what)) return COMPARISONS[what](runs);
   const known = Object.keys(COMPARISONS).join("', '");
-  throw new ConfigError(`cannot compare '${String(what)}'; what can be compared: '${known}'`);
+  throw new ConfigError(`cannot compare '${String(what)}'; choose one of '${known}'`);
 }

@@ -35,15 +35,15 @@ type Kind = (typeof KINDS)[number];
 export interface ExpertOptions {
   /** The name of a layer with experts, as 'blocks.0.moe'. Default: the layer whose busiest expert or rank is furthest from the mean in the last step. */
   readonly layer?: string | undefined;
-  /** Whether lines are of experts (default), or of ranks: the rows that each rank's experts computed. */
+  /** Whether a line shows the rows of an expert (default), or the rows that all experts of a rank computed. */
   readonly by?: Kind | undefined;
 }
 
 const FRAME = { top: 68, left: 52, right: 110, foot: 46, pixels: 216 } as const;
 
 /**
- * Draws the rows that each expert of a layer, or each rank, computed, step by step, as multiples of the layer's mean. Throws: CONFIG for an
- * unknown layer, and for another `by`.
+ * Draws how many rows each expert of a layer, or each rank, computed in each step, as multiples of the layer's mean. Throws:
+ * CONFIG for an unknown layer or an unknown `by`.
  */
 export function expertLoads(given: readonly StepLoads[], options: ExpertOptions = {}): Figure {
   const { layer, by = 'expert' } = options;
@@ -109,7 +109,7 @@ export function expertLoads(given: readonly StepLoads[], options: ExpertOptions 
 
 const NOTHING: LayerLoad = { tokens: [], dropped: [] };
 
-/** Returns the rows of ranks in place of those of experts. */
+/** Replaces the rows of experts by the rows of ranks. */
 function ofRanks({ step, rankRows = {} }: StepLoads): StepLoads {
   const layers = Object.entries(rankRows).map(([layer, all]) => {
     const load = { tokens: all.map(({ rows }) => rows), dropped: [], ranks: all.map(({ rank }) => rank) };
@@ -140,7 +140,10 @@ function linesOf(loads: readonly LayerLoad[]): LoadLine[] {
   });
 }
 
-/** Returns the colours of the lines with names: all if there are few, else the busiest and the idlest of the last step. */
+/**
+ * Returns the colours of the lines that have names: all lines if there are few, else the busiest and the idlest line of the
+ * last step.
+ */
 function namedLines(lines: readonly LoadLine[]): ReadonlyMap<number, string> {
   const sorted = [...lines].sort((a, b) => b.at - a.at);
   const chosen = lines.length <= LINE_COLORS.length ? lines : [...sorted.slice(0, 1), ...sorted.slice(-1)];
@@ -162,7 +165,7 @@ function requireLayer(layer: string, known: readonly string[]): string {
   const near = nearest(layer, known);
   throw new ConfigError(
     `experts({ layer: '${layer}' }): there is no such layer with experts; ` +
-      (near === undefined ? `known are ${known.join(', ')}` : `did you mean '${near}'?`),
+      (near === undefined ? `choose one of ${known.join(', ')}` : `did you mean '${near}'?`),
   );
 }
 
@@ -177,7 +180,10 @@ function findingOf(by: Kind, name: string, lines: readonly LoadLine[], step: num
   );
 }
 
-/** For experts, what was dropped; for ranks, the busiest one at first and at last. */
+/**
+ * Says, of experts, which share of the assignments was dropped; of ranks, how busy the busiest rank was in the first and in the
+ * last step.
+ */
 function asideOf(by: Kind, loads: readonly { readonly step: number; readonly load: LayerLoad }[]): string {
   if (by === 'expert') return droppedText(loads.map(({ load }) => load));
   const [first, last] = [loads[0], loads.at(-1)];

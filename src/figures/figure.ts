@@ -18,7 +18,7 @@ interface FigureParts extends Drawing {
   readonly quantities: Quantities;
 }
 
-/** A finding with its picture and its numbers. A notebook draws it if it is a cell's value. */
+/** A finding with its picture and its numbers. A notebook draws a figure that is a cell's value. */
 export interface Figure extends FigureParts {
   /** Returns the same figure with one more line below its subtitle. */
   withNote(note: string): Figure;
@@ -29,8 +29,8 @@ export interface Figure extends FigureParts {
   toPng(theme?: Theme): Buffer;
   toCsv(): string;
   /**
-   * Writes the figure into a file, as its name says: .png and .svg are pictures, .json is plotly's figure, .csv the numbers.
-   * Throws: CONFIG for another ending, IO if the file cannot be written.
+   * Writes the figure into a file. The ending of the file's name chooses the form: .png and .svg are pictures, .json is
+   * plotly's figure, and .csv has the numbers. Throws: CONFIG for another ending, IO if the file cannot be written.
    */
   save(file: string, options?: SaveOptions): void;
   frame(): Promise<DataFrame>;
@@ -102,7 +102,7 @@ function saveFigure(parts: FigureParts, file: string, { dark = false }: SaveOpti
   if (contentOf === undefined) {
     const endings = Object.keys(FORMATS).join(', ');
     throw new ConfigError(
-      `save: "${file}" has no known ending; known are ${endings}, as in fig.save('loss.png')`,
+      `save: "${file}" has no known ending; choose one of ${endings}, as in fig.save('loss.png')`,
     );
   }
   const content = contentOf(parts, dark ? DARK : LIGHT);
@@ -136,7 +136,9 @@ function plotlyOf({ title, subtitle, data, layout }: FigureParts): PlotlyFigure 
   };
 }
 
-/** Removes axes without a trace, other than the first two: plotly warns about them. Figures of empty runs have such axes. */
+/**
+ * Removes axes without a trace, other than the first two. Figures of empty runs have such axes, and plotly warns about them.
+ */
 function withoutUnusedAxes(layout: Layout, data: readonly Trace[]): Record<string, unknown> {
   const axes = new Set(data.flatMap(({ xaxis, yaxis }) => [xaxis, yaxis]));
   const isUnused = (key: string): boolean => /axis\d+$/.test(key) && !axes.has(key.replace('axis', ''));
@@ -157,7 +159,7 @@ function addNote(parts: FigureParts, note: string): FigureParts {
 
 const MAX_TITLE = 75;
 
-/** Returns the first wording of a finding that fits into a title; if none fits, cuts the last one. */
+/** Returns the first wording of a finding that fits into a title; if none fits, cuts the last wording. */
 export function titleOf(...wordings: readonly string[]): string {
   const fitting = wordings.find((wording) => wording.length <= MAX_TITLE);
   return fitting ?? `${(wordings.at(-1) ?? '').slice(0, MAX_TITLE - 1)}…`;

@@ -6,7 +6,10 @@ import { ShardlabError } from '../core/errors';
 /** A DataFrame of the library danfojs-node. */
 export type DataFrame = DanfoFrame;
 
-/** danfojs-node depends on a package that downloads a binary and on one by its address; the overrides replace both. */
+/**
+ * danfojs-node depends on a package that downloads a binary, and on a package that npm loads from a web address; the overrides
+ * replace both.
+ */
 const INSTALL = `npm pkg set 'overrides.danfojs-node.@tensorflow/tfjs-node=npm:@tensorflow/tfjs@4.22.0' overrides.danfojs-node.xlsx=0.18.5
 npm install danfojs-node@1.2.0`;
 
@@ -45,7 +48,7 @@ export function rowsOf({ columns, values }: DataFrame): Record<string, unknown>[
   );
 }
 
-/** Returns the prototype that all DataFrames and Series have in common, those computed from others too. */
+/** Returns the prototype that all DataFrames and Series have in common, also those that are computed from others. */
 export function commonPrototype(value: object): object {
   const next: object | null = Object.getPrototypeOf(value);
   return next === null || next === Object.prototype ? value : commonPrototype(next);

@@ -15,7 +15,10 @@ export interface LossSeries {
   readonly losses: readonly number[];
   /** The step of the first loss. Default 1. */
   readonly firstStep?: number;
-  /** Whether the losses may be of any kind, because the user's code computes them. Default false: they are cross-entropies. */
+  /**
+   * Whether the losses may be of any kind, because the user's code computes them. Default false: the losses are
+   * cross-entropies.
+   */
   readonly hasOwnLoss?: boolean;
   /** The steps that computed no loss. At any other step, a loss that is not finite means that the training diverged. */
   readonly unknown?: ReadonlySet<number>;
@@ -44,7 +47,10 @@ const NONE: ReadonlySet<number> = new Set();
 const VALIDATION_COLOR = 1;
 const MARK = { width: 1, color: NEUTRAL, dash: 'dash' } as const;
 
-/** Draws the loss over steps: one line per run. The last loss is at the line's end, and if there are several runs, the run's name too. */
+/**
+ * Draws the loss over steps: one line per run. The last loss is at the line's end; if there are several runs, the run's name is
+ * there too.
+ */
 export function lossCurve(series: readonly LossSeries[], options: LossCurveOptions = {}): Figure {
   const { steps = 1, marks = [] } = options;
   const shown = series
@@ -200,7 +206,10 @@ function agreement(shown: readonly Shown[]): string {
   );
 }
 
-/** Names the one run whose losses differ from the others', if the others differ from each other by less than a thousandth of `apart`. */
+/**
+ * Names the only run whose losses differ from the others', if the others differ from each other by less than a thousandth of
+ * `apart`.
+ */
 function exception(shown: readonly Shown[], apart: number): string[] {
   if (shown.length < 3) return [];
   return shown.flatMap(({ name }, i) => {

@@ -18,11 +18,14 @@ export interface LrRange {
 
 /** The figure of a learning rate range test. */
 export interface LrRangeFigure extends Figure {
-  /** The rate at which the loss falls fastest; null: it falls at no rate. */
+  /** The rate at which the loss falls fastest; null if the loss falls at no rate. */
   readonly suggestedLr: number | null;
 }
 
-/** These shares of the steps, at both ends, have no suggestion. Source: torch-lr-finder's skip_start and skip_end of 100 steps. */
+/**
+ * The shares of the steps, at both ends, from which no rate is suggested. Source: torch-lr-finder's skip_start and skip_end of
+ * 100 steps.
+ */
 const SKIPPED = { start: 0.1, end: 0.05 } as const;
 const FRAME = { top: 68, left: 52, right: 64, foot: 46, pixels: 216 } as const;
 
@@ -39,7 +42,7 @@ export function lrRangeFigure(range: LrRange): LrRangeFigure {
   const x = lrs.map(log10);
   const figure = createFigure({
     title: findingOf(range, suggestedLr),
-    subtitle: `Loss of ${lrs.length} steps with growing learning rates (thin), and smoothed (thick)${hasDiverged ? '; it stopped when the loss diverged' : ''}.`,
+    subtitle: `Loss of ${lrs.length} steps with growing learning rates (thin), and smoothed (thick)${hasDiverged ? '; the test stopped when the loss diverged' : ''}.`,
     ...plot(FRAME, [
       {
         x: {
@@ -81,7 +84,7 @@ export function lrRangeFigure(range: LrRange): LrRangeFigure {
   return { ...figure, suggestedLr };
 }
 
-/** Returns the index of the steepest fall; undefined: the loss never falls. Source: torch-lr-finder, numpy.gradient. */
+/** Returns the index of the steepest fall; undefined if the loss never falls. Source: torch-lr-finder, numpy.gradient. */
 function steepest(losses: readonly number[]): number | undefined {
   const first = Math.floor(losses.length * SKIPPED.start);
   const shown = losses.slice(first, losses.length - Math.floor(losses.length * SKIPPED.end));

@@ -16,10 +16,13 @@ export interface MemoryScales {
   readonly time: Scaled;
 }
 
-/** The line of totals that a figure compares with. */
+/** The style of a line that shows totals for comparison. */
 export const DOTTED: LineSpec = { width: 1, color: 'rgba(128,128,128,.95)', dash: 'dot' };
 
-/** Says which hatched bytes are freed within the step; '' if none are. A hatched cause has bytes at the step's end under DDP. */
+/**
+ * Says which hatched bytes are freed within the step; '' if none are freed. Under DDP, a hatched cause has bytes at the step's
+ * end.
+ */
 export function hatchText(records: readonly StepRecord[]): string {
   const hatched = STACK_ORDER.filter((cause) => CAUSE_FILL[cause].pattern !== undefined);
   const held = (of: (record: StepRecord) => BytesByCause) =>
@@ -86,8 +89,8 @@ export function peakOf(curve: MemoryOverTime): { readonly bytes: number; readonl
 }
 
 /**
- * Reduces a curve to about `maxPoints` points: of each interval of time, the moment with the most bytes, so that the
- * peak is exact. Shorter curves are returned unchanged.
+ * Reduces a curve to about `maxPoints` points. Of each interval of time, keeps the moment with the most bytes, so that the peak
+ * is exact. Returns a shorter curve unchanged.
  */
 function thinCurve(curve: MemoryOverTime, maxPoints: number): MemoryOverTime {
   const { seconds, total } = curve;
@@ -113,7 +116,8 @@ function phases({ main, seconds }: Timeline) {
   const begun: { phase: Exclude<SpanName, 'step'>; start: Seconds }[] = [];
   for (const { kind, start } of main) {
     if (kind === 'wait' || kind === 'step' || kind === begun.at(-1)?.phase) continue;
-    // Time before the first phase (gathering its parameters, say) belongs to it, time after the last phase to the last.
+    // Time before the first phase (such as for gathering parameters) belongs to the first phase; time after the last phase
+    // belongs to the last phase.
     begun.push({ phase: kind, start: begun.length === 0 ? 0 : start });
   }
   const end = Math.max(main.at(-1)?.end ?? 0, seconds);
@@ -122,7 +126,7 @@ function phases({ main, seconds }: Timeline) {
 
 const BAND = { low: 1.0, high: 1.04 };
 
-/** Draws the phases as a coloured band above the plot, with names if there is room. The axis has `seconds` in `pixels`. */
+/** Draws the phases as a coloured band above the plot, with names if there is room. The axis shows `seconds` in `pixels`. */
 export function phaseStrip(
   record: StepRecord,
   { divisor }: Scaled,

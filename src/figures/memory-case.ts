@@ -28,8 +28,8 @@ export function chosenRecords(run: RunView, { rank, step }: MemoryChoice) {
 }
 
 /**
- * Returns the step to draw: of the last steps whose memory curve is stored, the one nearest to the last steps' medians. If none
- * of the last steps has a curve: the newest step that has one; undefined if no step has one.
+ * Returns the step to draw: of the last steps with a stored memory curve, the one nearest to the last steps' medians. If none
+ * of the last steps has a curve, returns the newest step with a curve; undefined if no step has a curve.
  */
 function stepWithCurve(run: RunView): number | undefined {
   const hasCurve = ({ memory }: StepRecord): boolean => memory.curve !== null;
@@ -57,7 +57,7 @@ export function memoryCaseOf(name: string, run: RunView, choice: MemoryChoice = 
 
 export type MemoryCase = ReturnType<typeof memoryCaseOf>;
 
-/** Says how the runs' peaks differ; for a single run, what is on the host. */
+/** Says how the runs' peaks differ; for a single run, says what is on the host. */
 export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   if (cases.length === 1) return spacesFinding(cases[0]);
   const { least, most } = extremes(cases, ({ devicePeak }) => devicePeak);
@@ -74,7 +74,7 @@ export function caseFinding(cases: Cases<MemoryCase>, scale: Scaled): string {
   return titleOf(`${lowest}; ${price}`, lowest, `${both}; ${price}`, both);
 }
 
-/** Compares step times. It claims no difference if there are few steps, or if the times' middle halves overlap. */
+/** Compares step times. Claims no difference if there are few steps, or if the middle halves of both runs' times overlap. */
 function timePrice(least: MemoryCase, most: MemoryCase, isEqual: boolean): string {
   const { ratio, isClear } = timeRatio(least.times, most.times);
   if (isClear) return `${isEqual ? 'a step' : 'a token'} takes ${ratio.median.toFixed(2)}× as long`;

@@ -16,8 +16,8 @@ const HATCHED = 'Hatched: whole parameters and gradients, and memory that is fre
 const NOTE_ROOM = 54;
 
 /**
- * Draws runs side by side: predicted (by a dry run) and measured model states, then the whole peak. Model states are
- * parameters and optimizer states at rest, and gradients at their maximum, on each run's rank with the highest peak.
+ * Draws runs side by side: predicted (by a dry run) and measured model states, then the whole peak, on each run's rank with the
+ * highest peak. Model states are parameters and optimizer states at rest, and gradients at their maximum.
  */
 export function compareMemory(runs: Runs): Figure {
   const cases = casesOf(runs, caseOf);
@@ -120,7 +120,7 @@ function holders(cases: Cases<ComparedCase>) {
   const { most, least } = extremes(cases, ({ states, peak }) => totalBytes(states) + totalBytes(peak) * 1e-6);
   const ratio = (key: 'states' | 'peak'): number => {
     const [a, b] = [totalBytes(most[key]), totalBytes(least[key])];
-    // Infinite if `least` holds nothing (all is on the host); 1 if both hold nothing.
+    // The ratio is infinite if `least` holds nothing (all is on the host); 1 if both hold nothing.
     return a === b ? 1 : a / b;
   };
   return { most, least, states: ratio('states'), peak: ratio('peak') };
@@ -166,7 +166,10 @@ export function comparisonFinding(cases: Cases<ComparedCase>, scale: Scaled): st
   );
 }
 
-/** Says that states are equal, and how peaks differ: if values were rounded to 16 bits, on a device that stores 16-bit values. */
+/**
+ * Says that states are equal, and how peaks differ. If values were rounded to 16 bits, the peaks are those of a device that
+ * stores 16-bit values.
+ */
 function equalFinding(cases: Cases<ComparedCase>, all: string): string {
   const [first, ...rest] = cases.filter(isRounded);
   if (first === undefined) {
@@ -195,7 +198,7 @@ function subtitleOf(runs: Runs, cases: Cases<ComparedCase>): string {
   return `Held bytes${device} on the rank that holds most, ${where}.${said}${logical}`;
 }
 
-/** Whether the peak would be lower at the declared types. */
+/** Whether the peak would be lower if values had their declared types. */
 function isRounded({ peak, logicalPeak }: ComparedCase): boolean {
   return totalBytes(logicalPeak) < totalBytes(peak);
 }

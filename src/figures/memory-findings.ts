@@ -24,7 +24,7 @@ const GROUPS: readonly CauseGroup[] = [
 
 /**
  * Returns a long and a short wording, as "80% of the peak is activations and temporaries: unchanged by sharding". `leftBytes`
- * are those of temporaries that a cell has not disposed.
+ * are the bytes of temporaries that a cell has not disposed.
  */
 export function peakFinding(held: BytesByCause, leftBytes: Bytes, world: number): readonly [string, string] {
   const total = totalBytes(held);

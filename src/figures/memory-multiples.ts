@@ -142,7 +142,7 @@ function casePanels(
   return withHost ? [device, panel(one.host, 'host', DEVICE + GAP, HOST)] : [device];
 }
 
-/** Writes a run's name, its peak, and its step time ÷ the first run's. */
+/** Writes a run's name, its peak, and its step time ÷ the first run's step time. */
 function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet) {
   const name = wrappedMarkup(one.name, 11, facet.pixels - 8, (line) => bold(safe(line)));
   const peak = `peak ${inUnit(one.devicePeak, bytes)}`;
@@ -152,7 +152,10 @@ function caption(one: MemoryCase, base: MemoryCase, bytes: Scaled, facet: Facet)
   return note(facet.across[0], facet.at(0), `${name}<br>${soft(text)}`, place);
 }
 
-/** Returns wordings, longest first, of the run's step time ÷ the first run's, or that there is no clear difference. */
+/**
+ * Returns texts, longest first. They give the run's step time ÷ the first run's step time, or say that there is no clear
+ * difference.
+ */
 function timeWordings({ times }: MemoryCase, base: MemoryCase, peak: string): string[] {
   const { ratio, isClear } = timeRatio(times, base.times);
   const what = isEqualWork([times, base.times]) ? 'step' : 'token';

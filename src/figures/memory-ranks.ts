@@ -22,7 +22,10 @@ const WIDTH = STATIC_WIDTH - FRAME.left - FRAME.right;
 const MAX_WIDE_BARS = 12;
 const WIDEST_BAR = 150;
 
-/** Draws each rank's memory at its own peak in a step (default: the last) as a bar by cause; of many ranks, it names two. */
+/**
+ * Draws each rank's memory at the rank's own peak in a step (default: the last step), as a bar by cause. Of many ranks, only
+ * two have names.
+ */
 export function memoryRanks(run: RunView, step?: number): Figure {
   const [first, ...rest] = recordsOfStep(run.records, step);
   const peakOf = (record: typeof first) => {
@@ -105,7 +108,7 @@ function causeColumns(peaks: Cases<RankPeak>, { divisor, unit }: Scaled, top: nu
     });
     const hover = `rank %{customdata}: <b>${cause}</b> %{y:.2f} ${unit}<extra></extra>`;
     const fill = CAUSE_FILL[cause];
-    // Bars of many ranks are narrower than a hatch, so they have none.
+    // If there are many ranks, a bar is narrower than a hatch, so bars have no hatch.
     const style = isWide
       ? { fill, width: Math.min(0.7, WIDEST_BAR / slot) }
       : { fill: { color: fill.color }, width: 1, line: { width: 0 } };

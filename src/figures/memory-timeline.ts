@@ -24,7 +24,7 @@ const FRAME = { top: 92, left: 52, right: 10, foot: 46 } as const;
 const PLOT_SHARE = 0.675;
 const PLOT_PIXELS = (STATIC_WIDTH - FRAME.left - FRAME.right) * PLOT_SHARE;
 const MAX_POINTS = 500;
-/** Of more ranks than this, only the highest and the lowest are drawn. */
+/** With more ranks than this, only the highest and the lowest are drawn. */
 const MAX_DOTTED = 8;
 
 /** Draws one rank's memory over a step by cause, with the step's phases above it and the peak by cause beside it. */
@@ -64,7 +64,10 @@ export function memoryTimeline(run: RunView, choice: MemoryChoice = {}): Figure 
   });
 }
 
-/** Returns the other ranks to draw as dotted lines, and a sentence about them: all with a curve, or the lowest and highest. */
+/**
+ * Returns the other ranks to draw as dotted lines (all with a curve, or only the lowest and the highest), and a sentence about
+ * these ranks.
+ */
 function otherRanks(all: readonly StepRecord[], { rank }: StepRecord) {
   const records = all.filter((other) => other.rank !== rank && other.memory.curve !== null);
   const ranks = records.map((other) => other.rank);

@@ -40,10 +40,10 @@ interface GanttPanel {
 }
 
 /**
- * Draws the schedule of a pipeline's step, a row per rank: as the schedule predicts it for equal stages, and as it ran. Ranks share
- * cores, and an idle rank speeds the others up. So "as it ran" replays the CPU time of each action through the schedule, as if each rank
- * had a core. Without `step`, these times are medians over the last steps with the same schedule. Throws: CONFIG if the step has no
- * pipeline.
+ * Draws a pipeline's step twice, with a row per rank: as the schedule predicts the step for equal stages, and as the step ran.
+ * Ranks share cores, so an idle rank speeds the other ranks up. Therefore "as it ran" replays the CPU time of each action
+ * through the schedule, as if each rank had a core. Without `step`, these times are medians over the last steps with the same
+ * schedule. Throws: CONFIG if the step has no pipeline.
  */
 export function pipelineGantt(run: RunView, step?: number): Figure {
   const records = recordsOfStep(run.records, step ?? pipelineStep(run));
@@ -101,7 +101,10 @@ function formulaText(sizes: PipelineSizes, times?: ActionTimes): string {
   return `(p-1)/(${letters}+p-1) = ${p - 1}/${work + p - 1}`;
 }
 
-/** Says how much longer the slowest rank computes than the mean, which the formula does not count; nothing if it is little. */
+/**
+ * Says how much longer the slowest rank computes than the mean, because the formula does not count this difference; '' if the
+ * difference is small.
+ */
 function unequalText(byRank: RecordedPipeline['byRank']): string {
   const busy = byRank.map((own) => own.reduce((sum, { seconds }) => sum + seconds, 0));
   const slowest = busy.indexOf(Math.max(...busy));

@@ -16,7 +16,7 @@ export type Numbers = ArrayLike<number> | { readonly x: ArrayLike<number>; reado
 export interface PlotOptions {
   /** Default: bars for single numbers, else lines. */
   readonly kind?: 'line' | 'bar' | 'scatter' | undefined;
-  /** The x value of each number of all series, or a name for each; default: 0, 1, 2, … */
+  /** The x values that all series share, or a name for each number. Default: 0, 1, 2, … */
   readonly x?: ArrayLike<number> | readonly string[] | undefined;
   /** At most 75 characters. Default: a sentence that is computed from the numbers. */
   readonly title?: string | undefined;
@@ -75,10 +75,10 @@ export function plotNumbers(data: Plottable, options: PlotOptions = {}): Figure 
 function checkOptions(options: PlotOptions): void {
   const unknown = Object.keys(options).find((key) => !OPTIONS.includes(key));
   if (unknown !== undefined)
-    throw new ConfigError(`plot: unknown option "${unknown}"; known are ${OPTIONS.join(', ')}`);
+    throw new ConfigError(`plot: unknown option "${unknown}"; choose one of ${OPTIONS.join(', ')}`);
   const { kind } = options;
   if (kind !== undefined && !KINDS.includes(kind)) {
-    throw new ConfigError(`plot: kind is ${JSON.stringify(kind)}; known are ${KINDS.join(', ')}`);
+    throw new ConfigError(`plot: kind is ${JSON.stringify(kind)}; choose one of ${KINDS.join(', ')}`);
   }
 }
 
@@ -123,7 +123,7 @@ function seriesOf(name: string, value: unknown, x: PlotOptions['x']): Series {
   if (!isNumbers(value)) {
     throw new ConfigError(
       `plot: ${what} is ${classOf(value)}; give numbers, such as [5.1, 4.2] or { x: [1, 2], y: [5.1, 4.2] }` +
-        ', and of a tensor its values: await t.array()',
+        '; of a tensor, give the values: await t.array()',
     );
   }
   const own = 'y' in value;
@@ -136,7 +136,7 @@ function seriesOf(name: string, value: unknown, x: PlotOptions['x']): Series {
   return { name, x: y.map((_, i) => (isNumeric ? Number(given?.[i]) : i)), y };
 }
 
-/** Takes every k-th point, and always the last. */
+/** Takes every k-th point, and always the last point. */
 function thinned({ name, x, y }: Series): Series {
   const every = Math.ceil(y.length / MAX_POINTS);
   if (every <= 1) return { name, x, y };
@@ -146,7 +146,7 @@ function thinned({ name, x, y }: Series): Series {
 
 type Names = readonly string[] | undefined;
 
-/** A panel, and the height that its names need below it. */
+/** A panel, and the height of the names below the panel. */
 interface Footed {
   readonly panel: Panel;
   readonly foot: number;

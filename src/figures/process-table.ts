@@ -7,10 +7,10 @@ const TITLES = {
   deviceBytes: 'device',
   heapSlackBytes: 'engine heap, unused',
   javascriptBytes: 'JavaScript heap',
-  externalBytes: 'buffers outside it',
+  externalBytes: 'buffers outside the JavaScript heap',
   nodeBytes: 'Node itself',
 } as const;
-const KEYS = Object.keys(TITLES) as readonly (keyof typeof TITLES)[]; // its own keys
+const KEYS = Object.keys(TITLES) as readonly (keyof typeof TITLES)[]; // all keys of TITLES
 
 const format = numbers((bytes) => (bytes / 1e6).toFixed(1));
 const COLUMNS = KEYS.map((key) => ({ key, title: TITLES[key], align: 'right' as const, format }));

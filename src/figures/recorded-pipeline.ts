@@ -6,12 +6,15 @@ import type { RunView } from './run-view';
 import { mean, spreadOf } from './spread';
 import { lastSteps, typicalStep } from './step-times';
 
-/** A pipeline as its ranks' spans show it: the actions of every rank, in order, with the CPU time that they took. */
+/** A pipeline as its ranks' spans show it: the actions of every rank, in order, with the CPU time of each action. */
 export interface RecordedPipeline {
   readonly sizes: PipelineSizes;
   readonly splitsBackward: boolean;
   readonly byRank: readonly (readonly TakenAction[])[];
-  /** For each entry of `byRank`, the job's ranks that run its actions: they have other data, or other parts of the same stages. */
+  /**
+   * For each entry of `byRank`, the job's ranks that run these actions, with different data or with different parts of the same
+   * stages.
+   */
   readonly ranks: readonly (readonly number[])[];
 }
 
@@ -19,7 +22,7 @@ interface TakenAction extends Action {
   readonly seconds: Seconds;
 }
 
-/** Returns the last steps' step with a pipeline that is nearest to their medians. */
+/** Returns, of the last steps with a pipeline, the step nearest to the last steps' medians. */
 export function pipelineStep(run: RunView): number {
   const [typical] = typicalStep(run, (records) => records.some(({ spans }) => spans.some(isPipelineSpan)));
   if (typical === undefined) throw noPipeline();
@@ -42,7 +45,7 @@ function orderOf({ byRank }: RecordedPipeline): string {
 
 /** Returns the pipeline of several steps with the same actions; each action has the median of its times. */
 export function typicalPipeline(pipelines: readonly RecordedPipeline[]): RecordedPipeline {
-  const [first] = pipelines as readonly [RecordedPipeline]; // there is one per step
+  const [first] = pipelines as readonly [RecordedPipeline]; // one per step, and there is at least one step
   const medianOf = (rank: number, i: number): Seconds =>
     spreadOf(pipelines.map(({ byRank }) => byRank[rank]?.[i]?.seconds ?? 0)).median;
   const byRank = first.byRank.map((own, rank) =>
@@ -57,7 +60,7 @@ function isPipelineSpan(span: SpanRecord): span is PipelineSpan {
   return span.pipeline !== undefined;
 }
 
-/** Reads the pipeline from spans; ranks with the same stages are replicas, of which each action has the mean time. */
+/** Reads the pipeline from spans. Ranks with the same stages are replicas; each action has the mean time of its replicas. */
 export function recordedPipeline(records: readonly StepRecord[]): RecordedPipeline {
   const replicas = new Map<string, { readonly ranks: number[]; readonly spans: PipelineSpan[][] }>();
   for (const { rank, spans } of records) {

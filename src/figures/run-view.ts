@@ -7,7 +7,10 @@ export interface RunView {
   /** The strategy's name, as in the config. */
   readonly strategy: string;
   readonly world: number;
-  /** Step records of all ranks, in any order. Of a long run: those of the newest steps and of the step that a caller chose. */
+  /**
+   * Step records of all ranks, in any order. A long run has only the records of the newest steps and of the step that a caller
+   * chose.
+   */
   readonly records: readonly StepRecord[];
   /** Returns the losses of all steps; present if `records` may have only some steps. */
   readonly allLosses?: () => LossesByStep;
@@ -51,7 +54,9 @@ export function recordsOfStep(records: readonly StepRecord[], step?: number): [S
   throw notRecorded(step, Math.min(...steps), Math.max(...steps));
 }
 
-/** Makes the error for a step without records; it names the recorded steps. `newest` are those of the newest steps that have records. */
+/**
+ * Makes the error for a step without records; the error names the recorded steps. `newest`: the newest steps that have records.
+ */
 export function notRecorded(
   step: number | undefined,
   first: number,

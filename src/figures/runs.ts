@@ -10,7 +10,9 @@ export type Runs = Readonly<Record<string, RunView>>;
 /** A non-empty list. */
 export type Cases<C> = readonly [C, ...C[]];
 
-/** Returns `caseOf` of each run: what a figure needs of it. Throws: CONFIG without runs, or if a run has no step. */
+/**
+ * Returns `caseOf` of each run, which is what a figure needs of a run. Throws: CONFIG without runs, or if a run has no step.
+ */
 export function casesOf<C>(runs: Runs, caseOf: (name: string, run: RunView) => C): Cases<C> {
   const [first, ...rest] = Object.entries(runs).map(([name, run]) => {
     if (run.records.length === 0) throw new ConfigError(`run ${name} has no recorded step; run a step first`);

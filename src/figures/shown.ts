@@ -17,10 +17,10 @@ export function shownAsText(text: string): Shown {
   // Not enumerable, so that a loop over the value sees only its own fields.
   const descriptors = Object.getOwnPropertyDescriptors(methods);
   for (const descriptor of Object.values(descriptors)) descriptor.enumerable = false;
-  return Object.defineProperties({}, descriptors) as Shown; // it has exactly those methods
+  return Object.defineProperties({}, descriptors) as Shown; // the object has exactly these methods
 }
 
 /** Adds the methods of `shown` to a value. */
 export function withShown<T extends object>(fields: T, shown: Shown): T & Shown {
-  return Object.defineProperties(fields, Object.getOwnPropertyDescriptors(shown)) as T & Shown; // both are there now
+  return Object.defineProperties(fields, Object.getOwnPropertyDescriptors(shown)) as T & Shown; // it now has the methods too
 }

@@ -7,7 +7,10 @@ export interface Spread {
   readonly high: number;
 }
 
-/** Returns median and quartiles; each is one of the values. Fewer than four values: their minimum and maximum; none: zeros. */
+/**
+ * Returns median and quartiles; each is one of the values. Of fewer than four values, the quartiles are the minimum and the
+ * maximum; without values, all are 0.
+ */
 export function spreadOf(values: readonly number[]): Spread {
   const sorted = [...values].sort((a, b) => a - b);
   const last = Math.max(0, sorted.length - 1);
@@ -29,13 +32,13 @@ export function areApart(a: Spread, b: Spread): boolean {
   return a.high < b.low || b.high < a.low;
 }
 
-/** Returns a ÷ b: the medians' ratio, and as its range the smallest and largest ratio of the quartiles. */
+/** Returns a ÷ b: the ratio of the medians, with the smallest and the largest ratio of quartiles as its range. */
 export function ratioOf(a: Spread, b: Spread): Spread {
   const over = (x: number, y: number): number => (y > 0 ? x / y : 1);
   return { median: over(a.median, b.median), low: over(a.low, b.high), high: over(a.high, b.low) };
 }
 
-/** Formats the quartiles, as "(15–21)"; '' if they are equal, as those of one step. */
+/** Formats the quartiles, as "(15–21)"; '' if they are equal, as after one step. */
 export function quartilesText({ low, high }: Spread, divisor: number): string {
   return low === high ? '' : `(${short(low / divisor)}–${short(high / divisor)})`;
 }

@@ -22,8 +22,8 @@ export interface StepTimes {
 }
 
 /**
- * Returns a run's last steps, each as its ranks' records: steps that the most ranks finished. The first one (of the run, after
- * a reshard or a load) is left out if there are others, because it also allocates and compiles.
+ * Returns a run's last steps, each as the records of its ranks; a step counts if no other step was finished by more ranks. The
+ * first step of the run, or after a reshard or a load, is left out if there are others, because it also allocates and compiles.
  */
 export function lastSteps(run: RunView): readonly (readonly StepRecord[])[] {
   const steps = bySteps(run.records);
@@ -76,7 +76,7 @@ export function fromMedians(records: readonly StepRecord[], own: Waits, { step, 
 type Waits = ReturnType<typeof meanWaits>;
 
 /**
- * Returns the step to draw: the one of the last steps whose time and waits are nearest to the medians; of equally near steps,
+ * Returns the step to draw: of the last steps, the one whose time and waits are nearest to the medians; of equally near steps,
  * the newest. Only steps for which `among` returns true are candidates.
  */
 export function typicalStep(
@@ -92,8 +92,8 @@ export function typicalStep(
 }
 
 /**
- * Returns a run's step time ÷ the base's; per token if their steps have different numbers of tokens. `isClear`: there are
- * enough steps, and the middle halves of both runs' times do not overlap.
+ * Returns a run's step time ÷ the base's step time; the times are per token if the two runs' steps have different numbers of
+ * tokens. `isClear`: there are enough steps, and the middle halves of both runs' times do not overlap.
  */
 export function timeRatio(run: StepTimes, base: StepTimes) {
   const work = isEqualWork([run, base]) ? 1 : (base.tokens ?? 1) / (run.tokens ?? 1);

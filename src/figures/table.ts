@@ -36,7 +36,7 @@ export interface Table {
   readonly rows: readonly TableRow[];
   /** Returns aligned plain text with at most `maxRows` rows. */
   toText(maxRows?: number): string;
-  /** Returns HTML that sets no text colour, so that it has the colours of the page. */
+  /** Returns HTML that sets no text colour, so that the table has the colours of the page. */
   toHtml(maxRows?: number): string;
   /** Returns CSV (RFC 4180) with the keys as heading and unformatted values. */
   toCsv(): string;
@@ -68,7 +68,7 @@ export function createTable(rows: readonly TableRow[], options: TableOptions = {
   return table;
 }
 
-/** Makes a notebook show a DataFrame, and all that are computed from it, as tables. */
+/** Makes a notebook show a DataFrame, and all DataFrames that are computed from it, as tables. */
 function shownAsTable(frame: DataFrame): DataFrame {
   Object.defineProperty(commonPrototype(frame), DISPLAY, {
     configurable: true,
@@ -111,7 +111,7 @@ function formatNumber(value: number): string {
   if (Number.isInteger(value)) return value.toLocaleString('en-US');
   if (!Number.isFinite(value)) return String(value);
   const rounded = Number(value.toPrecision(4));
-  // Digits are grouped as in integers, because a column may have both.
+  // Digits are grouped as in integers, because a column may have integers and fractions.
   return Math.abs(rounded) >= 1000 ? rounded.toLocaleString('en-US') : String(rounded);
 }
 

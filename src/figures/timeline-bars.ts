@@ -108,7 +108,10 @@ function seriesOf(rows: readonly LaneRow[]): Series[] {
   return [...phases, ...waits, ...wires];
 }
 
-/** Returns a bar of the main lane: its text is 3 for 'blocks.3', 'loss' or 'step' without a module, '' for a wait. */
+/**
+ * Returns a bar of the main lane. The bar's text is '3' for the module 'blocks.3', 'loss' or 'step' without a module, and ''
+ * for a wait.
+ */
 function mainBlock({ kind, waitsFor, module, start, end }: MainSegment): Block {
   const hover = (rank: number): string =>
     waitsFor === undefined

@@ -26,7 +26,7 @@ const AXES: Readonly<Record<string, AxisStyle>> = {
 export const styleOf = (axis: string): AxisStyle =>
   AXES[axis] ?? { name: axis, color: CAUSE_FILL.buffer.color, symbol: 'diamond-open' };
 
-/** The shape of an axis's marks as a letter of the text, in its colour. */
+/** Returns the shape of an axis's marks as a character, in the axis's colour. */
 export function keyOf({ color, symbol }: AxisStyle): string {
   return `<span style="color:${color}">${KEYS[symbol]}</span> `;
 }

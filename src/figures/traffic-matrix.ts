@@ -21,11 +21,11 @@ import { type AxisStyle, keyOf, styleOf } from './traffic-axes';
 export interface TrafficOptions {
   /** Step number. Default: the step nearest to the medians of the last steps. */
   readonly step?: number | undefined;
-  /** Number of ranks that share a machine, in rank order. Default: all. Bytes between machines are drawn apart. */
+  /** Number of ranks that share a machine, in rank order. Default: all. Bytes between machines are drawn separately. */
   readonly ranksPerNode?: number | undefined;
 }
 
-/** Sizes in pixels: the square of cells, the frame, the widest mark; the largest mark as a share of a cell, the smallest of the largest. */
+/** Sizes in pixels, except two shares: `largest` is a share of a cell, `smallest` is a share of the largest mark. */
 const SIZES = {
   matrix: 330,
   top: 98,
@@ -39,7 +39,7 @@ const SIZES = {
 const SPLIT = { matrix: [0, 0.52], bars: [0.82, 1] } as const;
 /** The height of a row of bars, as a share of the panels' height. */
 const ROW_SHARE = 0.13;
-/** Ranks up to which cells have numbers, and up to which every rank has a label. */
+/** The largest numbers of ranks with numbers in the cells, and with a label for every rank. */
 const MOST_WITH_NUMBERS = 8;
 const MOST_NAMED = 16;
 /** Axes with less than this share of the bytes are named, but not drawn in the matrix. */
@@ -118,7 +118,7 @@ function viewOf({ flows, causes, coordinates }: Traffic, world: number, ranksPer
     total,
     outside,
     largest,
-    /** Of the numbers in the matrix. */
+    /** The unit of the numbers in the matrix. */
     scale: byteScale(largest),
     coordinates,
     world,
@@ -238,7 +238,7 @@ function marksOf({ color, symbol }: AxisStyle, flows: readonly Flow[], sizeOf: (
   });
 }
 
-/** Writes the bytes of each pair that has one mark: into the mark, else below it in its cell, else beside it. */
+/** Writes the bytes of each pair with one mark: into the mark if there is room, else below it in the cell, else beside it. */
 function numbersOf(
   drawn: View['axes'],
   { divisor }: Scaled,

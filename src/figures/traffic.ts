@@ -16,13 +16,17 @@ export interface Traffic {
   readonly flows: readonly Flow[];
   /** Causes by axis, with the most bytes first. */
   readonly causes: ReadonlyMap<string, readonly CommCause[]>;
-  /** Each rank's position on each axis, its index in the axis's group; the axis with neighbouring ranks is last. */
+  /**
+   * Each rank's position on each axis (the rank's index in the axis's group). The last axis is the one that has neighbouring
+   * ranks.
+   */
   readonly coordinates: ReadonlyMap<string, readonly number[]>;
 }
 
 /**
- * Adds up which rank receives bytes from which. Collectives count as the ring algorithm, in which a rank receives from the rank
- * before it in its group; an all-to-all receives equal parts from all others. `records` are one step of all ranks.
+ * Adds up how many bytes each rank receives from each other rank. Collectives count as the ring algorithm, in which a rank
+ * receives from the rank before it in its group. In an all-to-all, a rank receives equal parts from all other ranks. `records`:
+ * those of one step of all ranks.
  */
 export function trafficOf(records: readonly StepRecord[]): Traffic {
   const nameOf = namesOfGroups(records);

@@ -32,9 +32,9 @@ export interface UnitsTableOptions {
 const LARGEST_SHARE = 0.5;
 
 /**
- * Makes a table of a model's units: the size of each, the time of its gather on the link, and whether it is too small or too
- * large. It is too small if its gather's latency is longer than the transfer of its bytes (half-performance length).
- * Source: Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", n_1/2.
+ * Makes a table of a model's units: the size of each unit, the time of its gather on the link, and whether the unit is too
+ * small or too large. A unit is too small if its gather's latency is longer than the transfer of its bytes (half-performance
+ * length). Source: Hockney 1994, "The communication challenge for MPP: Intel Paragon and Meiko CS-2", n_1/2.
  */
 export function unitsTable(units: readonly UnitFacts[], options: UnitsTableOptions = {}): Table {
   const { link, itemBytes = 4, wireItemBytes = itemBytes } = options;

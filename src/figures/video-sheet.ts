@@ -11,7 +11,7 @@ export interface VideoPixels {
   readonly pixels: Uint8Array;
 }
 
-/** Videos as a picture: a row per video, its frames side by side. Shown in a notebook as an image. */
+/** Videos as a picture: a row per video, with the video's frames side by side. A notebook shows the picture. */
 export interface VideoSheet extends Shown {
   readonly title: string;
   readonly videos: readonly VideoPixels[];

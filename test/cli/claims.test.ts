@@ -43,7 +43,7 @@ test("--table shows a document's table, also as JSON; the error of an unknown ta
   );
   const wrong = await shardlab(['claims', '--table', 'memories']);
   assert.equal(wrong.status, 2);
-  assert.match(wrong.stderr, /there are memory, efficiency, scaling, /);
+  assert.match(wrong.stderr, /choose one of memory, efficiency, scaling, /);
 });
 
 test('recorded runs of two machines are never mixed', () => {

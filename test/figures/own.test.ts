@@ -70,7 +70,7 @@ describe('a plot of own numbers', () => {
     refused('losses', {}, /draws numbers by name/);
     refused({ a: [1, 2] }, { x: [1] }, /"a" has 2 numbers, but x has 1/);
     refused({ a: [1] }, { title2: '' }, /unknown option "title2"/);
-    refused({ a: [1] }, { kind: 'pie' }, /kind is "pie"; known are line, bar, scatter/);
+    refused({ a: [1] }, { kind: 'pie' }, /kind is "pie"; choose one of line, bar, scatter/);
   });
 });
 
@@ -92,7 +92,7 @@ describe("a user's own figure", () => {
     const pie = [{ type: 'pie' }] as unknown as Trace[];
     assert.throws(
       () => ownFigure({ title: 't', data: pie }),
-      /data\[0\]\.type is "pie"; a figure draws 'scatter' and 'bar'/,
+      /data\[0\]\.type is "pie"; choose 'scatter' or 'bar'/,
     );
     const names = [{ ...data[0], x: ['a', 'b'] }] as unknown as Trace[];
     assert.throws(
@@ -117,7 +117,7 @@ describe('a figure', () => {
     assert.match(saved('a.csv').toString(), /^series,x,y\n/);
     assert.throws(
       () => figure.save('a.gif'),
-      /"a\.gif" has no known ending; known are \.png, \.svg, \.json, \.csv/,
+      /"a\.gif" has no known ending; choose one of \.png, \.svg, \.json, \.csv/,
     );
     assert.throws(
       () => figure.save(join(folder, 'none', 'a.png')),

@@ -37,7 +37,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '01-zero-memory',
-    sentence: 'Where values are stored must not change the results',
+    sentence: 'The results must not depend on where values are stored',
     holds: (_, notebook) => titled(notebook, /have exactly equal losses over 2 common steps/) !== undefined,
   },
   {
@@ -121,7 +121,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '05-wan-moe',
-    sentence: 'they are 7.14 GB per GPU',
+    sentence: 'these parameters need 7.14 GB per GPU',
     holds: (outputs) => shows(outputs, /bf16GBOver8: 7\.144/),
   },
   {
@@ -131,7 +131,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '05-wan-moe',
-    sentence: 'the load is as unequal as its preference',
+    sentence: 'the load is as unequal as this preference',
     holds: (_, notebook) => {
       const rows = titled(notebook, /^logits near 0, logits far from 0$/)?.rows ?? [];
       const shares = (series: string) =>
@@ -146,7 +146,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '05-wan-moe',
-    sentence: 'the result is that of one process',
+    sentence: 'The losses equal those of one process',
     holds: (_, notebook) => titled(notebook, /^2 runs have exactly equal losses/) !== undefined,
   },
   {
@@ -162,7 +162,7 @@ const FACTS: readonly Fact[] = [
   },
   {
     notebook: '06-claims',
-    sentence: 'this one is checked by a formula',
+    sentence: 'This claim is checked by a formula',
     holds: (outputs) => shows(outputs, /^This claim's evidence still holds$/),
   },
   {

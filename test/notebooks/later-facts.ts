@@ -16,7 +16,7 @@ export const LATER_FACTS: readonly Fact[] = [
   },
   {
     notebook: '10-accelerate-multinode',
-    sentence: 'It does not fit',
+    sentence: 'The training does not fit',
     holds: (outputs) =>
       shows(outputs, /: does not fit\n/) && shows(outputs, /32 x A100-80G.*GB of 83\.8 GB: fits\n/),
   },
@@ -29,7 +29,7 @@ export const LATER_FACTS: readonly Fact[] = [
   },
   {
     notebook: '11-graduate',
-    sentence: 'Both send the same bytes',
+    sentence: 'Both runs send the same bytes',
     holds: (outputs) => shows(outputs, /^Each rank receives the same bytes per step/),
   },
   {
@@ -50,7 +50,7 @@ export const LATER_FACTS: readonly Fact[] = [
   },
   {
     notebook: '08-collectives',
-    sentence: 'The same bytes, and the same integers to the bit',
+    sentence: 'Each rank receives as many bytes as before, and all sums of integers are exactly equal',
     holds: (outputs) => shows(outputs, /ranks 0-3 agree\n0$/),
   },
   {
@@ -62,7 +62,7 @@ export const LATER_FACTS: readonly Fact[] = [
   {
     notebook: '08-collectives',
     sentence:
-      'For about the same bytes, PowerSGD stays nearer than the top 2% to the loss of the run with all gradients',
+      'PowerSGD and the top 2% receive about the same bytes, but the loss of PowerSGD is nearer to the loss with all gradients',
     holds: (outputs) =>
       outputs.some((text) => {
         const lossOf = (name: string): number =>

@@ -46,7 +46,7 @@ export function claimRatioRange({ claim, finding }: ClaimResult): readonly [numb
   return low === undefined || high === undefined || low <= 0 ? null : [low, high];
 }
 
-/** Whether both units are equal; the found unit may say more ('GB a card') than the document's ('GB'). */
+/** Whether both units are equal; the found unit may say more ('GB per card') than the document's ('GB'). */
 function isSameUnit(documented: string | null, found: string | null): boolean {
   return documented === found || (documented !== null && found?.startsWith(`${documented} `) === true);
 }
@@ -96,7 +96,7 @@ const LARGE = [
 /** Short forms of units that would not fit their column. */
 const SHORT_UNITS: Readonly<Record<string, string>> = { x: '×', 'bytes/parameter': 'B/parameter' };
 
-/** Formats with three digits; numbers from a million on in millions (M), billions (B) or trillions (T). */
+/** Formats a number with three digits; from a million on, as millions (M), billions (B) or trillions (T). */
 function quantity(value: number): string {
   const size = Math.abs(value);
   const [divisor, letter] = LARGE.find(([from]) => size >= from) ?? [1, ''];
@@ -115,7 +115,7 @@ export function countVerdicts(results: readonly ClaimResult[]): Readonly<Record<
     verdict,
     results.filter(({ finding }) => finding.verdict === verdict).length,
   ]);
-  return Object.fromEntries(counts) as Record<Verdict, number>; // one per verdict
+  return Object.fromEntries(counts) as Record<Verdict, number>; // one count per verdict
 }
 
 /** Ratios above this, or below its reciprocal, are drawn at the axis's end. */
@@ -170,7 +170,7 @@ export function claimsTable(results: readonly ClaimResult[]): Table {
   return createTable(rows, rows.length === 0 ? { title: 'No claim meets these conditions' } : {});
 }
 
-/** Returns a number's text, which has markup of figures, as plain text. */
+/** Removes figures' markup from a number's text. */
 export function plainText(markup: string): string {
   return plain(markup).replaceAll('&gt;', '>').replaceAll('&lt;', '<');
 }

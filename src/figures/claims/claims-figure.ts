@@ -31,8 +31,9 @@ const DOTS = [0, 0.34] as const;
 const COLUMNS = { documented: 0.37, found: 0.55, verdict: 0.77 } as const;
 
 /**
- * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, whose shape is the verdict, then its texts.
- * If no claim has a ratio, the statements are in place of the dots; many claims are drawn with one row per document.
+ * Draws one row per claim: a dot at documented ÷ found on a logarithmic axis, then the claim's texts. The dot's shape shows the
+ * verdict. If no claim has a ratio, the statements are in place of the dots. If there are many claims, draws one row per
+ * document.
  */
 export function claimsFigure(results: readonly ClaimResult[]): Figure {
   const parts = {
@@ -120,7 +121,7 @@ function hover({ claim, finding }: ClaimResult, ratio: number): string {
 /** Widths of the text columns on the narrowest page, where the figure has 700 pixels and its plot about 520. */
 const WIDTHS = { statement: 262, documented: 92, found: 112, verdict: 126 } as const;
 
-/** The documented value beside the dot; without dots, the statement. */
+/** Returns the documented value beside the dot; without dots, the statement. */
 function firstTexts({ claim }: ClaimResult, row: number, hasDots: boolean): Annotation[] {
   const [at, text, width] = hasDots
     ? ([COLUMNS.documented, documentedText(claim) || '—', WIDTHS.documented] as const)

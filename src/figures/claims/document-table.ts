@@ -5,14 +5,15 @@ import { createTable, type Table } from '../table';
 import { documentedText, foundText, plainText } from './claim-words';
 
 /**
- * Makes a document's table in its own form. The cell of a claim has the documented number, the found one, and the verdict; the
- * cell of a claim that is not among the results is empty. Throws: CONFIG for an unknown name, or if no result is in the table.
+ * Makes a document's table with the document's own rows and columns. The cell of a claim has the documented number, the found
+ * number, and the verdict; the cell of a claim that is not among the results is empty. Throws: CONFIG for an unknown name, or
+ * if no result is in the table.
  */
 export function documentTable(name: string, results: readonly ClaimResult[]): Table {
   const stated = STATED_TABLES.find((table) => table.name === name);
   if (stated === undefined) {
     const names = STATED_TABLES.map((table) => table.name).join(', ');
-    throw new ConfigError(`no document has a table '${name}'; there are ${names}`, { name });
+    throw new ConfigError(`no document has a table '${name}'; choose one of ${names}`, { name });
   }
   const { title, document, where, columns } = stated;
   const resultOf = (cell: StatedCell): ClaimResult | undefined =>

@@ -65,7 +65,7 @@ export function niceTicks(range: Range, count: number): number[] {
 
 /**
  * [Note: logarithmic axes] Figures draw log10 of a value on a linear axis whose ticks show the value. On plotly's logarithmic
- * axes, annotations and shapes have different coordinates; and the static writer needs only one kind of axis.
+ * axes, annotations and shapes have different coordinates. Also, the static writer then needs only one kind of axis.
  */
 export const log10 = Math.log10;
 
@@ -79,7 +79,7 @@ const STEPS = [
   [1],
 ] as const;
 
-/** Returns ticks at round values between `low` and `high`: of the finest division that has at most `most` ticks. */
+/** Returns ticks at round values between `low` and `high`, from the finest division that has at most `most` ticks. */
 export function logTicks(low: number, high: number, say: (value: number) => string, most = 6) {
   const candidates = STEPS.map((steps) => within(low, high, steps));
   const values = candidates.find(({ length }) => length <= most) ?? candidates.at(-1) ?? [];

@@ -12,7 +12,7 @@ export function rounded(value: number): number {
 /** Marks without a hover text and without an entry in the legend. */
 export const SILENT = { hoverinfo: 'skip', showlegend: false } as const;
 
-/** A bar at position `at` of one axis; on the other it begins at `from` (default 0). */
+/** A bar at position `at` of one axis; on the other axis the bar begins at `from` (default 0). */
 export interface Bar {
   readonly at: number;
   readonly length: number;

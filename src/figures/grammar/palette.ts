@@ -28,7 +28,8 @@ const WHITE = 'rgba(255,255,255,.75)';
 
 /**
  * Colours for light and dark pages; neighbours in a stack differ for colour-blind readers and in grey. Parameters have one hue,
- * gradients another: dark and plain is the shard at rest, light and hatched the whole tensor, which is freed within the step.
+ * and gradients have another. A shard at rest is dark and plain; a whole tensor, which is freed within the step, is light and
+ * hatched.
  */
 export const CAUSE_FILL: Readonly<Record<MemoryCause, Fill>> = {
   'param.shard': { color: '#2362AC' },
@@ -57,7 +58,7 @@ export const STACK_ORDER: readonly MemoryCause[] = [
   'temp',
 ];
 
-/** Fills on which text is white; on all other fills it is nearly black. */
+/** Fills on which text is white; on all other fills, text is nearly black. */
 const DARK_FILLS = new Set(['#2362AC', '#B3401A', '#59636E', '#2F7F79', '#7B5EA7']);
 
 /** Returns the colour of text on a fill. */

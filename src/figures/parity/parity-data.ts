@@ -20,9 +20,9 @@ export interface Difference {
 export interface ParityParameter {
   readonly name: string;
   readonly parameter: Difference;
-  /** null: it has none, because it is not trained. */
+  /** null if the parameter is not trained. */
   readonly gradient: Difference | null;
-  /** The share of elements that are not compared after an update, because their gradients are rounding. */
+  /** The share of elements that are not compared after an update, because their gradients are only rounding errors. */
   readonly notCompared: number;
 }
 
@@ -45,7 +45,7 @@ export interface ParityStep {
 
 /** Where two runs first differ by more than the tolerance. */
 export interface FirstDifference {
-  /** The step; the number of the last step before if the parameters differed before the first compared step. */
+  /** The step. If the parameters differed before the first compared step, the number of the last step before it. */
   readonly step: number;
   readonly what: 'initial parameter' | 'gradient' | 'parameter' | 'loss';
   /** The module and the whole name of the parameter; null for a loss. */
@@ -74,7 +74,7 @@ export function lossDifference({
   return { absolute, relative: absolute === 0 ? 0 : absolute / Math.max(Math.abs(a), Math.abs(b)) };
 }
 
-/** Returns a step's differences of the loss, of gradients and of parameters; null: there are none to compare. */
+/** Returns a step's differences of the loss, of gradients and of parameters; null if there is nothing to compare. */
 export function differencesOf(step: ParityStep): readonly (number | null)[] {
   return [lossDifference(step), step.gradient, step.parameter].map((one) => one?.relative ?? null);
 }

@@ -17,7 +17,7 @@ import {
 import { groupsOf, linesOf, modulesPanel, stepsPanel, valueAxis } from './parity-panels';
 import { communicationBeside, memoryBeside, parametersTable, stepsTable } from './parity-tables';
 
-/** Two runs beside each other. Shown in a notebook as a figure. */
+/** A comparison of two runs. A notebook shows it as a figure. */
 export interface ParityFigure extends Figure {
   /** Whether nothing differs by more than `tolerance`. */
   readonly isEqual: boolean;

@@ -6,7 +6,7 @@ import type { Panel } from '../grammar/plot';
 import { wrapped } from '../grammar/text-width';
 import { differencesOf, digits, moduleOf, type ParityParameter, type ParityParts } from './parity-data';
 
-/** The least power of ten that is drawn: differences of 0 are there. */
+/** The least power of ten on the axis; differences of 0 are drawn there. */
 const LEAST_POWER = -9;
 
 /** Returns the range and ticks of differences on a logarithmic axis. [Note: logarithmic axes] */
@@ -81,7 +81,7 @@ interface Group {
   readonly parameter: number;
 }
 
-/** Returns blocks and the modules beside them, in the model's order. */
+/** Returns the largest differences of each block, and of each module outside of blocks, in the model's order. */
 export function groupsOf(parameters: readonly ParityParameter[]): Group[] {
   const groups = new Map<string, Group>();
   for (const { name, parameter, gradient } of parameters) {

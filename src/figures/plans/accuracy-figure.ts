@@ -14,7 +14,10 @@ import { createTable, type Table } from '../table';
 const FRAME = { top: 104, left: 58, right: 16, pixels: 226, foot: 52, legend: 'plot' } as const;
 /** Half the width of the band around ratio 1, as a share. */
 const BAND = 0.08;
-/** The axis ends at this ratio or a little above the planner's worst, whichever is larger; larger ratios are at its edge. */
+/**
+ * The axis ends at this ratio, or a little above the planner's worst ratio if that is larger. Larger ratios are at the axis's
+ * edge.
+ */
 const LEAST_REACH = 1.3;
 /** The factor by which the axis is longer, so that dots at its ends are whole. */
 const EDGE = 1.06;
@@ -30,7 +33,8 @@ interface Model {
 
 /**
  * Draws predicted ÷ measured over the measured time, with a line at 1 and a band of 8% around it; a simpler model has its own
- * panel, on the same scale. The errors are those of runs that nothing was fitted on. Throws: CONFIG without such a run.
+ * panel, on the same scale. The errors are those of held-out runs, on which nothing was fitted. Throws: CONFIG without a
+ * held-out run.
  */
 export function accuracyFigure(
   runs: readonly MeasuredRun[],
@@ -38,7 +42,7 @@ export function accuracyFigure(
 ): Figure {
   const judged = runs.filter((run) => setOf(run) === 'held out');
   if (judged.length === 0)
-    throw new ConfigError('accuracy needs a run that nothing was fitted on; all are fitted');
+    throw new ConfigError('accuracy needs a held-out run; all given runs were used for fitting');
   const isAlone = baselineName === undefined;
   const own = modelOf('this model', judged, isAlone ? [0, 1] : [0, 0.47], ({ predicted }) => predicted);
   const models = isAlone

@@ -30,13 +30,13 @@ export function comparePlans(plans: Plans, what: PlanComparison = 'time'): Figur
   if (counted !== undefined && predicted !== undefined) {
     throw new ConfigError(
       `comparePlans: ${quoted(counted)} counts this library's own schedule and kernels, and ${quoted(predicted)} predicts another framework's; ` +
-        'their times and bytes do not compare. Compare counted plans with each other (the built-in model too, as ' +
+        'their times and bytes cannot be compared. Compare counted plans with each other (the built-in model too, as ' +
         'model: ({ nn }) => nn.gpt({ … }))',
     );
   }
   if (what === 'time') return timesOf(plans, first);
   if (what === 'memory') return memoryOf(plans, first);
-  throw new ConfigError(`cannot compare plans by '${String(what)}'; there are 'time' and 'memory'`);
+  throw new ConfigError(`cannot compare plans by '${String(what)}'; choose 'time' or 'memory'`);
 }
 
 function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {
@@ -52,7 +52,9 @@ function timesOf(plans: Plans, first: Planned<AnyLayout>): Figure {
   return createFigure({ ...figure, quantities: { ...figure.quantities, mfu } });
 }
 
-/** Returns the unit of the compared times: an iteration; a sequence or 1,000 tokens if iterations contain different work. */
+/**
+ * Returns the unit of the compared times: an iteration, or a sequence or 1,000 tokens if iterations contain different work.
+ */
 function workOf(layouts: readonly AnyLayout[]): { readonly unit: string; per(layout: AnyLayout): number } {
   const [first] = layouts;
   if (new Set(layouts.map(tokensPerStep)).size <= 1) return { unit: 'iteration', per: () => 1 };

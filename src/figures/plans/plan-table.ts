@@ -28,12 +28,14 @@ export function planTitle(layout: AnyLayout, { seconds, memory, fits, mfu }: Pre
   );
 }
 
-/** Says what an iteration trains on; the samples of a model of one's own may be no tokens. */
+/** Says what an iteration trains on. The samples of a user's own model need not be tokens. */
 function workWords(layout: AnyLayout): string {
   return isPredicted(layout) ? iterationWords(layout) : counted(layout.globalBatch, 'sample');
 }
 
-/** Describes FLOP/s over the GPU's peak. Those of counted plans include recomputed operations: hardware FLOP/s. */
+/**
+ * Describes FLOP/s as a share of the GPU's peak. The FLOP/s of counted plans include recomputed operations (hardware FLOP/s).
+ */
 export function utilizationText(layout: AnyLayout, utilization: number): string {
   return `${Math.round(100 * utilization)}% ${isPredicted(layout) ? 'MFU' : 'HFU'}`;
 }
@@ -89,7 +91,7 @@ export function readingNotes({ assumed, withoutEffect }: ConfigReading): readonl
   return [...assumed.map(({ says }) => says), ...(withoutEffect.length === 0 ? [] : [values])];
 }
 
-/** Adds a line to a figure of plans: the settings in place of which the plans assume other values. */
+/** Adds a line to a figure of plans; the line names the settings for which the plans assume other values. */
 export function withAssumed(figure: Figure, assumed: ConfigReading['assumed']): Figure {
   const settings = [...new Set(assumed.map(({ setting }) => setting))];
   const named = settings.length > MOST_NAMED ? [...settings.slice(0, MOST_NAMED), 'others'] : settings;

@@ -21,7 +21,10 @@ export function recommendationTable(found: Recommendation): Table {
   return createTable([...ranked, ...losses], { title: recommendationTitle(found) + work, columns: COLUMNS });
 }
 
-/** Returns lines: which assumption decides if a family's interval and the best layout's overlap, and what was not tried. */
+/**
+ * Returns lines that name the assumptions that decide between the best layout and families whose intervals overlap with its
+ * interval, and lines that say what was not tried.
+ */
 export function recommendationNotes({ losses, notTried, ranked, fewest }: Recommendation): readonly string[] {
   const families = new Map<string, string[]>();
   for (const { family, undecided } of losses) {

@@ -76,7 +76,10 @@ export function scalingQuantities(view: ScalingView): Quantities {
   return { [view.quantity]: { value: last.value.value, unit: isEfficiency ? '%' : 'tokens/s', says } };
 }
 
-/** Says whether the documented number at the largest size is inside the prediction; without one, what is predicted. */
+/**
+ * Says whether the documented number at the largest size is inside the prediction; without a documented number, says what is
+ * predicted.
+ */
 export function scalingFinding(view: ScalingView): string {
   return documentedFinding(view) ?? comparedFinding(view) ?? ownFinding(view);
 }

@@ -33,7 +33,7 @@ const TIME_FILL: Readonly<Record<TimeCause, Fill>> = {
   bubble: WAIT_FILL,
 };
 
-const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // its own keys
+const TIME_CAUSES = Object.keys(TIME_FILL) as readonly TimeCause[]; // all keys of TIME_FILL
 
 const NOUNS: Readonly<Record<TimeCause, string>> = {
   products: 'matmuls',
@@ -97,7 +97,7 @@ function stackRow(row: TimeRow, scale: Scaled): StackRow<TimeCause> {
   return { name: row.name, values: row.seconds, note: `${range}${safe(row.note)}` };
 }
 
-/** Compares the slowest layout with the fastest for the same work; of a single layout, it names the largest cause. */
+/** Compares the slowest layout with the fastest for the same work; of a single layout, names the largest cause. */
 function findingOf(rows: readonly TimeRow[], unit: string): string {
   const fastest = rows.reduce((a, b) => (totalOf(b) < totalOf(a) ? b : a));
   const slowest = rows.reduce((a, b) => (totalOf(b) > totalOf(a) ? b : a));

@@ -170,7 +170,7 @@ function namesOf({ settings }: WhatIfKnob, { pixels }: Facet): Axis {
   return { ...columnAxis(names, settings.length), showticklabels: true, tickfont: { size: 10 } };
 }
 
-/** Writes numbers at the foot of the bars, or above low bars; no numbers if they do not fit beside each other. */
+/** Writes numbers at the foot of the bars, or above low bars; writes none if they do not fit beside each other. */
 function values(shown: readonly Bar[], facet: Facet, row: Row): Annotation[] {
   const place = { xanchor: 'center', yanchor: 'bottom', font: { size: 10 } } as const;
   if (shown.some(({ value }) => !fits(short(value), 10, facet.pixels / shown.length))) return [];

@@ -18,11 +18,11 @@ export interface Drawing {
 
 /**
  * [Note: static pictures] Draws the part of plotly's format that our figures use, without a browser or a layout engine. Plotly
- * itself would need a simulated DOM: that takes seconds, and without text metrics its margins are wrong.
+ * itself would need a simulated DOM, which takes seconds to load; and without text metrics, plotly's margins would be wrong.
  */
 export function toSvg({ title, subtitle, data, layout }: Drawing, theme: Theme): string {
   const inks = { title: strong(title), subtitle: soft(subtitle), data, layout };
-  const drawing = JSON.parse(themed(JSON.stringify(inks), theme)) as Drawing; // the same shape, colours replaced
+  const drawing = JSON.parse(themed(JSON.stringify(inks), theme)) as Drawing; // only colours were replaced
   const { shapes = [], annotations = [] } = drawing.layout;
   const frame = frameOf(drawing.layout);
   const hatches: Hatches = new Map();

@@ -40,7 +40,7 @@ export function frameOf(layout: Layout): Frame {
     Object.keys(layout).flatMap((key) => {
       const [, direction, number] = /^([xy])axis(\d*)$/.exec(key) ?? [];
       const id = `${direction}${number}`;
-      const axis = { ...AXIS, ...layout[key as AxisKey] }; // the expression is AxisKey's
+      const axis = { ...AXIS, ...layout[key as AxisKey] }; // the expression matches only names of AxisKey
       return direction === undefined ? [] : [[id, scaleOf(id, direction === 'x', axis)]];
     }),
   );

@@ -118,6 +118,6 @@ test('a table of some claims leaves the cells of the others empty; a table witho
   });
   assert.throws(() => ALL.table('costs' as never), {
     code: 'CONFIG',
-    message: /there are memory, .*advice$/,
+    message: /choose one of memory, .*advice$/,
   });
 });
