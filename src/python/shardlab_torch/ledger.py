@@ -214,7 +214,7 @@ class Ledger:
         states = self._attached()
         if not isinstance(states.model, nn.parallel.DistributedDataParallel):
             return []
-        states.model.reducer._rebuild_buckets()  # as the next forward does first, if it is the second one
+        states.model.reducer._rebuild_buckets()  # the second forward would begin with this call
         owners = states.owners()
         buckets = states.model.reducer._get_zeros_like_grad_buckets()
         return [owners.get(id(bucket.parameters()[0]), '') for bucket in buckets]

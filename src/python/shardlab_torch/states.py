@@ -98,7 +98,10 @@ class States:
         return found
 
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
-        """Returns this rank's part of a parameter, and of its optimizer states, each with that of a run with the same layout."""
+        """
+        Returns this rank's part of a parameter and of its optimizer states, each paired with the same part of `old`, a run with
+        the same layout.
+        """
         parameter, other = self.parameters[name], old.parameters[name]
         return [(parameter, other), *(self._state_pairs(old, parameter, other) if with_states else ())]
 
@@ -153,7 +156,7 @@ class ZeroStates(States):
 
 
 def added(parts: Tensor, groups: list[dist.ProcessGroup]) -> Tensor:
-    """Returns a float32 tensor of which each rank has some elements, and zeros elsewhere. Adding their bits preserves -0."""
+    """Returns a whole float32 tensor; each rank gives some elements, and zeros elsewhere. Adding their bits preserves -0."""
     bits = parts.view(torch.int32)
     for group in groups:
         dist.all_reduce(bits, group=group)

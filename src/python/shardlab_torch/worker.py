@@ -56,7 +56,7 @@ class Worker:
         file = None if order["kind"] != "python" else f"In[{self._cell}]" if self._cell is not None else "cell"
         try:
             outcome, stopped = self._attempt(order, file)
-        except KeyboardInterrupt as error:  # it came when the work had ended already
+        except KeyboardInterrupt as error:  # the interrupt came after the work had ended
             stopped = self._courier.ended()
             outcome = {"ok": False, "error": rank_error(error)}
         self._cell = None
