@@ -75,16 +75,18 @@ export const parallelizeModule = scope.parallelizeModule;
  */
 export const parallelizeTensors = scope.parallelizeTensors;
 /**
- * A Linear of which each rank has a part of the outputs. Its forward communicates nothing; backward all-reduces the gradient of
+ * A Linear whose outputs are divided over ranks. Its forward communicates nothing; backward all-reduces the gradient of
  * the input. Throws: CONFIG. Source: megatron.core.tensor_parallel.ColumnParallelLinear.
  */
 export const ColumnParallelLinear = scope.ColumnParallelLinear;
 /**
- * A Linear of which each rank has a part of the inputs. Its forward all-reduces the output, then adds the bias. Throws: CONFIG.
+ * A Linear whose inputs are divided over ranks. Its forward all-reduces the output, then adds the bias. Throws: CONFIG.
  * Source: megatron.core.tensor_parallel.RowParallelLinear.
  */
 export const RowParallelLinear = scope.RowParallelLinear;
-/** An Embedding of which each rank has a part of the rows. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding. */
+/**
+ * An Embedding whose rows are divided over ranks. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding.
+ */
 export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
 /**
  * Divides a model into the stages of a pipeline and returns this rank's stages: one, or several with `virtualStages`. Takes
@@ -165,7 +167,10 @@ export const fromFairScale = scope.fromFairScale;
 export const CPUOffloadPolicy = scope.CPUOffloadPolicy;
 /** Runs a layer's forward again in backward instead of storing its activations; changes the layer in place. */
 export const checkpointWrapper = scope.checkpointWrapper;
-/** Checkpoints a model's layers, chosen as by a config's `activationCheckpointing`; default: all layers. */
+/**
+ * Checkpoints the layers of a model that the second argument chooses, in the form of a config's `activationCheckpointing`.
+ * Default: all.
+ */
 export const applyActivationCheckpointing = scope.applyActivationCheckpointing;
 /** A learning rate that warms up, then follows a cosine. Source: DeepSpeed's WarmupCosineLR. */
 export const WarmupCosineLR = scope.WarmupCosineLR;

@@ -4,7 +4,7 @@ import type { ProcessGroup } from '../dist/types';
 export interface SplitOver {
   /** The ranks that together hold the whole tensor. Source: Megatron's tensor model parallel group. */
   readonly group: ProcessGroup;
-  /** How many ranks hold the same part; above 1 for the keys and values of fewer heads than ranks. */
+  /** The number of ranks that hold the same part; above 1 if keys and values have fewer heads than there are ranks. */
   readonly copies: number;
   /**
    * The ranks that hold the same part and reduce its gradients. Default: the ranks that DDP or fullyShard gets.

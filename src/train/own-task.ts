@@ -18,7 +18,7 @@ import type { Module } from '../nn/module';
 import type { TaskData } from './config-task';
 import type { StagedTask, Task, TensorBatch } from './task';
 
-/** The parts of a training that the user wrote; null: as the config says. */
+/** The parts of a training that the user wrote; null: the config defines the part. */
 export interface OwnParts {
   readonly model: Module | null;
   /** Returns the loss of a batch. */

@@ -188,7 +188,7 @@ class Ledger:
         self._spans.append(Span(name, module, start, end))
 
     def _default_cause(self, call: CollectiveCall) -> str:
-        """Returns why a collective is called that no strategy's code and no caller explains."""
+        """Returns the cause of a collective for which neither a strategy's code nor the caller gives a cause."""
         scene = self._scene
         is_ddp = isinstance(self._attached().model, nn.parallel.DistributedDataParallel)
         if call.op in ('send', 'recv'):

@@ -110,7 +110,7 @@ class States:
         return [(own[state], others[state]) for state in self.state_names]
 
     def set_steps(self, steps: int, left_out: dict[str, int]) -> None:
-        """Sets the number of the optimizer's steps, and of those that have left out parameters, by name."""
+        """Sets the number of the optimizer's steps, and for each parameter, by name, the number of steps that left it out."""
         for name in self.parameters:
             if name not in self.stages.frozen:
                 self._set_step(self.parameters[name], steps - left_out.get(name, 0))

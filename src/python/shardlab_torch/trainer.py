@@ -191,7 +191,9 @@ class Trainer:
         self.states.set_steps(self.optimizer_steps, left_out)
 
     def take_from(self, old: "Trainer") -> None:
-        """Takes the tensors and the counts of a trainer of the same work and ranks, without communication."""
+        """
+        Takes over the tensors and counts of another trainer that does the same work on the same ranks, without communication.
+        """
         old.rest()
         has_states = old.optimizer_steps > 0
         for name in self.states.parameters:

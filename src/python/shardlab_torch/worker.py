@@ -64,7 +64,7 @@ class Worker:
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
 
     def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
-        """Performs work; returns its outcome, and why it was stopped. After `ended` it cannot be interrupted."""
+        """Performs work; returns its outcome, and why it was stopped. After `ended`, the work cannot be interrupted."""
         try:
             value = self._perform(order, file)
             stopped = self._courier.ended()
