@@ -110,6 +110,6 @@ export function compare(runs: Readonly<Record<string, Compared>>, what: Comparis
 }
 
 function readVersion(): string {
-  // The package's own manifest, through its exports.
+  // The package's exports include its manifest.
   return (require('shardlab/package.json') as { version: string }).version;
 }

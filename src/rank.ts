@@ -46,7 +46,8 @@ export const dist = scope.dist;
 /** Arranges all ranks in axes: `initDeviceMesh([2, 2], ['replicate', 'shard'])`. Throws: MESH. */
 export const initDeviceMesh = scope.initDeviceMesh;
 /**
- * Divides all ranks into the groups of model parallelism, in Megatron's order; data-parallel ranks are what the sizes leave.
+ * Divides all ranks into the groups of model parallelism, in Megatron's order; the sizes and the number of data-parallel ranks
+ * multiply to the number of all ranks.
  * Throws: CONFIG, MESH. Source: megatron.core.parallel_state.initialize_model_parallel.
  * @example
  * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
@@ -55,8 +56,9 @@ export const initDeviceMesh = scope.initDeviceMesh;
 export const initializeModelParallel = scope.initializeModelParallel;
 /**
  * Makes modules tensor-parallel by name, in place, and returns the module; `mesh` has one axis. Each rank then holds its parts of
- * the named matrices, with the values that the whole ones would have. A style instead of a plan is that of the module itself. Call it
- * on every rank, before fullyShard and DDP. Throws: CONFIG. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * the named matrices, with the same values as in the whole matrices. A style in place of a plan applies to the module itself.
+ * Every rank must call it, before fullyShard and DDP. Throws: CONFIG. Source:
+ * torch.distributed.tensor.parallel.parallelize_module.
  * @example
  * const parallel = initializeModelParallel({ tensorModelParallelSize: 2 });
  * const net = new nn.Sequential(new nn.Linear(8, 32), new nn.ReLU(), new nn.Linear(32, 8));
@@ -73,22 +75,25 @@ export const parallelizeModule = scope.parallelizeModule;
  */
 export const parallelizeTensors = scope.parallelizeTensors;
 /**
- * A Linear of which each rank has a part of the outputs. Its forward communicates nothing; backward all-reduces the gradient of
+ * A Linear whose outputs are divided over ranks. Its forward communicates nothing; backward all-reduces the gradient of
  * the input. Throws: CONFIG. Source: megatron.core.tensor_parallel.ColumnParallelLinear.
  */
 export const ColumnParallelLinear = scope.ColumnParallelLinear;
 /**
- * A Linear of which each rank has a part of the inputs. Its forward all-reduces the output, then adds the bias. Throws: CONFIG.
+ * A Linear whose inputs are divided over ranks. Its forward all-reduces the output, then adds the bias. Throws: CONFIG.
  * Source: megatron.core.tensor_parallel.RowParallelLinear.
  */
 export const RowParallelLinear = scope.RowParallelLinear;
-/** An Embedding of which each rank has a part of the rows. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding. */
+/**
+ * An Embedding whose rows are divided over ranks. Throws: CONFIG. Source: megatron.core.tensor_parallel.VocabParallelEmbedding.
+ */
 export const VocabParallelEmbedding = scope.VocabParallelEmbedding;
 /**
- * Divides a model into the stages of a pipeline and returns those of this rank (with `virtualStages`, several). Takes `nn.gpt`,
- * `nn.llama`, an `nn.Sequential`, and models whose forward applies their modules one after another; other graphs are refused with the
- * reason. `split`: 'layers' (default), 'parameters', 'time' (with `example: { x, target }`, one microbatch), layers per stage, or the names at which stages begin. Every rank must call it
- * with the same model, which must not be used afterwards. Throws: CONFIG. Source: torch.distributed.pipelining.pipeline.
+ * Divides a model into the stages of a pipeline and returns this rank's stages: one, or several with `virtualStages`. Takes
+ * `nn.gpt`, `nn.llama`, an `nn.Sequential`, and models whose forward applies their modules one after another; for other models,
+ * an error gives the reason. `split` is 'layers' (default), 'parameters' or 'time' (which needs one microbatch as `example: { x,
+ * target }`), or a list: the number of layers per stage, or the names at which stages begin. Every rank must call it with the
+ * same model, which must not be used afterwards. Throws: CONFIG. Source: torch.distributed.pipelining.pipeline.
  * @example
  * const parallel = initializeModelParallel({ pipelineModelParallelSize: 2 });
  * const stages = pipelineStages(nn.gpt({ layers: 4, dim: 64, heads: 4, vocab: 256, seq: 32 }), { group: parallel.pp });
@@ -117,8 +122,8 @@ export const Schedule1F1B = scope.Schedule1F1B;
  */
 export const ScheduleInterleaved1F1B = scope.ScheduleInterleaved1F1B;
 /**
- * 1F1B whose gradients of parameters are computed later, in what would be the bubble. Throws as `ScheduleGPipe`. Source: ZB-H1 of
- * Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
+ * Runs 1F1B, but computes gradients of parameters later, in time that would otherwise be the bubble. Throws as `ScheduleGPipe`.
+ * Source: ZB-H1 of Qi et al. 2023; torch's ScheduleInterleavedZeroBubble with one stage per rank.
  */
 export const ScheduleZBH1 = scope.ScheduleZBH1;
 /** Optimizers, and the clipping of gradients. */
@@ -162,7 +167,10 @@ export const fromFairScale = scope.fromFairScale;
 export const CPUOffloadPolicy = scope.CPUOffloadPolicy;
 /** Runs a layer's forward again in backward instead of storing its activations; changes the layer in place. */
 export const checkpointWrapper = scope.checkpointWrapper;
-/** Checkpoints a model's layers, chosen as by a config's `activationCheckpointing`; default: all layers. */
+/**
+ * Checkpoints the layers of a model that the second argument chooses, in the form of a config's `activationCheckpointing`.
+ * Default: all.
+ */
 export const applyActivationCheckpointing = scope.applyActivationCheckpointing;
 /** A learning rate that warms up, then follows a cosine. Source: DeepSpeed's WarmupCosineLR. */
 export const WarmupCosineLR = scope.WarmupCosineLR;
@@ -176,8 +184,8 @@ export const saveCheckpoint = scope.saveCheckpoint;
 export const loadCheckpoint = scope.loadCheckpoint;
 /**
  * Moves parameters and optimizer states to the same model in another placement (other experts per rank, another strategy), and compares each
- * element, bit by bit. Both are on all ranks, and every rank must call it; `before` is freed. Throws: CONFIG for models that differ,
- * CHECK, COLLECTIVE_MISSING.
+ * element, bit by bit. Both models are on all ranks, and every rank must call this function; `before` is freed. Throws: CONFIG
+ * for models that differ, CHECK, COLLECTIVE_MISSING.
  * @example
  * const sizes = { layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 };
  * const model = nn.gpt(sizes);
@@ -191,8 +199,8 @@ export const fromPretrained = scope.fromPretrained;
 /** Saves a model's parameters so that transformers can load them. Every rank must call it. Throws: CONFIG, IO, COLLECTIVE_MISSING. */
 export const savePretrained = scope.savePretrained;
 /**
- * Reads files or arrays for a loop of your own; `data` is what job.train takes, also with a tokenizer or for images. Rank 0
- * prepares the data in the job's folder; every rank must call it. Each `for` reads one epoch, as with torch's
+ * Reads files or arrays for a loop of your own; `data` has the same forms as in job.train, also with a tokenizer or for images.
+ * Rank 0 prepares the data in the job's folder; every rank must call it. Each `for` reads one epoch, as with torch's
  * DistributedSampler and set_epoch: the microbatches that job.train reads with the same seed, ranks and batch. `loader.length`
  * is their number. A batch is freed when the loop asks for the next one or ends. `for (const { x, y, counted } of
  * loader.validation)` reads the rows that are never trained on; `counted` is the number of a batch's rows that count.
@@ -204,7 +212,10 @@ export const savePretrained = scope.savePretrained;
 export const dataLoader = scope.dataLoader;
 /** Returns a table of a sharded model's units, and of the time that their all-gathers take on a link. */
 export const describe = scope.describe;
-/** Sends each row to the rank that is given for it; `back` of the result returns rows. Every rank must call it. */
+/**
+ * Sends each row to the rank that is given for it; `back` of the result sends rows back to the ranks from which they came. Every
+ * rank must call it.
+ */
 export const sparseAllToAll = scope.sparseAllToAll;
 /** Measures the error of 16-bit reductions, on synthetic gradients. Every rank must call it. */
 export const reductionError = scope.reductionError;

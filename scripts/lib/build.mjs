@@ -8,7 +8,7 @@ import { slimBuild } from './slim.mjs';
 import { StepError } from './step.mjs';
 
 const SOURCES = ['src', 'kernel', 'test', 'claims'];
-/** Python's modules are read where they are: nothing is compiled, and Python writes beside them what it compiles. */
+/** The build does not copy Python's modules: Python reads them in the clone, and writes its compiled files beside them. */
 const PYTHON = join(root, 'src', 'python', '/');
 const OTHER_INPUTS = [
   'tsconfig.json',

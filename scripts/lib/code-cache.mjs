@@ -9,7 +9,7 @@ export async function ensureCodeCache(say) {
   const { hasCodeCache, saveCodeCache } = require(
     join(root, 'build', 'src', 'core', 'code-cache', 'save.js'),
   );
-  // The cache has paths, so a clone that moved needs another one.
+  // The cache contains paths, so a clone that was moved needs a new cache.
   const build = `${readFileSync(join(root, 'build', '.inputs'), 'utf8')} ${root}`;
   if (hasCodeCache(build)) return say('up to date');
   say((await saveCodeCache(build)) ? 'saved' : 'could not be saved; ranks will start more slowly');

@@ -9,7 +9,7 @@ export default async function* countReporter(events) {
     // Each test file is a suite whose name is its path.
     if (type === 'test:complete' && data.nesting === 0 && data.name.endsWith('.test.js'))
       files.push({ file: data.name, seconds: data.details.duration_ms / 1e3 });
-    // A suite fails by itself where its file cannot be loaded or a hook fails; node:test's totals leave that out.
+    // A suite itself fails if its file cannot be loaded or a hook fails; node:test's totals do not count such a failure.
     const failure = type === 'test:fail' && data.details.type === 'suite' && data.details.error?.failureType;
     if (failure && failure !== 'subtestsFailed') counts.fail++;
     if (type !== 'test:diagnostic' || data.nesting !== 0) continue;

@@ -4,7 +4,7 @@ const INTERACTIVE = 'application/vnd.plotly.v1+json';
 /**
  * Returns a notebook as it is stored: with each figure's picture and text, which GitHub, nbconvert and JupyterLab show. Only
  * timelines, and bar charts whose bars begin above 0, also have their interactive form, because only hovering shows what their
- * spans are; a run makes the others again.
+ * spans are; a run of the notebook makes the others again.
  */
 export function leanNotebook(notebook) {
   const lean = (output) => {

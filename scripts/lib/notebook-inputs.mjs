@@ -34,8 +34,8 @@ export function isStale(path) {
 }
 
 /**
- * Why a notebook cannot be executed here; undefined if it can. One that needs PyTorch ("needs": "torch" in its metadata) keeps its
- * stored outputs where there is none.
+ * Returns why a notebook cannot be executed here; undefined if it can. If there is no PyTorch, a notebook that needs it ("needs":
+ * "torch" in its metadata) keeps its stored outputs.
  */
 export function whyNotHere(path, env = process.env) {
   if (JSON.parse(readFileSync(path, 'utf8')).metadata[KEY]?.needs !== 'torch') return undefined;

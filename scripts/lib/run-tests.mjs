@@ -10,8 +10,8 @@ import { StepError } from './step.mjs';
 const TIMEOUT_MILLISECONDS = { together: 600_000, alone: 1_800_000 };
 
 /**
- * NAME.slow.test.ts takes seconds. In `npm test`, such a file may leave out cases that others stand for (test/support/cases.ts);
- * the long run has all of them.
+ * NAME.slow.test.ts takes seconds. In `npm test`, such a file may leave out cases that resemble other cases
+ * (test/support/cases.ts); the long run has all of them.
  */
 const SLOW = /\.slow(\.torch)?\.test\.ts$/;
 /** NAME.long.test.ts takes minutes, measures time or memory, or uses the whole machine. */
@@ -23,7 +23,10 @@ const ALONE = /\.(long|torch)\.test\.ts$/;
 /** Fast files of a folder run one after another in shared processes, because a process's start takes as long as their tests. */
 const FILES_PER_PROCESS = 8;
 
-/** Slow files of one of these folders do so too, because they share ranks (test/support/launch-ranks.ts) or jobs (test/job/job-fixture.ts). */
+/**
+ * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
+ * (test/job/job-fixture.ts).
+ */
 const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
 
 /** The files that take longest, which start first in this order. Others start in the order of their paths. */
@@ -80,7 +83,10 @@ export async function runTests(files, env) {
   return sum('status') !== 0 || sum('failed') > 0 || sum('passed') === 0 ? 1 : 0;
 }
 
-/** Slow files first, the longest of them before the others, so that no core is idle at the end while another one runs the last of them. */
+/**
+ * Slow files run first, and the longest of them before the others. So no core is idle at the end while another core runs a slow
+ * file.
+ */
 export function inOrder(files) {
   const longest = LONGEST.filter((file) => files.includes(file));
   const others = files.filter((file) => !longest.includes(file));
@@ -118,9 +124,9 @@ async function runGroup(files, way, env) {
 }
 
 /**
- * Writes into `folder` what node:test runs: a file per slow file, and files that run several fast ones or several that share ranks. Their names have numbers in
- * the order of `files`, because node:test starts files in the order of their names. Each test file is a suite of its own there, so that
- * its hooks are its own and its failures name it.
+ * Writes the files that node:test runs into `folder`: one per slow file, and files that run several fast files or several files
+ * that share ranks or jobs. Their names have numbers in the order of `files`, because node:test starts files in the order of
+ * their names. Each test file is a suite of its own there, so that its hooks are its own and its failures name it.
  */
 export function sharedProcesses(files, folder) {
   const rooms = new Map();

@@ -32,7 +32,7 @@ export function main() {
       ...cases,
       ...(values.golden && { SHARDLAB_GOLDEN: '1' }),
     });
-    // Texts name the files of one kind; `--torch` runs the others.
+    // With TEXT arguments, only TypeScript tests run here; `--torch TEXT` runs tests with PyTorch.
     if (!values.long || positionals.length > 0) return status;
     return (await runTorchTests(env, torch)) || status;
   });

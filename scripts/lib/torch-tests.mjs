@@ -8,7 +8,7 @@ import { isNamed, runTests, testFiles } from './run-tests.mjs';
 import { StepError, step } from './step.mjs';
 
 const PACKAGES = join(root, 'src', 'python');
-/** pytest and mypy, apart from the Python that has PyTorch, which is not changed. */
+/** pytest and mypy are in a folder of their own, so that the Python with PyTorch is not changed. */
 const TOOLS = join(root, 'build', 'torch-tools');
 /** The libraries on which a test runs the documents' code. */
 const ORIGINALS = join(root, 'build', 'originals');

@@ -2,10 +2,11 @@
 
     torchrun --standalone --nproc-per-node 8 scripts/python/wan_step.py --ulysses 8 --batch 32 --accumulation 8
 
-Blocks of two experts as the model has them (self-attention, cross-attention, feed-forward, modulation by time), weights and latents
-random, no autoencoder and no text encoder. FSDP as the Wan document sets it up: FULL_SHARD a block, bf16 parameters, fp32 reduction,
-fused AdamW; --experts-strategy SHARD_GRAD_OP keeps an expert whole from forward to backward. Where a batch does not fit, half of it is
-tried, and the answer says so. One JSON line on rank 0. Needs torch 2.4 or newer.
+The two experts have the model's blocks (self-attention, cross-attention, feed-forward, modulation by time). Weights and latents
+are random; there is no autoencoder and no text encoder. FSDP is set up as in the Wan document: FULL_SHARD per block, bf16
+parameters, fp32 reduction, fused AdamW. --experts-strategy SHARD_GRAD_OP keeps an expert whole from forward to backward. If a
+batch does not fit, the script tries half of it, and the output says so. Rank 0 prints one JSON line. The script needs torch 2.4
+or newer.
 """
 
 import argparse
@@ -114,7 +115,7 @@ def parse():
         parser.add_argument("--" + name.replace("_", "-"), type=int, default=value)
     parser.add_argument("--experts-strategy", default="FULL_SHARD", choices=["FULL_SHARD", "SHARD_GRAD_OP"])
     parser.add_argument("--no-prefetch", action="store_true")
-    parser.add_argument("--profile", action="store_true", help="adds the share of a step in which NCCL kernels run, and in which only they run")
+    parser.add_argument("--profile", action="store_true", help="adds the shares of a step in which NCCL kernels run, and run alone")
     return parser.parse_args()
 
 

@@ -5,7 +5,7 @@ export interface TokenBatch {
   readonly batch: number;
   readonly seq: number;
   readonly tokens: Int32Array;
-  /** What counts in the loss; undefined: each token does. */
+  /** What counts in the loss; undefined: each token counts. */
   readonly answers?: AnswerLabels | undefined;
 }
 
@@ -13,9 +13,9 @@ export interface TokenBatch {
 export interface AnswerLabels {
   /** For each input the next token, or IGNORED: [batch · seq]. */
   readonly labels: Int32Array;
-  /** Of packed rows: the lengths of each row's documents, padding included; null: a row is one document. */
+  /** For packed rows, the lengths of each row's documents, padding included; null: a row is one document. */
   readonly documents: readonly (readonly number[])[] | null;
-  /** The loss is the mean over all positions, times this. */
+  /** The loss is the mean over all positions, times this factor. */
   readonly factor: number;
 }
 

@@ -46,8 +46,8 @@ export interface LatentOptions {
 const NUM_TEXTS = 8;
 
 /**
- * Makes synthetic videos: every text is random numbers and has one video, made of waves, with which noise is mixed
- * linearly. With two experts, steps alternate between them, starting with the high-noise expert.
+ * Makes synthetic videos: every text consists of random numbers and has one video. The video is made of waves, and noise is mixed
+ * with it linearly. With two experts, steps alternate between them, starting with the high-noise expert.
  * Source: Lipman et al. 2022 (flow matching); Liu et al. 2022 (x_t = (1 - t) x + t noise, velocity noise - x).
  */
 export function syntheticLatents(options: LatentOptions): LatentSource {

@@ -65,7 +65,7 @@ function validationOf(options: MovingShapeOptions, shapes: MovingShapes): Valida
       const [step, chunk] = [Math.floor(index / numChunks), index % numChunks];
       const first = (chunk * world + rank) * batch;
       const counted = Math.min(batch, Math.max(0, numVideos - first));
-      // A rank without a video left runs the first one, which does not count.
+      // A rank that has no video left runs the first video, which then does not count.
       const videos = Array.from({ length: Math.max(1, counted) }, (_, i) => (counted === 0 ? 0 : first + i));
       return {
         batch: latentBatch(

@@ -45,10 +45,13 @@ const VOCABULARY: readonly string[] = [
   ...COLORS.map(([name]) => name),
 ];
 
-/** As shares of the picture: a shape's radius, the way of its centre from the first frame to the last, and the most by which the way is moved. */
+/**
+ * Shares of the picture: a shape's radius, the length of its centre's way from the first frame to the last, and the largest
+ * random offset of this way.
+ */
 const [RADIUS, WAY, JITTER] = [0.22, 0.45, 0.06];
 
-/** Latents are multiplied by it, so that their mean square is about 1 as that of noise. */
+/** Latents are multiplied by this factor, so that their mean square is about 1, like the mean square of noise. */
 const SCALE = 2;
 
 /** A video without noise. */
@@ -165,7 +168,7 @@ export function fillWord(token: number, target: Float32Array): void {
   for (let i = 0; i < target.length; i++) target[i] = random.normal();
 }
 
-/** The share of a pixel that a shape covers, by the distance of its centre from the shape's edge. */
+/** Returns the share of a pixel that a shape covers. y and x are the pixel's distances from the shape's centre. */
 function coverage(shape: Scene['shape'], [y, x]: readonly [number, number], rows: number): number {
   const distance = shape === 'circle' ? Math.hypot(y, x) : Math.max(Math.abs(y), Math.abs(x)) * 1.13;
   return Math.min(1, Math.max(0, (RADIUS - distance) * rows + 0.5));

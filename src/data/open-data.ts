@@ -74,7 +74,8 @@ function readTokens(data: PreparedTokens, part: TokenSpan, rows: readonly number
 }
 
 /**
- * Opens any prepared data as batches with inputs x and targets y; of texts, both are token ids [batch, seq], and y is one token ahead.
+ * Opens any prepared data as batches with inputs x and targets y; for texts, both are token ids [batch, seq], and y is one token
+ * ahead.
  * Throws: CONFIG for a text without `seq`, and for data without a row.
  */
 export function openData(

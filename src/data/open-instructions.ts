@@ -21,8 +21,9 @@ export interface InstructionBatchingOptions extends TokenBatchingOptions {
 
 /**
  * Opens prepared instructions as batches of tokens with labels. The loss of a step is the mean over the answers' tokens of all its
- * ranks and microbatches, so it does not depend on how examples are shared or packed: each batch has the factor that makes
- * its mean over all positions a part of that mean. Source: transformers' Trainer, num_items_in_batch and average_tokens_across_devices.
+ * ranks and microbatches, so it does not depend on how examples are shared or packed. For this, each batch has a factor that
+ * turns its mean over all positions into its part of the step's mean. Source: transformers' Trainer, num_items_in_batch and
+ * average_tokens_across_devices.
  * Throws: CONFIG for tokens that the model does not have, and for rows of another length.
  */
 export function openInstructions(
@@ -110,7 +111,7 @@ function rowsIn({ index, numRows }: ExamplePart): readonly (readonly RowExample[
   return rows;
 }
 
-/** Reads rows: examples one after the other, then padding, which nobody sees and which does not count. */
+/** Reads rows: examples one after the other, then padding, to which no other token attends and which does not count. */
 function readRows(
   { vocab, seq, isPacked }: PreparedInstructions,
   part: ExamplePart,

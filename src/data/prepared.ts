@@ -45,7 +45,7 @@ export interface PreparedTokens {
   readonly vocab: number;
   /** The source of ids for messages: 'bytes', 'tokenizer ./tokenizer.json' or 'tokens'. */
   readonly tokenizer: string;
-  /** Of the values to train on. */
+  /** Identifies the values to train on. */
   readonly fingerprint: string;
   readonly train: TokenSpan;
   readonly validation: TokenSpan | null;
@@ -57,7 +57,7 @@ export interface PreparedTokens {
 export interface PreparedRows {
   readonly kind: 'rows';
   readonly name: string;
-  /** Of the values to train on. */
+  /** Identifies the values to train on. */
   readonly fingerprint: string;
   readonly train: RowPart;
   readonly validation: RowPart | null;
@@ -67,14 +67,14 @@ export interface PreparedRows {
   readonly dropLast: boolean;
 }
 
-/** Conversations as token ids, of which only those of answers count in the loss. */
+/** Conversations as token ids. Only the ids of answers count in the loss. */
 export interface PreparedInstructions {
   readonly kind: 'instructions';
   readonly name: string;
   /** Number of different tokens. */
   readonly vocab: number;
   readonly tokenizer: string;
-  /** Of the values to train on. */
+  /** Identifies the values to train on. */
   readonly fingerprint: string;
   /** Tokens per row. */
   readonly seq: number;

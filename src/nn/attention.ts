@@ -32,7 +32,10 @@ export function attention(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, options: Att
   return options.kind === 'flash' ? flash(q, k, v, options) : eager(q, k, v, options);
 }
 
-/** Computes attention, as `attention` does. Context parallelism replaces it, because a rank then has a part of the sequence. */
+/**
+ * Computes attention, as `attention` does. Context parallelism replaces this function, because each rank then has only a part of
+ * the sequence.
+ */
 export type Attend = typeof attention;
 
 function flash(q: tf.Tensor, k: tf.Tensor, v: tf.Tensor, { causal, scale }: AttentionOptions): tf.Tensor {
@@ -100,10 +103,10 @@ export function inHeads(x: tf.Tensor, heads: number): tf.Tensor {
  * Shapes: qkv [B, T, 3d] (queries, keys, values) → [B, T, d]. Source: Vaswani et al. 2017, section 3.2.
  */
 export class CausalSelfAttention extends Module {
-  /** Tensor parallelism sets it to the number of this rank's heads. */
+  /** The number of heads on this rank. Tensor parallelism sets this field. */
   heads: number;
   readonly #kind: AttentionKind;
-  /** null: the kernel of `kind` on this rank's sequence. */
+  /** A function that computes attention in place of the kernel of `kind`; null: none. */
   attend: Attend | null = null;
 
   constructor(heads: number, kind: AttentionKind = 'eager') {
@@ -117,7 +120,7 @@ export class CausalSelfAttention extends Module {
     if (attend === null && this.#kind === 'eager') return causalAttention(qkv, this.heads);
     const [batch = 0, seq = 0, width = 0] = qkv.shape;
     const parts = tf.split(qkv, 3, 2).map((part) => inHeads(part, this.heads));
-    const [q, k, v] = parts as [tf.Tensor, tf.Tensor, tf.Tensor]; // as many as requested
+    const [q, k, v] = parts as [tf.Tensor, tf.Tensor, tf.Tensor]; // split returns three parts
     const mixed = (attend ?? attention)(q, k, v, { causal: true, kind: this.#kind });
     return tf.reshape(mixed, [batch, seq, width / 3]);
   }

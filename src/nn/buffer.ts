@@ -15,7 +15,7 @@ export interface BufferOptions {
 
 /**
  * A tensor of a module that does not train, such as running statistics. It is whole on every rank, and no gradient flows
- * into it. A module has it in a field and reads its `tensor` in forward:
+ * into it. A module has a buffer in a field, and the module's forward reads the buffer's `tensor`:
  *
  * ```ts
  * class Centered extends nn.Module {
@@ -46,14 +46,14 @@ export class Buffer extends Parameter {
     );
   }
 
-  /** Makes a buffer of zeros that needs no engine; it has memory when its tensor is first read. */
+  /** Makes a buffer of zeros without an engine; memory is allocated when the buffer's tensor is first read. */
   static zeros(shape: readonly number[]): Buffer {
     const buffer = new Buffer({ shape, size: shape.reduce((product, extent) => product * extent, 1) });
     buffer.defer({ fill: (_, target) => void target.fill(0) });
     return buffer;
   }
 
-  /** Replaces the values by those of a tensor, which remains the caller's. Throws: SHAPE for another shape or dtype. */
+  /** Replaces the values by those of a tensor, which the caller still owns. Throws: SHAPE for another shape or dtype. */
   assign(values: tf.Tensor): void {
     this.update(() => values);
   }
@@ -72,7 +72,7 @@ export class Buffer extends Parameter {
     this.#settle();
   }
 
-  /** Rounds the values to a 16-bit type, now and after each update; the first call decides. Source: FSDP's buffer_dtype. */
+  /** Rounds the values to a 16-bit type, now and after each update; later calls have no effect. Source: FSDP's buffer_dtype. */
   roundTo(half: HalfDType): void {
     if (this.#half !== null || this.tensor.dtype !== 'float32') return;
     this.#half = half;
@@ -89,7 +89,9 @@ export class Buffer extends Parameter {
     tag(this);
   }
 
-  /** Copies the values if another tensor shares their memory, because collectives write into it; then rounds them. */
+  /**
+   * Copies the values if another tensor shares their memory, because collectives write into this memory; then rounds the values.
+   */
   #settle(): void {
     const engine = currentEngine();
     const { tensor, module } = this;

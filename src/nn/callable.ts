@@ -48,7 +48,7 @@ export abstract class Callable extends NoticesFields {
     return this.apply(...inputs);
   }
 
-  /** Runs forward. Throws: SHAPE in place of a TypeError because of an input that is missing or is no tensor. */
+  /** Runs forward. Throws: SHAPE in place of forward's TypeError, if an input is missing or has no tensor. */
   #forward(inputs: readonly unknown[]): unknown {
     try {
       return this.forward(...inputs);

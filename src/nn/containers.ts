@@ -138,7 +138,7 @@ export function applyInTurn(blocks: Iterable<Module>, x: tf.Tensor, ...others: t
   for (const block of blocks) {
     const input = output;
     output = block.apply(input, ...others);
-    // Forward has saved what backward needs; if that is on the host, the tensor on the device must be freed.
+    // Forward has saved what backward needs. If the saved copy is on the host, the tensor on the device must be freed.
     if (output !== input) input.dispose();
   }
   return output;

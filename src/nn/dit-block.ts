@@ -24,8 +24,8 @@ export const DIT = { init: { weight: xavierUniform(), bias: constant(0) } } as c
 
 /**
  * A block of self-attention, cross-attention to the text, and a feed-forward layer; the timestep shifts, scales and gates
- * the first and the last of them. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d] or, if patches have
- * their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
+ * self-attention and the feed-forward layer. A block may also attend to audio at its end. Shapes: x [B, N, d], time [B, 6, d] or,
+ * if patches have their own timesteps, [B, N, 6, d], text [B, L, d], cos and sin [N, P], audio [B, F, A, d] → [B, N, d].
  * Source: Wan2.2's WanAttentionBlock (names too); Peebles and Xie 2023 (modulation).
  */
 export class DitBlock extends Module {
@@ -86,7 +86,10 @@ export function modulationsOf(rows: tf.Tensor, time: tf.Tensor): tf.Tensor[] {
 export class AudioAttention extends Module {
   readonly attn: DitAttention;
   readonly #eps: number;
-  /** Context parallelism sets it. A rank's patches may end within a frame, so all are gathered. Source: Wan2.2-S2V. */
+  /**
+   * Context parallelism sets this field. A rank's patches may end within a frame, so all patches are gathered. Source:
+   * Wan2.2-S2V.
+   */
   parts: PatchParts | null = null;
 
   constructor(shape: DitBlockShape) {
@@ -127,7 +130,10 @@ export class DitAttention extends Module {
   readonly norm_q: RMSNorm;
   readonly norm_k: RMSNorm;
   readonly #shape: DitBlockShape;
-  /** null: the kernel of the shape on all patches. Context parallelism sets it for attention of a video to itself. */
+  /**
+   * A function that computes attention in place of the shape's kernel; null: none. Context parallelism sets this field for
+   * attention of a video to itself.
+   */
   attend: Attend | null = null;
 
   constructor(shape: DitBlockShape, output: FirstValues = DIT.init.weight) {

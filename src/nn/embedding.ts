@@ -10,13 +10,13 @@ import { requireExtents } from './require-extents';
 export interface EmbeddingOptions {
   /** The row of padding: it is initially 0 and gets no gradient. A negative number counts from the end. Default: none. */
   readonly paddingIdx?: number | null;
-  /** Initial values; default standard normal. */
+  /** Initial values. Default: standard normal. */
   readonly init?: { readonly weight?: FirstValues };
 }
 
 /**
  * Returns the weight's row for each id. Shapes: weight [rows, dim], ids int32 […] → […, dim]. Source: torch.nn.Embedding,
- * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row outside of them.
+ * including its initial values. Throws: CONFIG for sizes that are not positive integers, or a padding row that does not exist.
  */
 export class Embedding extends Module {
   /** Another layer's weight may be assigned: the layers then share it. */

@@ -1,6 +1,6 @@
 /**
- * An object that notices when it is called like a function, and when a field is set or deleted, also the class fields of a
- * subclass.
+ * An object that notices when it is called like a function, and when a field is set or deleted. It also notices the class fields
+ * of a subclass.
  *
  * [Note: fields register] Class fields of a subclass are set after the base class's constructor has run, so this
  * constructor cannot register them. Instead, it returns a proxy whose `defineProperty` is called for each field, in order,

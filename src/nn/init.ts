@@ -52,8 +52,8 @@ export function constant(value: number): FirstValues {
 }
 
 /**
- * Random values in order; each value uses `draws` uniform numbers. Numbers before a range are skipped; a range that
- * follows the last one continues its random sequence.
+ * Random values in order; each value uses `draws` uniform numbers. Numbers before a range are skipped; a range that begins where
+ * the last range ended continues the random sequence of that range.
  */
 function drawn(
   draws: number,

@@ -70,14 +70,16 @@ function instead(value: unknown): string {
   if ('module' in value && value.module instanceof Module) return '; give its .module';
   const items = Array.isArray(value) ? value : value instanceof Map ? [...value.values()] : [value];
   const isOfParameters = items.length > 0 && items.every((item) => item instanceof Parameter);
-  return isOfParameters ? '; give the module that has them, and freeze what is not to train (nn.freeze)' : '';
+  return isOfParameters
+    ? '; give the module that has these parameters, and freeze its other parameters (nn.freeze)'
+    : '';
 }
 
 /** The module of a tfjs layer or model. Shapes: as the layer's. */
 class LayerModule extends Module {
   readonly #layer: Layer;
   readonly #call: Layer['call'];
-  /** The layer's arguments in its last call; forward uses them, also when it runs again. */
+  /** The arguments of the layer's last call; forward uses these arguments, also when it runs again in backward. */
   #arguments: Arguments = {};
 
   constructor(layer: Layer) {
@@ -98,7 +100,7 @@ class LayerModule extends Module {
 
   forward(...inputs: tf.Tensor[]): tf.Tensor | tf.Tensor[] {
     const output = this.#call(inputs, this.#arguments);
-    // A model's call returns a list; its apply returns a single output itself.
+    // The call of a model returns a list, but apply returns a single output without a list.
     const [first, ...more] = Array.isArray(output) ? output : [output];
     return first !== undefined && more.length === 0 ? first : output;
   }
@@ -109,7 +111,7 @@ class LayerModule extends Module {
     const requiresGrad = this.#layer.trainable;
     const value = variable.read();
     const parameter = new Parameter(tf.clone(value), { requiresGrad });
-    // The gradient is of an earlier backward.
+    // An earlier backward may have written a gradient.
     parameter.grad = leafOf(value)?.grad ?? null;
     value.dispose();
     this.addParameter(this.#nameFor(variable), parameter);
@@ -146,6 +148,6 @@ function refuseOwnTraining(model: tf.LayersModel): void {
   model.fitDataset = refuse('fitDataset', train);
   model.trainOnBatch = refuse('trainOnBatch', train);
   model.evaluate = refuse('evaluate', 'compute the loss from model.apply(x)');
-  // Of a tensor, a model returns tensors, not symbols of tensors.
+  // For a tensor, a model returns tensors, not symbolic tensors.
   model.predict = (x) => tf.tidy(() => model.apply(x) as tf.Tensor | tf.Tensor[]);
 }

@@ -37,7 +37,7 @@ export class Linear<HasBias extends boolean = true> extends Module {
     const within = uniform(1 / Math.sqrt(inputs));
     this.weight = Parameter.deferred([outputs, inputs], init.weight ?? within);
     const added = bias ? Parameter.deferred([outputs], init.bias ?? within) : null;
-    this.bias = added as typeof this.bias; // the class's type parameter says which of both
+    this.bias = added as typeof this.bias; // the class's type parameter says whether it is null
   }
 
   forward(x: tf.Tensor): tf.Tensor {

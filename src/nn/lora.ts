@@ -20,8 +20,8 @@ type Layer = Linear<boolean>;
  * Adds adapters to a model's linear layers, in place, and freezes all other parameters. A layer then computes
  * Wx + b + alpha / r · B A dropout(x). A has the initial values of a linear layer, and B is 0, so the output does not change at
  * first. New parameters are 'blocks.0.qkv.lora_A.weight' [r, inputs] and 'blocks.0.qkv.lora_B.weight' [outputs, r]; `useDora` adds
- * 'blocks.0.qkv.lora_magnitude_vector' [outputs], see [Note: DoRA]. Call it before a strategy is applied. Returns the names of the
- * adapted layers. Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
+ * 'blocks.0.qkv.lora_magnitude_vector' [outputs], see [Note: DoRA]. Call this function before a strategy is applied. Returns the
+ * names of the adapted layers. Source: Hu et al. 2021; PEFT's LoraConfig (defaults and initial values).
  * Throws: CONFIG for unknown options, a name that fits no linear layer, a second call, and a sharded model.
  * @example
  * const net = nn.gpt({ layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 });
@@ -42,8 +42,8 @@ export function applyLoRA(model: Module, options: LoraOptions = {}): string[] {
 }
 
 /**
- * Gives each layer with an adapter the matrix that both compute together, and removes the adapters; parameters remain frozen. The model
- * computes the same, except for rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
+ * Merges each adapter into its layer's matrix, and removes the adapters; parameters remain frozen. The model's outputs change
+ * only by rounding. Throws: CONFIG for a model without adapters; SHAPE for a sharded model.
  */
 export function mergeLoRA(model: Module): void {
   const layers = model.modules().filter((module): module is Layer => adapterOf(module) !== null);
@@ -61,7 +61,7 @@ export function mergeLoRA(model: Module): void {
   }
 }
 
-/** Returns the options with which a model's adapters were made; null: it has none. */
+/** Returns the options with which a model's adapters were made; null: the model has none. */
 export function loraOf(model: Module): LoraConfig | null {
   for (const module of model.modules()) if (module instanceof LoraB) return module.config;
   return null;
@@ -132,7 +132,10 @@ function adapt(layer: Layer, config: LoraConfig): void {
 
 const WRAPPED = Symbol('LoRA');
 
-/** Returns the output of a layer with its adapter; y is that of the layer alone. Source: PEFT, also for dropout with DoRA. */
+/**
+ * Returns the output of a layer with its adapter; y is the layer's output without the adapter. Source: PEFT, also for dropout
+ * with DoRA.
+ */
 function adaptedOf(layer: Layer, adapter: Adapter, x: tf.Tensor, y: tf.Tensor): tf.Tensor {
   const { a, b, drop, magnitudes } = adapter;
   const dropped = drop === null ? x : drop.apply(x);
@@ -160,7 +163,7 @@ function mergedOf(layer: Layer, adapter: Adapter): tf.Tensor {
   return tf.mul(sum, tf.reshape(factors, [-1, 1]));
 }
 
-/** Returns a module's adapter; null: it has none. */
+/** Returns a module's adapter; null: the module has none. */
 function adapterOf(module: Module): Adapter | null {
   const [a, b, drop] = PARTS.map((part) => module.children.get(part));
   if (!(a instanceof LoraMatrix && b instanceof LoraB)) return null;

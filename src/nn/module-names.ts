@@ -21,7 +21,7 @@ export function free(name: string, taken: ReadonlyMap<string, unknown>): string 
   throw new ConfigError(`name "${name}" is taken; use another`);
 }
 
-/** Throws: CONFIG unless `child` is a module (`inside`: the modules in it) that does not hold its parent. */
+/** Throws: CONFIG unless `child` is a module that does not hold its parent; `inside` has the modules in `child`. */
 export function requireOther(
   parent: object,
   name: string,

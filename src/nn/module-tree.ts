@@ -42,7 +42,7 @@ export abstract class ModuleTree extends Callable {
 
   /**
    * Sets the seed of the initial values of this module and all modules inside it; returns the module. Throws: CONFIG if
-   * the first use or sharding has already made all values. Unlike torch.manual_seed, it is not global.
+   * the first use or sharding has already made all values. Unlike the seed of torch.manual_seed, this seed is not global.
    */
   manualSeed(seed: number): this {
     if (!Number.isInteger(seed)) throw new ConfigError(`manualSeed: ${seed} is not an integer`);
@@ -73,12 +73,15 @@ export abstract class ModuleTree extends Callable {
     return this.#named(isBuffer);
   }
 
-  /** Returns what checkpoints have, by name: all parameters, and the persistent buffers. */
+  /** Returns the contents of checkpoints, by name: all parameters, and the persistent buffers. */
   namedState(): Map<string, Parameter> {
     return this.#named((tensor): tensor is Parameter => !isBuffer(tensor) || tensor.isPersistent);
   }
 
-  /** Returns what a state dict has, by torch's names: as `namedState`, but a tied parameter appears under all its names. */
+  /**
+   * Returns the contents of a state dict, by torch's names. They are those of `namedState`, but a tied parameter appears under
+   * all its names.
+   */
   protected stateNames(path = '', names = new Map<string, Parameter>()): Map<string, Parameter> {
     for (const [name, tensor] of this.#tensors) {
       if (!isBuffer(tensor) || tensor.isPersistent) names.set(joined(path, name), tensor);

@@ -31,8 +31,8 @@ export abstract class Module extends ModuleTree {
   #isTraining = true;
   /**
    * Whether a step may skip the module on all ranks (as in a model that chooses one expert per diffusion timestep). An
-   * optional module is always a separate unit, even if a policy does not choose it. In a step that skips it, its parameters
-   * have no gradients (not zero gradients).
+   * optional module is always a separate unit, even if a policy does not choose it. If a step skips the module, the module's
+   * parameters have no gradients (not zero gradients).
    */
   isOptional = false;
 
@@ -53,12 +53,12 @@ export abstract class Module extends ModuleTree {
     return eager === null ? super.apply(...inputs) : eager.run(this, () => super.apply(...inputs));
   }
 
-  /** The model of which this module is a part on one rank, as a stage of a pipeline is; else the module itself. */
+  /** The whole model, if this module is one rank's part of a model (such as a stage of a pipeline); else the module itself. */
   get whole(): Module {
     return this;
   }
 
-  /** Whether the module trains (default) or is evaluated, which Dropout and batch norms read. */
+  /** Whether the module trains (default) or is evaluated. Dropout and batch norms read this flag. */
   get training(): boolean {
     return this.#isTraining;
   }

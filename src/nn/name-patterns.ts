@@ -21,14 +21,14 @@ export function modulesMatching(model: Module, pattern: string, setting: string)
   return modulesByPattern(model, setting)(pattern);
 }
 
-/** Returns `modulesMatching` for many patterns of a model, which stays as it is meanwhile. */
+/** Returns a function that does the same as `modulesMatching` for many patterns; the model must not change meanwhile. */
 export function modulesByPattern(model: Module, setting: string): (pattern: string) => Module[] {
   const own = namesOf(model);
   return (pattern) => {
     const found = fitting(own, pattern);
     if (found.length > 0) return found;
     const { whole } = model;
-    // A stage of a pipeline has a part of the names.
+    // A stage of a pipeline has only some of the model's names.
     if (whole !== model && fitting(namesOf(whole), pattern).length > 0) return [];
     throw unmatched(pattern, setting, own.names);
   };
@@ -61,9 +61,9 @@ export function modulesEndingWith(model: Module, pattern: string, setting: strin
 }
 
 /**
- * Returns the parameters that fit one of the names, and those of the modules that fit. A name fits the whole name of a module or
- * parameter, or its end ('bias' fits 'blocks.0.fc1.bias'); for modules, also a class ('LayerNorm'). Throws: CONFIG for a
- * name without a match, and if there are no names.
+ * Returns the parameters that fit one of the names, and the parameters of modules that fit one of the names. A name fits the
+ * whole name of a module or parameter, or its end ('bias' fits 'blocks.0.fc1.bias'); for modules, also a class ('LayerNorm').
+ * Throws: CONFIG for a name without a match, and if there are no names.
  */
 export function groupParameters(
   model: Module,

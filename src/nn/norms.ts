@@ -37,7 +37,7 @@ export class LayerNorm<HasBias extends boolean = true> extends Module {
     this.#eps = eps;
     this.weight = scaleOf(this.#shape, elementwiseAffine);
     const added = bias === false || !elementwiseAffine ? null : Parameter.deferred(this.#shape, constant(0));
-    this.bias = added as typeof this.bias; // the class's type parameter says which of both
+    this.bias = added as typeof this.bias; // the class's type parameter says whether it is null
   }
 
   forward(x: tf.Tensor): tf.Tensor {

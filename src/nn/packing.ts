@@ -7,20 +7,22 @@ import type { Module } from './module';
 import { fromBegin } from './positions';
 
 /**
- * [Note: packed sequences] A packed batch is one row that has documents one after the other. Each position attends to those of its own document
- * only, and positions begin again with each document: so a document has the values that it has alone. Attention is computed per
- * document, which needs neither a mask nor the scores between documents. Source: flash_attn_varlen_func;
- * transformers' DataCollatorWithFlattening.
+ * [Note: packed sequences] A packed batch is one row that has documents one after the other. Each position attends only to
+ * positions of its own document, and positions begin again with each document. So packing does not change the values of a
+ * document. Attention is computed per document, which needs neither a mask nor the scores between documents. Source:
+ * flash_attn_varlen_func; transformers' DataCollatorWithFlattening.
  */
 export class PackedSequences {
   #lengths: readonly number[] | null = null;
 
-  /** Makes the model's next inputs [1, T] documents of these lengths, until `end`. Their sum is T. */
+  /**
+   * Divides the model's next inputs [1, T] into documents of these lengths, until `end` is called. The sum of the lengths is T.
+   */
   begin(lengths: readonly number[]): void {
     this.#lengths = lengths;
   }
 
-  /** Makes each row of later inputs one sequence. */
+  /** From now on, each row of an input is one sequence. */
   end(): void {
     this.#lengths = null;
   }
@@ -35,7 +37,7 @@ export class PackedSequences {
       tf.Tensor[],
       tf.Tensor[],
       tf.Tensor[],
-    ]; // three were given
+    ]; // of q, k and v
     const mixed = qs.flatMap((part, i) => {
       const [keys, values] = [ks[i], vs[i]];
       return keys === undefined || values === undefined ? [] : [attention(part, keys, values, options)];
@@ -44,7 +46,7 @@ export class PackedSequences {
   };
 }
 
-/** Lets a GPT or Llama take packed sequences. [Note: packed sequences] Call it before a strategy is applied. */
+/** Lets a GPT or Llama take packed sequences. Call this function before a strategy is applied. See [Note: packed sequences]. */
 export function packSequences(model: GPT | Llama): PackedSequences {
   const packed = new PackedSequences();
   const body = model instanceof Llama ? model.model : model;

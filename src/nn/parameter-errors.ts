@@ -41,7 +41,7 @@ export function noWholeTensor(parameter: {
   );
 }
 
-/** Returns the error for a parameter that would train, or not, after a strategy was applied. */
+/** Returns the error for a change of requiresGrad after a strategy was applied. */
 export function shardedAlready(
   parameter: { readonly name: string; readonly state: { readonly name: string } },
   value: boolean,

@@ -62,7 +62,7 @@ export interface StateBuffer {
   readonly size: number;
   /** The ranks over which the elements are sharded; null if every rank holds all of them. */
   readonly shardGroup: ProcessGroup | null;
-  /** Whether gradients are not reduced, so that values may differ between ranks; a global norm does not include them. */
+  /** Whether gradients are not reduced (values may then differ between ranks); a global norm leaves these gradients out. */
   readonly isLocal: boolean;
   readonly slices: readonly StateSlice[];
   /** Returns where the elements are in memory now, in order; padding may be omitted. */
@@ -82,23 +82,23 @@ export interface ParameterUser {
   readonly root: object;
 }
 
-/** A trainable tensor. A module has it in a field, `scale = new nn.Parameter(tf.ones([13]))`, and reads `this.scale.tensor` in
- * forward. The object remains the same when it is sharded. Throws: CONFIG for a value that is not a separate float32 tensor. */
+/** A trainable tensor: a module has `scale = new nn.Parameter(tf.ones([13]))` as a field, and reads `this.scale.tensor` in
+ * forward. Sharding does not replace the object. Throws: CONFIG for a value that is not a separate float32 tensor. */
 export class Parameter implements Leaf {
   readonly shape: readonly number[];
   readonly size: number;
   /** float32 for a parameter that trains. */
   readonly dtype: DType;
-  /** Whether values may differ between ranks, as those of buffers; checkpoints then have rank 0's. */
+  /** Whether values may differ between ranks, as values of buffers may; checkpoints then have rank 0's values. */
   readonly isLocal: boolean = false;
   /** The unit whose backward gets the gradient; null: the parameter is in no unit, and `grad` has this rank's gradient. */
   unit: string | null = null;
-  /** Whether the last forward used it only so that its unit's collectives run; a zero gradient then counts as missing. */
+  /** Whether the last forward used the values only to run the unit's collectives; a zero gradient then counts as missing. */
   isSpare = false;
   /** Which part of a whole tensor this is, under tensor parallelism; null: it is the whole. */
   split: TensorSplit | null = null;
-  lent: tf.Tensor | null = null; // What forward reads in place of the parameter's values, as for a copy of another rank's expert.
-  copiedBy: string | null = null; // Other ranks of the replica with a copy; their updates must be equal.
+  lent: tf.Tensor | null = null; // In a copy of another rank's expert: what forward reads in place of the parameter's values.
+  copiedBy: string | null = null; // Other ranks of the replica that have a copy; updates of all copies must be equal.
   /** The gradient of the whole parameter; null if there is none, or if a unit stores its gradient. */
   grad: tf.Tensor | null = null;
   #tensor: tf.Tensor | null = null;
@@ -218,7 +218,7 @@ export class Parameter implements Leaf {
     this.replace(null);
   }
 
-  /** The modules whose forward reads the parameter: its owners, and modules that declare this (a tied head). */
+  /** The modules whose forward reads the parameter: its owners, and modules that declare that they read it (a tied head). */
   get users(): ReadonlySet<ParameterUser> {
     return this.#users;
   }

@@ -7,12 +7,12 @@ export interface PositionRange {
 }
 
 /**
- * Returns which positions of a sequence a model's input has, given the input's length. Context parallelism replaces it,
- * because a rank then has a part of the sequence.
+ * Returns which positions of a sequence a model's input has, given the input's length. Context parallelism replaces this
+ * function, because each rank then has only a part of the sequence.
  */
 export type PositionsOf = (length: number) => readonly PositionRange[];
 
-/** Divides the sequences of a model over ranks, of which each computes its own positions. */
+/** Divides the sequences of a model over ranks; each rank computes its own positions. */
 export interface DividedSequences {
   readonly group: { readonly size: number };
   /** Returns this rank's positions: [B, T] → [B, T / ranks]. */
@@ -21,10 +21,10 @@ export interface DividedSequences {
   mean(loss: tf.Tensor): tf.Tensor;
 }
 
-/** The input is the sequence from its begin. */
+/** The input begins at the first position of the sequence. */
 export const fromBegin: PositionsOf = (length) => [{ start: 0, length }];
 
-/** Returns the number of positions up to the last of the ranges. */
+/** Returns the number of positions from 0 to the end of the last range. */
 export function endOf(ranges: readonly PositionRange[]): number {
   return Math.max(0, ...ranges.map(({ start, length }) => start + length));
 }

@@ -14,8 +14,9 @@ export function withParameters(value: unknown, what: string): Module {
   requireSeen(module, what);
   if (module.parameters().length > 0) return module;
   throw new ConfigError(
-    `${what}: ${named(module)} has no parameters. A module knows those of the modules in its fields (fc = new nn.Linear(7, 13)) ` +
-      'and in nn.ModuleList, nn.ModuleDict and nn.Sequential; it does not see those in private #fields and in variables',
+    `${what}: ${named(module)} has no parameters. A module knows the parameters of modules in its fields ` +
+      '(fc = new nn.Linear(7, 13)) and in nn.ModuleList, nn.ModuleDict and nn.Sequential; it does not see parameters in ' +
+      'private #fields and in variables',
   );
 }
 

@@ -57,8 +57,8 @@ export function stateDictOf(named: ReadonlyMap<string, Parameter>): Map<string, 
 
 /**
  * Writes a dict's values into parameters and buffers; each rank writes the elements that it holds, without communication.
- * `model` is the model's class, for messages. Throws: SHAPE naming all names that are missing, unexpected (if `strict`) or
- * have another shape; then nothing was written.
+ * `model` is the model's class, for messages. Throws: SHAPE before anything is written; the error names all entries that are
+ * missing, unexpected (if `strict`) or of another shape.
  */
 export function loadStateValues(
   model: string,

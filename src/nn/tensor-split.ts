@@ -4,10 +4,10 @@ import type { ProcessGroup } from '../dist/types';
 export interface SplitOver {
   /** The ranks that together hold the whole tensor. Source: Megatron's tensor model parallel group. */
   readonly group: ProcessGroup;
-  /** How many ranks hold the same part; above 1 for the keys and values of fewer heads than ranks. */
+  /** The number of ranks that hold the same part; above 1 if keys and values have fewer heads than there are ranks. */
   readonly copies: number;
   /**
-   * The ranks that hold the same part and reduce its gradients, in place of all ranks that DDP or fullyShard get; default: those.
+   * The ranks that hold the same part and reduce its gradients. Default: the ranks that DDP or fullyShard gets.
    * Source: Megatron's expert data parallel group.
    */
   readonly replicas?: ProcessGroup | undefined;
@@ -19,13 +19,16 @@ export interface Range {
   readonly end: number;
 }
 
-/** The part of a parameter that this rank holds under tensor or expert parallelism; a part may be empty. The parameter's own shape is that of the part. */
+/**
+ * The part of a parameter that this rank holds under tensor or expert parallelism; a part may be empty. The parameter's `shape`
+ * is the shape of the part.
+ */
 export interface TensorSplit {
   readonly over: SplitOver;
   /** The shape of the whole tensor, without padding. */
   readonly wholeShape: readonly number[];
   /** The dim that is split. */
   readonly dim: number;
-  /** The indices of the whole tensor along `dim` that the part has, in order; what is left of the part's dim is padding. */
+  /** The part's indices of the whole tensor along `dim`, in order. The rest of the part along `dim` is padding. */
   readonly ranges: readonly Range[];
 }

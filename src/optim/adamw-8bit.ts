@@ -49,8 +49,8 @@ export function adamW8bitRule(settings: Settings): UpdateRule {
 }
 
 /**
- * Throws: CONFIG for a parameter of which other ranks have a copy, in a buffer with other parameters. A block may then contain elements
- * of both, so its scale and the codes of the copies would differ, and the copies too.
+ * Throws: CONFIG if other ranks have a copy of a parameter that is in one buffer with other parameters. A block may then contain
+ * elements of several parameters, so scales and codes of the copies would differ, and then the copies too.
  */
 function requireEqualCopies({ name, size, slices }: StateBuffer): void {
   const copy = slices.length > 1 ? slices.find(({ parameter }) => parameter.copiedBy !== null) : undefined;

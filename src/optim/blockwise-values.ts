@@ -44,7 +44,7 @@ export class BlockwiseValues<T extends FlatArray> {
     });
   }
 
-  /** Writes values; a whole block of values from `read` is stored without a change. */
+  /** Writes values. If the values of a whole block are those that `read` returned, the block does not change. */
   write(offset: number, values: Float32Array): void {
     for (let at = 0; at < values.length; ) {
       const block = Math.floor((offset + at) / this.#blockSize);
@@ -105,8 +105,9 @@ export class BlockwiseValues<T extends FlatArray> {
   }
 
   /**
-   * Returns the largest absolute value as the scale; or, if values are not exact with that scale, a scale for which they
-   * are: a block whose largest value was negative decodes to at most 0.993 of its scale.
+   * Returns the largest absolute value as the scale, or, if the values are not exact with this scale, a scale with which they are
+   * exact. The second case occurs if the largest value of a decoded block is negative: it is then at most 0.993 of the block's
+   * scale.
    */
   #scaleFor(values: Float32Array): number {
     const largest = values.reduce((most, value) => Math.max(most, Math.abs(value)), 0);

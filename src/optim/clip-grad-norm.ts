@@ -19,10 +19,10 @@ export interface GradNorm {
 const EPS = 1e-6;
 
 /**
- * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group
- * adds up the sums of shards, and one more those of matrices that are split over tensor-parallel ranks. Whole gradients are equal on
- * every rank and count once. Gradients of ignored modules differ between ranks and do not count. If other ranks hold other parts of
- * the model, their sums are added. This does not change gradients: pass `scale` to the optimizer's step.
+ * Computes the global norm of the gradients, and the factor that reduces it to `maxNorm` (null: 1). One all-reduce per group adds
+ * up the sums of shards. Another one adds up the sums of matrices that are split over tensor-parallel ranks. Whole gradients are
+ * equal on every rank and count once. Gradients of ignored modules differ between ranks and do not count. If other ranks hold
+ * other parts of the model, their sums are added. This function does not change gradients: pass `scale` to the optimizer's step.
  * Throws: CONFIG for a limit that is not above 0.
  */
 export function clipGradNorm(engine: Engine, model: HasStates, maxNorm: number | null): GradNorm {
@@ -81,7 +81,7 @@ function addSquares(engine: Engine, state: StateBuffer, sums: SumsByRanks): void
   }
 }
 
-/** Takes out the squares of a parameter's gradients, which `addSquares` has added. */
+/** Subtracts the squares of a parameter's gradients, which `addSquares` has added. */
 function subtractSquares(engine: Engine, parameter: Parameter, sums: SumsByRanks): void {
   const { split, state } = parameter;
   const { group = null, copies = 1 } = split?.over ?? {};

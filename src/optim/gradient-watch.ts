@@ -5,14 +5,14 @@ import type { StateBuffer, StateSegment } from '../nn/parameter';
 import { floatsOf, sumOfSquares } from '../nn/spans';
 import { cutByKind } from './segment-cuts';
 
-/** The first 10 steps are all checked; later steps only while checks have taken less than 0.8% of the time. */
+/** The first 10 steps are all checked; later steps are checked only while checks have taken less than 0.8% of the time. */
 const FIRST_STEPS = 10;
 const MOST_TIME = 0.008;
 
 /**
- * Checks gradients in an optimizer's steps and warns once, about the first gradient that is NaN or infinite: in which
- * parameter and step, and what to do. Later weights are NaN too, so a later check finds what a skipped check missed. As in
- * PyTorch, this is not an error, and the update runs.
+ * Checks gradients in an optimizer's steps and warns once, about the first gradient that is NaN or infinite. The warning names
+ * parameter and step, and says what to do. Weights and gradients remain NaN, so a later check finds a gradient that a skipped
+ * check missed. As in PyTorch, this is not an error, and the update runs.
  */
 export class GradientWatch {
   readonly #engine: Engine;
@@ -63,8 +63,8 @@ export class GradientWatch {
     this.#warn(
       `step ${step}${since}: the gradient of ${first.kind.name} has ${numNaN} NaN and ${numInfinite} infinite of the ` +
         `${first.part.length} elements on this rank${others}; the step is taken, as in PyTorch, and makes weights NaN. ` +
-        `Look at the loss of step ${step} and the ones before; lower lr, call optim.clipGradNorm(model, 1) before step() against ` +
-        'growing gradients, and with float16 step by a GradScaler, which leaves such steps out. This warning appears once',
+        `Look at the losses up to step ${step}. Lower lr; if gradients grow, call optim.clipGradNorm(model, 1) before step(); ` +
+        'with float16, use a GradScaler, which skips such steps. This warning appears once',
     );
   }
 

@@ -11,8 +11,8 @@ export interface LionOptions extends CommonOptions {
 }
 
 /**
- * Lion: each element moves by lr in the direction of the sign of its moment, of which there is one. A good rate is 3 to 10
- * times smaller than AdamW's, and the weight decay larger by the same factor.
+ * Lion: each element moves by lr, against the sign of a weighted mean of its moment and its gradient. There is one moment per
+ * element. A good rate is 3 to 10 times smaller than AdamW's, and the weight decay larger by the same factor.
  * Throws: CONFIG for an unknown option. Source: Chen et al. 2023, Symbolic Discovery of Optimization Algorithms, algorithm 2;
  * the defaults are those of google/automl's lion_pytorch.py.
  */

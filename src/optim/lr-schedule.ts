@@ -17,7 +17,7 @@ export interface ScheduleState {
   readonly baseLr: number;
   /** Each group's rate without the schedule; undefined: there is one group. */
   readonly baseLrs?: readonly number[] | undefined;
-  /** Each group's rate of the next step, if one was set by hand and the schedule would give another. */
+  /** Each group's rate of the next step, if a rate was set by hand and the schedule would give another rate. */
   readonly setLrs?: readonly number[] | undefined;
 }
 
@@ -28,7 +28,7 @@ export type Rate = (t: number, base: number) => number;
  * Sets the rates of an optimizer's groups before each step. The constructor sets the rates of the first step; `step()` must
  * be called after each step of the optimizer. If a rate was set by hand since the last step, the later rates are scaled so
  * that they continue from it, as in torch's schedules that multiply the last rate. Torch's LambdaLR multiplies the first rate,
- * so there a rate that is set by hand holds for one step.
+ * so with LambdaLR a rate that is set by hand holds for one step.
  */
 export class LRSchedule {
   readonly #groups: readonly { lr: number }[];
@@ -47,12 +47,12 @@ export class LRSchedule {
     this.#apply();
   }
 
-  /** The rate of the next step, of the first group. */
+  /** The first group's rate of the next step. */
   get lr(): number {
     return this.lrAt(this.#steps + 1);
   }
 
-  /** The rate of step n, from 1, of the first group. */
+  /** The first group's rate of step n, from 1. */
   lrAt(n: number): number {
     return this.#rate(n - 1, this.#bases[0] ?? 0);
   }
@@ -95,7 +95,7 @@ export class LRSchedule {
     this.#apply(setLrs);
   }
 
-  /** Changes the base of each group whose rate was set by hand, so that the rate of this step is that rate. */
+  /** Changes the base of each group whose rate was set by hand, so that the schedule gives this rate for this step. */
   #takeRates(): void {
     for (const [i, { lr }] of this.#groups.entries()) {
       if (lr === this.#set[i]) continue;
@@ -113,7 +113,7 @@ export class LRSchedule {
   }
 }
 
-/** The share of the way from the full rate (0) to the last one (1) → what remains of the difference. */
+/** Takes the share of the way from the full rate (0) to the last rate (1); returns the share of the difference that remains. */
 const DECAYS: Readonly<Record<ScheduleConfig['decayType'], (x: number) => number>> = {
   cosine: (x) => 0.5 * (1 + Math.cos(Math.PI * x)),
   linear: (x) => 1 - x,

@@ -18,7 +18,7 @@ export function checkedOptions<T extends object>(optimizer: string, options: obj
   for (const [key, value] of Object.entries(options)) {
     if (!known.includes(key)) {
       const near = nearest(key, known);
-      const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean "${near}"?`;
+      const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean "${near}"?`;
       throw new ConfigError(`${optimizer}: unknown option "${key}" (${JSON.stringify(value)}); ${hint}`);
     }
     if (value === undefined) continue;

@@ -19,7 +19,7 @@ export interface OtherParts {
 
 /** Updates state buffers from their gradients. */
 export interface Optimizer {
-  /** The learning rate of the next step, of the first group; setting it sets the rate of every group. Schedules set it. */
+  /** The first group's learning rate of the next step. Setting it sets the rates of all groups. Schedules set rates, too. */
   lr: number;
   /** The groups of parameters. Their rates may be set one by one, as torch's `optimizer.param_groups[0]['lr']`. */
   readonly paramGroups: readonly ParamGroup[];

@@ -49,7 +49,10 @@ export function namedGroups(model: Module, groups: readonly NamedGroup[]): Param
   return [{ parameters: null, own: {} }, ...named];
 }
 
-/** Returns torch's groups, and what an optimizer of them trains. Throws: CONFIG as torch.optim raises ValueError. */
+/**
+ * Returns groups that were given in torch's form, and the object whose states their optimizer updates. Throws: CONFIG as
+ * torch.optim raises ValueError.
+ */
 export function givenGroups(
   groups: readonly GivenGroup[],
   what: string,
@@ -92,7 +95,7 @@ function parametersIn(given: GivenParameters, what: string): Parameter[] {
 
 /**
  * Returns a group with its own settings, else the optimizer's. Throws: CONFIG for a setting that the optimizer lacks, or that
- * is the same in all groups, because states depend on it.
+ * must be the same in all groups, because states depend on it.
  */
 export function paramGroup(own: GroupSettings, lr: number, settings: GroupSettings): ParamGroup {
   type Whole = GroupSettings & { readonly lr: number };

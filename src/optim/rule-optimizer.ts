@@ -50,7 +50,7 @@ export function keepsStatesOnHost(buffer: StateBuffer, { onHost = false }: Optim
  */
 export class RuleOptimizer implements Optimizer {
   readonly paramGroups: readonly ParamGroup[];
-  /** The index of each parameter's group, and the index of the group of all others; -1: there is none. */
+  /** The index of each parameter's group, and the index of the group of all other parameters (-1: there is none). */
   readonly #groupOf = new Map<Parameter, number>();
   readonly #others: number;
   readonly #engine: Engine;
@@ -59,7 +59,7 @@ export class RuleOptimizer implements Optimizer {
   readonly #placement: OptimizerPlacement;
   readonly #watch: GradientWatch | null;
   readonly #states = new Map<StateBuffer, PlacedState>();
-  /** Per parameter of which this rank has elements, the number of steps in which it had no gradient and was not updated. */
+  /** For each parameter of which this rank has elements: the number of steps without a gradient, in which it was not updated. */
   readonly #leftOut = new Map<Parameter, number>();
   #steps = 0;
 
@@ -155,8 +155,9 @@ export class RuleOptimizer implements Optimizer {
   }
 
   /**
-   * Returns the segment with its group and its number of updates (for bias correction), divided where these differ between
-   * its parameters. Returns nothing for a segment without a gradient, and for parameters in no group.
+   * Returns the segment with its group and its number of updates (for bias correction). If group or number differ between the
+   * segment's parameters, returns several parts of the segment. Returns nothing for a segment without a gradient, and for
+   * parameters in no group.
    */
   #stepped(buffer: StateBuffer, segment: StateSegment): SteppedSegment[] {
     const missedBy = (parameter: Parameter): number => this.#leftOut.get(parameter) ?? 0;
@@ -170,7 +171,7 @@ export class RuleOptimizer implements Optimizer {
     if (this.#leftOut.size === 0 && this.#groupOf.size === 0 && first !== undefined) {
       return [{ ...segment, step: this.#steps, group: first }];
     }
-    // Both numbers in one; the group of parameters in no group is the one after the last.
+    // A kind stands for both numbers: the skipped steps and the group. Parameters in no group get the index after the last group.
     const count = this.paramGroups.length + 1;
     const indexOf = (parameter: Parameter): number => this.#groupOf.get(parameter) ?? this.#others;
     const kindOf = (parameter: Parameter): number =>

@@ -24,7 +24,7 @@ export interface Evaluated {
 /** Functions that return a number or a scalar for a batch, by name. */
 export type Metrics = Readonly<Record<string, (output: unknown, batch: unknown) => unknown>>;
 
-/** Returns the mean loss of a task's validation rows; `Trainer.evaluate` says how. */
+/** Returns the mean loss of a task's validation rows; see `Trainer.evaluate`. */
 export async function evaluateTask(
   task: Task,
   {
@@ -61,7 +61,7 @@ export async function evaluateTask(
       rows += counted;
       const [loss = Number.NaN, ...means] = valuesOf(passes, batch, metrics);
       const values = [loss * (batch.factor ?? 1), ...means];
-      // A rank without a row left still runs a batch, because other ranks need its collectives.
+      // A rank that has no row left still runs a batch, because other ranks need its collectives.
       if (counted > 0) sums = sums.map((sum, i) => sum + (values[i] ?? Number.NaN) * counted);
     } finally {
       tf.dispose([...batch.tensors]);

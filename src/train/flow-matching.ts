@@ -25,8 +25,8 @@ interface VideoBatch extends TensorBatch {
 type FlowParts = Pick<VideoParts, 'engine' | 'shape' | 'encoder'>;
 
 /**
- * The task of a model that predicts a noised video's velocity (noise minus video), with the mean squared error. Its `count`
- * is patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
+ * The task of a model that predicts a noised video's velocity (noise minus video), with the mean squared error. The `count` of
+ * its batches is the number of patches. Source: Lipman et al. 2022; Wan et al. 2025, section 4.
  */
 export function flowMatchingTask(
   context: RankContext,

@@ -23,7 +23,7 @@ export interface TimedStep {
 /** The config to profile, and the number of rounds. */
 export interface ProfileOptions {
   readonly engine: Engine;
-  /** To profile kernels, a group that has only this rank: waits would count as the library's own time. */
+  /** A profile of kernels needs a group that has only this rank, because waits would count as the library's own time. */
   readonly group: ProcessGroup;
   readonly config: TrainConfig;
   readonly warmUp: number;

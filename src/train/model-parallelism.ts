@@ -83,7 +83,7 @@ export function requireWholeOutput(what: string, config: Pick<TrainConfig, 'para
   // The ranks of a dit gather its video.
   if (cp === 1 || modelShape(config).kind === 'dit') return;
   throw new ConfigError(
-    `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has those of its own positions; ` +
+    `${what} needs the outputs of whole sequences, but with parallel.cp ${cp} a rank has only outputs of its own positions; ` +
       'await run.reshard({ cp: 1 }) first',
   );
 }

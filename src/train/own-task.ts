@@ -18,14 +18,14 @@ import type { Module } from '../nn/module';
 import type { TaskData } from './config-task';
 import type { StagedTask, Task, TensorBatch } from './task';
 
-/** The parts of a training that the user wrote; null: as the config says. */
+/** The parts of a training that the user wrote; null: the config defines the part. */
 export interface OwnParts {
   readonly model: Module | null;
   /** Returns the loss of a batch. */
   readonly loss: ((output: unknown, batch: unknown) => unknown) | null;
   /** Makes the batch of a microbatch; `index` counts from 0 over the whole run. */
   readonly data: ((index: number) => unknown) | null;
-  /** Makes a batch that is never trained on; `index` counts those of all ranks. Undefined: there are no more. */
+  /** Makes a batch that is never trained on; `index` counts the batches of all ranks. Undefined: there are no more. */
   readonly validation: ((index: number) => unknown) | null;
 }
 
@@ -45,8 +45,8 @@ interface OwnBatch extends TensorBatch {
 /**
  * The task of a model, loss or data of the user's own. The model is applied to `inputs` of a batch, in order, or to its `x`.
  *
- * [Note: who frees a batch] The trainer frees what a call of `data` made, also what the function did not return, once the
- * microbatch is done. A tensor that was there before the call, or that the function kept by tf.keep, stays.
+ * [Note: who frees a batch] When the microbatch is done, the trainer frees all tensors that a call of `data` made, also those
+ * that the function did not return. A tensor that existed before the call, or that the function kept by tf.keep, stays.
  */
 export function ownTask(
   engine: Engine,
@@ -138,7 +138,7 @@ function rowBatch(rows: RowBatch): OwnBatch {
 /** Makes the tensors of a batch; the caller disposes them. */
 export function fileBatch({ x, y }: RowBatch): FileBatch {
   const tensor = ({ values, shape, dtype }: BatchColumn): tf.Tensor => tf.tensor(values, [...shape], dtype);
-  // Code that uses y of data without targets fails there.
+  // If the data have no targets, the user's code fails at the line that uses y.
   return { x: tensor(x), ...(y === null ? {} : { y: tensor(y) }) } as FileBatch;
 }
 

@@ -9,7 +9,7 @@ import type { OutputSeen, Task, TensorBatch } from './task';
 
 /** How the gradients of a pass are used. */
 export interface PassUse {
-  /** Gradients are multiplied by it: 1 / accumulation, times the scale of a scaler. */
+  /** The factor by which gradients are multiplied: 1 / accumulation, times the scale of a scaler. */
   readonly scale: number;
   /** Whether the optimizer's step is next. */
   readonly isLast: boolean;
@@ -19,13 +19,15 @@ export interface PassUse {
 export interface ModelPasses extends Pick<ParallelModel, 'accumulate' | 'abandon' | 'dispose'> {
   /** What the optimizer updates. */
   readonly trained: HasStates;
-  /** Runs forward and backward of a batch; adds to existing gradients. Returns the mean loss; ranks without it return NaN. */
+  /**
+   * Runs forward and backward of a batch; adds to existing gradients. Returns the mean loss; ranks without the loss return NaN.
+   */
   run(batch: TensorBatch, use: PassUse, watch: Stopwatch): number;
   /** Returns, on every rank, the value of the ranks that have the loss. */
   shared(value: number, cause: 'loss' | 'control'): number;
   /** Returns the mean loss of a batch on every rank, without gradients. */
   lossOf(batch: TensorBatch, seen?: OutputSeen): number;
-  /** Returns the output for one input; null on ranks without it. */
+  /** Returns the output for one input; null on ranks without the output. */
   outputOf(input: tf.Tensor): unknown;
   /** Sets whether the model trains or is evaluated. */
   train(mode: boolean): void;

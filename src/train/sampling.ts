@@ -12,7 +12,7 @@ import type { ModelPasses } from './passes';
 export interface Sampling {
   /** The number of tokens to add. */
   readonly tokens: number;
-  /** The logits are divided by it. 0 takes the most probable token each time. */
+  /** The divisor of the logits. With 0, the most probable token is always chosen. */
   readonly temperature: number;
   /** The number of most probable tokens to choose from; null: all. */
   readonly topK: number | null;
@@ -27,7 +27,7 @@ export interface SamplingParts {
   readonly config: TrainConfig;
 }
 
-/** Adds tokens to ids; `Trainer.sample` says how. */
+/** Adds tokens to ids; see `Trainer.sample`. */
 export async function sampleFrom(
   { engine, group, passes, config }: SamplingParts,
   given: readonly number[],
@@ -54,8 +54,8 @@ export async function sampleFrom(
 }
 
 /**
- * Returns how many tokens a model sees, and how many it knows; of a model of the user's own, the second is unknown. Throws: CONFIG
- * for a model without tokens.
+ * Returns the maximum length of a model's input, and the size of its vocabulary, which is unknown for a model of the user's own.
+ * Throws: CONFIG for a model without tokens.
  */
 export function limitsOf(config: TrainConfig): { readonly seq: number; readonly vocab: number } {
   const shape = modelShape(config);
@@ -74,7 +74,10 @@ export function limitsOf(config: TrainConfig): { readonly seq: number; readonly 
   }
 }
 
-/** Shapes: ids [T] → logits [V] of the last position; null on ranks without. Throws: SHAPE if the model does not return logits [B, T, V]. */
+/**
+ * Shapes: ids [T] → logits [V] of the last position; null on ranks without the logits. Throws: SHAPE if the model does not return
+ * logits [B, T, V].
+ */
 function lastLogits(
   engine: Engine,
   passes: Pick<ModelPasses, 'outputOf'>,
@@ -107,7 +110,7 @@ function lastLogits(
 }
 
 /**
- * Chooses a token; `draw` is uniform in [0, 1). Of equal logits, the lower id is more probable, as in torch's argmax.
+ * Chooses a token; `draw` is uniform in [0, 1). If logits are equal, the lower id counts as more probable, as in torch's argmax.
  * Source: Hugging Face's TemperatureLogitsWarper and TopKLogitsWarper, which keeps all logits that equal the k-th.
  */
 export function chosen(

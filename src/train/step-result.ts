@@ -29,11 +29,14 @@ export interface StepResult {
   readonly lr: number;
   /** Whether a GradScaler skipped the update because a gradient overflowed. */
   readonly skipped: boolean;
-  /** Number of tokens (for a dit: patches) of all ranks; of rows, such as images, with `countedRows`. */
+  /** Number of tokens (for a dit: patches) of all ranks; with `countedRows`, the number of rows, such as images. */
   readonly tokens: number;
   /** Default false. */
   readonly countedRows?: boolean;
-  /** The rows of each expert of each layer with experts: of this rank's batches, and in a run's results of all ranks'. Omitted without experts. */
+  /**
+   * The number of rows per expert of each layer with experts: of this rank's batches; in a run's results, of all ranks' batches.
+   * Omitted without experts.
+   */
   readonly experts?: Readonly<Record<string, ExpertLoad>>;
   /** The rows that the experts of each rank computed, by layer; ranks without the layer are left out. Omitted without experts. */
   readonly rankRows?: Readonly<Record<string, readonly RankRows[]>>;

@@ -13,7 +13,7 @@ export interface TensorBatch {
   readonly count: number;
   /** Whether `count` is of rows, because the batch has no tokens. Default false. */
   readonly countedRows?: boolean;
-  /** The batch's loss is that of `lossOf`, times this. Default 1. */
+  /** The batch's loss is the result of `lossOf`, times this factor. Default 1. */
   readonly factor?: number | undefined;
 }
 

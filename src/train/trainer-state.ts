@@ -15,7 +15,7 @@ export interface TrainerState {
   readonly steps: number;
   /** Number of microbatches that each rank has done; it determines the next batches. */
   readonly microBatches: number;
-  /** The data; omitted by versions before it was stored. */
+  /** What identifies the data. Omitted by versions of shardlab that did not store this field. */
   readonly data?: DataMark | undefined;
   /** Steps of the optimizer; fewer than `steps` if updates were skipped. */
   readonly optimizerSteps: number;
@@ -34,7 +34,7 @@ export interface TrainerState {
 /** What identifies the data of a training; a checkpoint has it. */
 export interface DataMark {
   readonly name: string;
-  /** The same for the same values, wherever they are; null for built-in data and functions. */
+  /** Identifies the data's values, wherever their files are; null for built-in data and functions. */
   readonly fingerprint: string | null;
   /** Tokens per row; null if rows have no tokens. */
   readonly seq: number | null;

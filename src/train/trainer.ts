@@ -164,7 +164,10 @@ export class Trainer {
     }
   }
 
-  /** Adds tokens to `ids`, one after the other; every rank calls it, and all return the same. Throws: CONFIG for a model without logits. */
+  /**
+   * Adds tokens to `ids`, one after the other; every rank calls it, and all ranks return the same ids. Throws: CONFIG for a model
+   * without logits.
+   */
   async sample(ids: readonly number[], how: Sampling, progress: Progress): Promise<number[]> {
     requireWholeOutput('run.sample', this.config);
     const { engine, group } = this.#options;

@@ -24,7 +24,8 @@ export interface SampledVideos {
 
 /**
  * Samples a video for each caption: x begins as noise at t = 1, and each step adds the predicted velocity times the step, down to
- * t = 0. Each step's timestep chooses its expert. A model that also takes an image or audio gets those of a clip that the caption describes.
+ * t = 0. Each step's timestep chooses its expert. If a model also takes an image or audio, it gets the image or audio of a clip
+ * that the caption describes.
  */
 export async function sampleVideos(
   { videos }: { readonly videos?: VideoParts | undefined },

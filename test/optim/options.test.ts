@@ -24,7 +24,7 @@ test('the error of an unknown option names the nearest name, also behind a cast'
       () => new AdamW8bit(engine, MODEL, { weight_decay: 0.1 } as AdamWOptions),
       /unknown option "weight_decay" .*did you mean "weightDecay"\?/,
     ],
-    [() => new SGD(engine, MODEL, { dampening: 0.1 } as object), /known are lr, momentum, nesterov/],
+    [() => new SGD(engine, MODEL, { dampening: 0.1 } as object), /choose one of lr, momentum, nesterov/],
     [() => new WarmupCosineLR({ lr: 1 }, { maxStep: 3 } as never), /did you mean "maxSteps"\?/],
   ] as const;
   for (const [make, message] of cases) assert.throws(make, { code: 'CONFIG', message });

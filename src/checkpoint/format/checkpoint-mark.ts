@@ -6,16 +6,17 @@ export const STATE_FILE = 'trainer_state.json';
 export const CHECKSUM_FILE = 'checksums.json';
 export const CHECKPOINT_FORMAT = 'shardlab checkpoint';
 
-/** The part of a checkpoint's state that replacing its folder needs. */
+/** The part of a checkpoint's state that is needed to replace its folder. */
 export interface CheckpointMark {
   readonly id: string;
-  /** Every file of the checkpoint except the state's. */
+  /** Every file of the checkpoint except the state file. */
   readonly files: readonly string[];
 }
 
 /**
  * Returns the mark of the checkpoint in a folder; undefined if the folder has no complete checkpoint. A loader checks the rest of
- * the state with its schema, which the thread of a save does not load: that would take longer than most saves.
+ * the state with its schema, which the thread of a save does not load, because loading the schema would take longer than most
+ * saves.
  */
 export function markIn(folder: string): CheckpointMark | undefined {
   try {

@@ -82,7 +82,7 @@ function offsetsOf(file: SafetensorsFile): z.output<typeof infoSchema> {
   try {
     return infoSchema.parse(JSON.parse(text));
   } catch {
-    throw wrong(file, `${INFO_KEY} in its metadata is not { name: { saved_offsets } }; copy it anew`);
+    throw wrong(file, `${INFO_KEY} in its metadata is not { name: { saved_offsets } }; copy it again`);
   }
 }
 

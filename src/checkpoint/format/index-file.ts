@@ -40,12 +40,12 @@ export function parseIndex(text: string, file: string): WholeIndex | SlicedIndex
   try {
     json = JSON.parse(text);
   } catch (cause) {
-    throw fileError(`${file} is not JSON: ${String(cause)}; copy it anew`, { file });
+    throw fileError(`${file} is not JSON: ${String(cause)}; copy it again`, { file });
   }
   const isSliced = typeof json === 'object' && json !== null && 'slices' in json;
   const parsed = (isSliced ? slicedIndexSchema : wholeIndexSchema).safeParse(json);
   if (parsed.success) return parsed.data;
-  throw fileError(`${file} is not an index: ${z.prettifyError(parsed.error)}; copy it anew`, { file });
+  throw fileError(`${file} is not an index: ${z.prettifyError(parsed.error)}; copy it again`, { file });
 }
 
 /** Whether the index is of a save in which ranks wrote slices. */

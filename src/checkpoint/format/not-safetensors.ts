@@ -34,7 +34,7 @@ function beginsAsPickle(bytes: Uint8Array): boolean {
 }
 
 /**
- * Returns the command that converts a torch pickle to a safetensors file beside it. It joins names of nested
+ * Returns the command that converts a torch pickle to a safetensors file beside it. The command joins names of nested
  * dictionaries with dots, drops an outer 'state_dict' or 'model', and copies tensors that share storage.
  */
 export function conversionLine(file: string): string {

@@ -41,7 +41,7 @@ export class SafetensorsFile {
   entry(name: string): TensorEntry {
     const entry = this.header.tensors.get(name);
     if (entry !== undefined) return entry;
-    throw fileError(`${this.file} has no tensor ${name}; it has ${this.header.tensors.size} others`, {
+    throw fileError(`${this.file} has no tensor ${name}; it has ${this.header.tensors.size} other tensors`, {
       file: this.file,
       tensor: name,
     });

@@ -67,7 +67,7 @@ export function encodeHeader(
   };
 }
 
-/** Returns a header's size in bytes, from the file's first eight bytes. Throws: IO if the file is too short for it. */
+/** Returns a header's size in bytes, from the file's first eight bytes. Throws: IO if the file is too short for the header. */
 export function headerBytes(first: Buffer, fileBytes: number, file: string): number {
   if (first.length < LENGTH_BYTES) {
     fail(file, `is ${fileBytes} bytes long, too short for a safetensors file; copy it again`);

@@ -33,7 +33,7 @@ const ITEM_BYTES = 4;
 
 /** What a load calls on the way. */
 export interface LoadListener {
-  /** Gets the checkpoint's description, and may refuse it. */
+  /** Gets the checkpoint's description, and may refuse the checkpoint. */
   readonly accept?: (saved: CheckpointState | null) => void;
   /** Gets the bytes of values that this rank has loaded. */
   readonly progress?: (done: Bytes, total: Bytes) => void;

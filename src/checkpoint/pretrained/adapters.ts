@@ -8,7 +8,7 @@ import { publishedName } from './published-names';
 export interface StoredAdapter {
   readonly a: StoredArray;
   readonly b: StoredArray;
-  /** The norms of the rows afterwards. [Note: DoRA] */
+  /** The norms of the rows after the product was added. See [Note: DoRA]. */
   readonly magnitudes: StoredArray | undefined;
   readonly scale: number;
 }

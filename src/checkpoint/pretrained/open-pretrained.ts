@@ -45,7 +45,10 @@ export function openFirstState(
   };
 }
 
-/** Returns the names under which a file may have a parameter: as published, without GPT-2's prefix, as here, or as in diffusers. */
+/**
+ * Returns a parameter's possible names in a file: the published name (with or without GPT-2's prefix), ours, and the name in
+ * diffusers.
+ */
 function namesInFile(shape: ModelConfig, own: string): readonly string[] {
   if (shape.kind === 'dit') return [own, diffusersName(own)];
   const { name: published } = publishedName(shape, own);

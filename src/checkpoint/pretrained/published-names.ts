@@ -18,10 +18,13 @@ const GPT2_PARTS = [
 
 const GPT2_MATRIX = /\.(qkv|proj|fc1|fc2)\.weight$/;
 
-/** The prefix of all names of GPT2LMHeadModel but the head's; files of GPT2Model lack it. */
+/** The prefix of all names of GPT2LMHeadModel except the head's; files of GPT2Model do not have this prefix. */
 export const GPT2_PREFIX = 'transformer.';
 
-/** Parts of a dit's names, which are Wan's own, and in diffusers' WanTransformer3DModel. Wan's norm2 has no parameters. */
+/**
+ * Parts of a dit's names: in Wan's own code, which are also the names here, and in diffusers' WanTransformer3DModel. Wan's norm2
+ * has no parameters.
+ */
 const DIFFUSERS_PARTS = [
   [/^(text|time)_embedding\.0\./, 'condition_embedder.$1_embedder.linear_1.'],
   [/^(text|time)_embedding\.2\./, 'condition_embedder.$1_embedder.linear_2.'],

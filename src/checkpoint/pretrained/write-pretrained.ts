@@ -204,7 +204,7 @@ function copyRest(
   if (from !== undefined) copyTokenizer(from, building);
 }
 
-/** Copies the files of a folder of a model that are neither its weights nor its sizes: those of its tokenizer. */
+/** Copies the files of a model's folder that have neither weights nor sizes, such as the files of the tokenizer. */
 export function copyTokenizer(from: string, to: string): void {
   for (const name of TOKENIZER_FILES) {
     const file = join(from, name);
@@ -230,7 +230,7 @@ function ofWeights(
 /** Torch's names of stored types. */
 const DTYPES = { F32: 'float32', BF16: 'bfloat16', F16: 'float16', I32: 'int32', I64: 'int64' } as const;
 
-/** Moves the files into the folder, and removes an earlier save's weights, which would contradict them. */
+/** Moves the files into the folder, and removes an earlier save's weights, which would contradict the new files. */
 function replaceFiles(building: string, folder: string, prefix: string): void {
   makeFolder(folder);
   const names = fs.readdirSync(building);

@@ -104,7 +104,7 @@ class Redistribution {
     this.#after = stateAccess(engine, after);
   }
 
-  /** Checks that some rank has each element that is needed. Throws: INTERNAL. */
+  /** Checks that each needed element is on at least one rank. Throws: INTERNAL. */
   #checkComplete(wanted: Placement): void {
     this.#parameters.forEach(({ name }, place) => {
       const found = totalLength(this.#transfers[place] ?? []);

@@ -15,7 +15,10 @@ import {
   type SaveIdentity,
 } from './part-writer';
 
-/** What a rank needs to agree with the others on a save's end, without a collective: training may be in the middle of one. */
+/**
+ * What a rank needs to agree with the others on a save's end. The agreement uses no collective, because training may be in the
+ * middle of another collective.
+ */
 export interface CommitSpec extends SaveIdentity {
   /** The files that only the first rank writes (indices, state); null on other ranks. */
   readonly documents: CommitDocuments | null;
@@ -136,7 +139,7 @@ function hasRead(fs: FileSystem, { folder, id, members, rank }: SaveIdentity): v
     const numRead = fs.readdirSync(failed).filter((name) => name.startsWith(READ)).length;
     if (numRead === members.length - 1) fs.rmSync(failed, { recursive: true, force: true });
   } catch {
-    // The disk is full, or another rank has deleted it; the next save deletes the remains.
+    // The disk is full, or another rank has deleted the folder; the next save deletes the remains.
   }
 }
 
@@ -203,7 +206,9 @@ function merged(reports: readonly PartReport[]): Record<string, FileChecksums> {
   return files;
 }
 
-/** Reads a rank's report. It is complete, because it was renamed into place, or empty because the disk was full. */
+/**
+ * Reads a rank's report. The report is complete, because it was renamed into place, or it is empty, because the disk was full.
+ */
 function readReport(fs: FileSystem, file: string): PartReport | undefined {
   if (!fs.existsSync(file)) return undefined;
   const text = fs.readFileSync(file, 'utf8');
@@ -244,7 +249,7 @@ export function leaveSave(fs: FileSystem, save: SaveIdentity, error: ErrorJson):
   const temporary = temporaryFolder(save.folder, save.id);
   try {
     if (save.rank === 0) {
-      // Rename first: files that other ranks still write into it would survive its deletion.
+      // Rename first, because files that other ranks still write into the folder would survive the folder's deletion.
       const left = failedFolder(save.folder, `${save.id}-left`);
       fs.renameSync(temporary, left);
       fs.rmSync(left, { recursive: true, force: true });

@@ -8,7 +8,7 @@ export interface OwnedRange extends Range {
 }
 
 /**
- * Chooses the rank that writes each element of each parameter: of the ranks that hold it, the one with the fewest
+ * Chooses the rank that writes each element of each parameter: among the ranks that hold the element, the rank with the fewest
  * elements so far. If several ranks hold a whole parameter, one rank writes all of it.
  * Throws: INTERNAL for elements that no rank holds.
  */

@@ -48,7 +48,7 @@ export type PartReport =
   | { readonly files: Readonly<Record<string, Partial<FileChecksums>>> }
   | {
       readonly error: ErrorJson;
-      /** The rank gave up before it had a writer, and does not wait for the save's end. */
+      /** Whether the rank gave up before it had a writer, and so does not wait for the save's end. */
       readonly hasLeft?: boolean;
     };
 

@@ -19,7 +19,7 @@ export interface SaveSink {
   finish(): Promise<void>;
 }
 
-/** Writes on a separate thread; at most `stagingBytes` wait for it. */
+/** Writes on a separate thread; at most `stagingBytes` bytes wait for the thread. */
 export class ThreadSink implements SaveSink {
   readonly #stagingBytes: Bytes;
   readonly #port: MessagePort;

@@ -17,7 +17,7 @@ export type ToSaveThread =
   | { readonly kind: 'fail'; readonly error: ErrorJson }
   | { readonly kind: 'finish' };
 
-/** Messages to the main thread: a chunk was written; last, the save has ended. */
+/** Messages to the main thread: a chunk was written, or (the last message) the save has ended. */
 export type FromSaveThread =
   | { readonly kind: 'taken' }
   | { readonly kind: 'ended'; readonly error: ErrorJson | null };

@@ -9,7 +9,7 @@ export interface PlacedPart extends Range {
 
 type Part = Pick<Parameter, 'shape' | 'size' | 'split'>;
 
-/** Returns the shape of the whole parameter, of which a rank has a part under tensor parallelism. */
+/** Returns the shape of the whole parameter; under tensor parallelism, a rank has only a part of it. */
 export function wholeShapeOf({ shape, split }: Part): readonly number[] {
   return split?.wholeShape ?? shape;
 }
@@ -75,7 +75,7 @@ function computedParts({ shape, size, split }: Part): PlacedPart[] {
   return places;
 }
 
-/** Appends a part; joins it to the part before if it continues it. */
+/** Appends a part. If it directly follows the last part, extends the last part instead. */
 function append(places: PlacedPart[], next: PlacedPart): void {
   if (next.length === 0) return;
   const last = places.at(-1);
@@ -85,7 +85,7 @@ function append(places: PlacedPart[], next: PlacedPart): void {
   else places.push(next);
 }
 
-/** Returns the parts that overlap a range; `keyOf` returns where a part begins, and parts are sorted by it. */
+/** Returns the parts that overlap a range; `keyOf` returns a part's begin, by which the parts are sorted. */
 function overlapping(
   parts: readonly PlacedPart[],
   { start, length }: Range,
@@ -108,7 +108,10 @@ function overlapping(
   );
 }
 
-/** Returns the elements of a part in `common`, which counts from where the part is `from`; null if there are none. */
+/**
+ * Returns the elements of a part that are in `common`; null if there are none. `from` is the part's begin, counted as in
+ * `common`.
+ */
 function moved(part: PlacedPart, common: Range | null, from: number): PlacedPart | null {
   if (common === null) return null;
   const skipped = common.start - from;

@@ -32,7 +32,10 @@ class CsvParser {
   readonly #separator: string;
   #cells: string[] = [];
   #cell = '';
-  /** In a quoted cell; after a quote in it, which ends the cell unless another quote follows. */
+  /**
+   * Whether the position is in a quoted cell, and whether it is after a quote in this cell (which ends the cell unless another
+   * quote follows).
+   */
   isQuoted = false;
   #isAfterQuote = false;
   #at = 1;
@@ -43,7 +46,7 @@ class CsvParser {
     this.#separator = separator;
   }
 
-  /** Returns the rows that end within the text, which continues the texts before. */
+  /** Returns the rows that end within the text; the text continues the earlier texts. */
   *rows(text: string): Generator<CsvRow> {
     for (const character of text) {
       if (character === '\n') this.#at++;

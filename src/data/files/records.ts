@@ -102,7 +102,7 @@ async function* parquetRecords(
       parquetSchema(metadata).children.map(({ element }) => element.name),
     );
     let row = 0;
-    // A row group at a time is in memory.
+    // Only one row group is in memory at a time.
     for (const { num_rows } of metadata.row_groups) {
       const end = row + Number(num_rows);
       const options = {

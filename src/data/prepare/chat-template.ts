@@ -9,7 +9,7 @@ import { readJson, tokenizerFiles } from './tokenizer';
 export interface ChatTemplate {
   /** The template's source, for messages. */
   readonly name: string;
-  /** Returns the text; `asks` adds the begin of an answer. Throws: CONFIG with the template's own message. */
+  /** Returns the text; with `asks`, the begin of an answer follows. Throws: CONFIG with the template's own message. */
   render(messages: readonly Message[], asks: boolean): string;
 }
 
@@ -22,8 +22,9 @@ const CHATML_TEXT =
   "{% if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
 /**
- * Returns the template of a user's data: the named one, that of the tokenizer (chat_template.jinja, or chat_template of
- * tokenizer_config.json), or for bytes ChatML. Throws: CONFIG for a missing file, and for a tokenizer without a template.
+ * Returns the template of a user's data: the template that the data name, else the tokenizer's (chat_template.jinja, or
+ * chat_template of tokenizer_config.json); for bytes, ChatML. Throws: CONFIG for a missing file, and for a tokenizer without a
+ * template.
  */
 export async function chatTemplateOf(
   { chatTemplate, tokenizer }: Pick<OwnData, 'chatTemplate' | 'tokenizer'>,
@@ -90,7 +91,7 @@ function templateText(
   );
 }
 
-/** Returns a template of tokenizer_config.json, which is a text, or a list of which one is named 'default'. */
+/** Returns the template of tokenizer_config.json: its text, or the template named 'default' of a list. */
 function templateIn(value: unknown): string | undefined {
   if (typeof value === 'string') return value;
   const list: readonly unknown[] = Array.isArray(value) ? value : [];

@@ -16,7 +16,7 @@ export interface WrittenColumn {
   readonly classes: readonly string[] | null;
 }
 
-/** Where a column is written, and as what. */
+/** Where a column is written, and in which form. */
 export interface ColumnOptions {
   readonly names: ColumnNames;
   readonly path: string;

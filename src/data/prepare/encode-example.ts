@@ -11,9 +11,9 @@ export interface Example {
 }
 
 /**
- * Turns a conversation into token ids: those of the whole text that the template writes. Tokens of answers, with the token that
- * ends them, are marked; what the template writes around them is not. An answer is what the template adds to the conversation
- * before it. Throws: CONFIG naming the record if a template writes no answer after its question.
+ * Turns a conversation into the token ids of the whole text that the template writes. Tokens of answers, and the token that ends
+ * each answer, are marked; tokens that the template writes around an answer are not. An answer is the text that the template
+ * writes after the text that asks for it. Throws: CONFIG naming the record if a template writes no answer after its question.
  */
 export function encodeExample(
   messages: readonly Message[],
@@ -47,7 +47,7 @@ export function encodeExample(
   return { ids, answers };
 }
 
-/** Returns how many first tokens of `ids` are tokens of a begin of the same text. */
+/** Returns the number of tokens that `ids` and the ids of `begin`, a begin of the same text, have in common at their start. */
 function numTokens(codec: TextCodec, ids: readonly number[], begin: string): number {
   const own = codec.encode(begin);
   let count = 0;

@@ -26,8 +26,8 @@ interface StoredExamples extends Pick<ExamplePart, 'tokens' | 'answers'> {
 }
 
 /**
- * Turns conversations into token ids, of which those of answers are marked, and puts them into rows. Throws: CONFIG naming file and record, and for
- * data without an example that fits.
+ * Turns conversations into token ids, marks the ids of answers, and puts the examples into rows. Throws: CONFIG naming file and
+ * record, and for data without an example that fits.
  */
 export async function prepareInstructions(data: OwnData, parts: PrepareParts): Promise<PreparedInstructions> {
   const { name, validationFiles, seed } = parts;
@@ -41,7 +41,7 @@ export async function prepareInstructions(data: OwnData, parts: PrepareParts): P
   const given = validationFiles === null ? null : await store(validationFiles);
   const numAll = all.examples.length;
   const share = typeof data.validation === 'number' ? Math.floor(numAll * data.validation) : 0;
-  // The rows of torch's random_split, as for other rows.
+  // Chooses the same rows as torch's random_split, as for other data.
   const order = share === 0 ? [...all.examples.keys()] : [...permutation(numAll, seed)];
   const chosen = (from: number, to: number): StoredExamples => ({
     ...all,

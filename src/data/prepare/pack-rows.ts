@@ -4,7 +4,7 @@
  */
 export function packRows(lengths: readonly number[], room: number): number[][] {
   const rows: number[][] = [];
-  /** By the room that they have left, the numbers of rows. */
+  /** The numbers of the rows that have this much room left. */
   const byRoom = Array.from({ length: room + 1 }, (): number[] => []);
   const order = lengths.map((_, i) => i).sort((a, b) => (lengths[b] ?? 0) - (lengths[a] ?? 0) || a - b);
   for (const example of order) {

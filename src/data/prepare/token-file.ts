@@ -56,7 +56,7 @@ function writtenTokens({ path, count, digest }: NumberFile<TokenArray>): Written
   return { span: { file: path, from: 0, count }, digest };
 }
 
-/** Cuts off the part for validation: the given one, or a share at the end. */
+/** Cuts off the part for validation: the given part, or a share at the end. */
 function tokensOf(
   facts: Pick<PreparedTokens, 'name' | 'vocab' | 'tokenizer'> & { readonly data: OwnData },
   { span: all, digest }: WrittenTokens,

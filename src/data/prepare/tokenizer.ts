@@ -31,7 +31,8 @@ const BYTES: TextCodec = {
 const USUAL_EOS = ['<|endoftext|>', '<|end_of_text|>', '</s>'];
 
 /**
- * Returns the tokens of a user's data: those of a tokenizer.json of Hugging Face, or bytes; relative paths begin in `baseDir`. Special tokens are not added to texts, except `eosToken` after each document.
+ * Returns the tokenizer of a user's data: a tokenizer.json of Hugging Face, or bytes as tokens. Relative paths begin in
+ * `baseDir`. Special tokens are not added to texts, except `eosToken` after each document.
  * Throws: CONFIG naming the file that is missing or is not a tokenizer, and an eosToken that the tokenizer does not have.
  */
 export async function textCodecOf(

@@ -93,7 +93,7 @@ export function averaged(x: tf.Tensor, windowsAlong: WindowsAlong): tf.Tensor {
   return tf.reshape(tf.matMul(weights, planes), [images, channels, rows.length, columns.length]);
 }
 
-/** Returns the matrix [windows, length] whose rows take the means. */
+/** Returns the matrix [windows, length] that computes the means of the windows by a matmul. */
 function weightsOf(windows: Windows, length: number): tf.Tensor2D {
   const values = new Float32Array(windows.length * length);
   windows.forEach(

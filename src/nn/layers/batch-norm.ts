@@ -13,11 +13,11 @@ import { type Moments, type NormGroup, normalizeChannels, scaleChannels } from '
 export interface BatchNormOptions {
   /** Default 1e-5. */
   readonly eps?: number;
-  /** The part of a new batch in the running statistics; null: their plain mean over all batches. Default 0.1. */
+  /** The weight of a new batch in the running statistics; null: the statistics are plain means over all batches. Default 0.1. */
   readonly momentum?: number | null;
   /** Whether channels are scaled and shifted after the normalization. Default true. */
   readonly affine?: boolean;
-  /** Whether running statistics are kept, which normalize in `eval`. Default true. */
+  /** Whether the module has running statistics, by which it normalizes in `eval`. Default true. */
   readonly trackRunningStats?: boolean;
 }
 
@@ -56,7 +56,7 @@ abstract class BatchNorm extends Module {
   /** The numbers of axes that an input may have. */
   protected abstract readonly ranks: readonly number[];
 
-  /** The group whose ranks' batches are normalized together; null: each rank for itself. */
+  /** The group whose ranks' batches are normalized together; null: each rank normalizes its own batch. */
   protected get syncGroup(): ProcessGroup | null {
     return null;
   }

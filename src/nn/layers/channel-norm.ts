@@ -26,7 +26,7 @@ export interface NormOptions {
 
 /**
  * Normalizes each channel of x [N, C, …] by its own moments, then scales and shifts it. If several ranks normalize together,
- * the moments are those of all their inputs. Returns also the moments, which the caller disposes.
+ * the moments are those of all their inputs. Also returns the moments, which the caller disposes.
  *
  * [Note: gradient of a batch norm] With n elements per channel, dx = scale (dy − mean(dy) − (x − mean) rstd² mean(dy (x −
  * mean))). Over a group, both means are over all ranks. The gradients of weight and bias are this rank's, because a strategy

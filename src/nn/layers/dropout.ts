@@ -5,8 +5,8 @@ import { Module } from '../module';
 
 /**
  * In training, sets each element to 0 with probability p, and divides the others by 1 − p; in `eval` returns x. Each rank and
- * step draws other elements; a forward that runs again in backward draws the same. Backward draws them again too, so no mask is
- * stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not from 0 to 1.
+ * step draws other elements; a forward that runs again in backward draws the same. Backward also draws the same elements again,
+ * so no mask is stored. Source: Srivastava et al. 2014; torch.nn.Dropout. Throws: CONFIG if p is not from 0 to 1.
  * @example
  * const dropout = new nn.Dropout(0.1);
  */
@@ -27,7 +27,7 @@ export class Dropout extends Module {
   protected dropped(x: tf.Tensor, period: number): tf.Tensor {
     if (!this.training || this.p === 0) return x;
     const { integer } = this.random();
-    // 31 bits of each number are the seeds.
+    // Each seed has 31 random bits.
     return dropout(x, this.p, { seeds: [integer(2 ** 31), integer(2 ** 31)], period });
   }
 }

@@ -7,7 +7,7 @@ import { alongLast, softplus } from './activation-functions';
 
 // Losses as functions, with the names, arguments and defaults of torch.nn.functional.
 
-/** How the losses of elements become the result: 'none' keeps them. Default 'mean'. */
+/** How the losses of elements become the result; 'none' returns the losses of all elements. Default 'mean'. */
 export type Reduction = 'none' | 'mean' | 'sum';
 
 /** Options of losses that compare numbers. */
@@ -181,7 +181,7 @@ export function nllLoss(input: tf.Tensor, target: tf.Tensor, options: ClassLossO
   return reducedBy(losses, factors, target.shape, options.reduction);
 }
 
-/** Returns the reduced sum of −input over all classes, each with its factor, of rows that count. */
+/** Adds up −input over all classes, each times its factor, for each row that counts; returns the reduction of these sums. */
 function overAllClasses(logs: tf.Tensor, target: tf.Tensor, options: ClassLossOptions): tf.Tensor {
   const { rows, factors, counts } = labelled(logs, target, options);
   const sums = tf.neg(tf.sum(options.weight === undefined ? rows : tf.mul(rows, options.weight), 1));

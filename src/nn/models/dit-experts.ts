@@ -33,7 +33,9 @@ export class DitExperts<M extends Expert = Expert> extends Module {
     return timestep >= this.shape.boundary * NUM_TIMESTEPS ? this.high_noise_model : this.low_noise_model;
   }
 
-  /** Sets a timestep of the next batch, so that forward need not read the tensor; in a dry run, that has no values. */
+  /**
+   * Sets a timestep of the next batch, so that forward need not read the tensor of timesteps, which has no values in a dry run.
+   */
   tell(timestep: number): void {
     this.#told = timestep;
   }

@@ -97,7 +97,7 @@ export class Dit extends Module {
     return { time: perPatch(time, dim), time6: perPatch(time6, 6, dim) };
   }
 
-  /** Shapes: audio [B, F, audioDim] → [B, f, A, d]: a list of one, or of none without audio. */
+  /** Returns a list of one tensor; an empty list without audio. Shapes: audio [B, F, audioDim] → [B, f, A, d]. */
   #embedAudio(audio: tf.Tensor | undefined, [frames]: Grid): tf.Tensor[] {
     if (this.audio_encoder === null || audio === undefined) return [];
     const { dim } = this.shape;
@@ -193,7 +193,7 @@ function videoOf(x: tf.Tensor, [f, h, w]: Grid, [t, p, q]: Grid): tf.Tensor {
   return tf.reshape(tf.transpose(tiled, [0, 1, 3, 2, 4]), [batch, channels, f * t, h * p, w * q]);
 }
 
-/** Makes a config's transformer: a single one, or two experts, of which one runs per step. */
+/** Makes a config's transformer: a single one, or two experts; one of the experts runs per step. */
 export function newDit(shape: DitConfig): Dit | DitExperts {
   if (shape.experts === 1) return new Dit(shape);
   return new DitExperts(shape, () => new Dit(shape, { isOneOfSeveral: true }));

@@ -16,7 +16,10 @@ import { type DividedSequences, endOf, fromBegin, type PositionsOf, rowsAt } fro
 import { checkedShape } from './checked-shape';
 import { describeInput } from './require-inputs';
 
-/** How logits are read. A rank has the logits of the whole vocabulary, or under tensor parallelism of a part of it. */
+/**
+ * How logits are read. A rank has the logits of the whole vocabulary; under tensor parallelism, it has those of a part of the
+ * vocabulary.
+ */
 export interface LogitsReader {
   /** Returns the mean cross-entropy over all rows. Shapes: logits [N, vocab or a part], targets [N] → scalar. */
   loss(logits: tf.Tensor, targets: tf.Tensor): tf.Tensor;
@@ -145,7 +148,10 @@ export interface MoeOptions extends MoeShape {
 
 /** A GPT whose blocks have a mixture of experts in place of the feed-forward layer; a router chooses the experts of each token. */
 export class MoeGPT extends LanguageModel<MoeBlock> {
-  /** The seeds of the gates' noise. Under context parallelism, the code that divides the sequences reads them first, while they are whole. */
+  /**
+   * The seeds of the gates' noise. Under context parallelism, the code that divides the sequences reads the seeds first, while
+   * the sequences are whole.
+   */
   readonly keys: TokenKeys;
 
   constructor({ experts, router, topK, capacityFactor, auxLossWeight, biasUpdateRate, ...shape }: MoeShape) {

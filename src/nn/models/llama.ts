@@ -50,7 +50,7 @@ export class Llama extends Module {
     return this.#output(this.model.apply(ids), targets);
   }
 
-  /** Returns the logits, or the loss, of the layers' output: x [B, T, d], as `headOutput`. */
+  /** Returns the logits, or the loss, of the layers' output x [B, T, d], as `headOutput` does. */
   head(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor {
     return this.#output(this.model.norm.apply(x), targets);
   }

@@ -7,7 +7,7 @@ export interface ScoreTable {
   readonly experts: number;
 }
 
-/** Sends every row to the `k` experts with the highest scores; of equal scores, the first expert's counts as higher. */
+/** Sends every row to the `k` experts with the highest scores; if scores are equal, the first expert's score counts as higher. */
 export function topExperts({ values, experts }: ScoreTable, k: number): number[][] {
   const rowsOf: number[][] = Array.from({ length: experts }, () => []);
   const order = Array.from({ length: experts }, (_, expert) => expert);
@@ -17,7 +17,7 @@ export function topExperts({ values, experts }: ScoreTable, k: number): number[]
   return rowsOf;
 }
 
-/** Gives every expert its `k` rows with the highest scores; of equal scores, the first row's counts as higher. */
+/** Gives every expert its `k` rows with the highest scores; if scores are equal, the first row's score counts as higher. */
 export function topRows({ values, experts }: ScoreTable, k: number): number[][] {
   const rows = Array.from({ length: values.length / experts }, (_, row) => row);
   return Array.from({ length: experts }, (_, expert) =>
@@ -31,8 +31,8 @@ export function withinCapacity(rowsOf: RowsByExpert, capacity: number | null): R
 }
 
 /**
- * Returns the scores that a dry run assumes, with which `topExperts` spreads rows evenly: row i goes to the experts i k to
- * i k + k - 1, modulo their number. [Note: values in a dry run]
+ * Returns the scores that a dry run assumes. With these scores, `topExperts` spreads rows evenly: row i goes to the experts i k
+ * to i k + k - 1, modulo the number of experts. See [Note: values in a dry run].
  */
 export function evenScores(rows: number, experts: number, k: number): Float32Array {
   const scores = new Float32Array(rows * experts);

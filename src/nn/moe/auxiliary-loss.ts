@@ -6,7 +6,7 @@ import * as tf from '../../core/tf';
 /** The last forward's auxiliary loss of one layer. */
 interface Auxiliary {
   readonly value: number;
-  /** The gradient of the loss to which it was added, once its backward has begun. */
+  /** The gradient of the loss that includes `value`; null until the backward of this loss begins. */
   seed: number | null;
 }
 
@@ -25,7 +25,8 @@ interface Loads {
  *
  * [Note: auxiliary loss] A layer returns only its output, and each unit has its own tape, so the layer's loss cannot be added
  * to the model's loss as a tensor. `addAuxiliaryLosses` adds its value. Backward begins there, with the gradient of the whole loss
- * (1, or a scale), and each layer adds the gradient of its own loss to that of its probabilities later in the same backward.
+ * (1, or a scale), and each layer adds the gradient of its own loss to the gradient of its probabilities later in the same
+ * backward.
  */
 export class AuxiliaryLoss {
   /** Adds up the counts of chosen rows over the ranks that have other rows of the same batch; context parallelism replaces it. */
@@ -47,7 +48,7 @@ export class AuxiliaryLoss {
     this.#last = null;
   }
 
-  /** Computes the loss; returns the probabilities [rows, experts], to whose gradient that of the loss will be added. */
+  /** Computes the loss. Returns the probabilities [rows, experts]; backward adds the loss's gradient to their gradient. */
   attach(probabilities_NE: tf.Tensor, { chosen, probabilities }: Loads, isReplayed: boolean): tf.Tensor {
     if (this.#weight === 0) return probabilities_NE;
     const [rows = 0, experts = 0] = probabilities_NE.shape;

@@ -26,8 +26,8 @@ export interface ExpertCopies {
   /** The indices of the experts, in the order of their slots. */
   readonly experts: readonly number[];
   /**
-   * Returns the values of the parameters of each copy, which come from the ranks that have the experts; backward returns the
-   * gradients of the copies there, where they are added up.
+   * Gets the values of each copy's parameters from the rank that has the expert. Backward sends the gradients of the copy back to
+   * this rank, which adds them up.
    */
   values(experts: Experts): tf.Tensor[][];
 }
@@ -48,7 +48,8 @@ export class Experts extends ModuleList<FeedForward> {
 
   /**
    * Applies this rank's experts, and then its copies, to their rows. Shapes: rows [A, d], ordered by expert → the same. `counts` has
-   * the number of rows per expert and copy; `everywhere` has those of all ranks with the expert (default: `counts`).
+   * the number of rows per expert and copy; `everywhere` has these numbers, summed over all ranks with the expert (default:
+   * `counts`).
    */
   override forward(
     rows_AD: tf.Tensor,
@@ -130,7 +131,7 @@ function zeroRow({ shape }: tf.Tensor): tf.Tensor {
   return tf.zeros([1, shape[1] ?? 0]);
 }
 
-/** Joins outputs. The result depends on the spare outputs (those of zero rows), but does not have their rows. */
+/** Joins outputs. The result depends on the spare outputs (the outputs of zero rows), but does not contain their rows. */
 function withoutRows(rows_AD: tf.Tensor, outputs: tf.Tensor[], spare: tf.Tensor[]): tf.Tensor {
   // Without outputs, the result still depends on the rows, as on other ranks.
   const all = joined([...(outputs.length === 0 ? [rows_AD] : outputs), ...spare]);

@@ -16,13 +16,13 @@ import { TemperatureGating } from './temperature-gating';
 export interface MixtureOptions extends RouterOptions {
   readonly dim: number;
   readonly experts: number;
-  /** The seeds of the noise of router 'temperature'. Default: from the rows' values. */
+  /** The seeds of the noise of router 'temperature'. Default: seeds that are computed from the rows' values. */
   readonly keys?: RowKeys | undefined;
 }
 
 /**
- * Applies experts to rows that are ordered by expert. Shapes: rows [A, d] → the same. `counts` has the rows per expert; `everywhere` those of
- * all ranks with the expert, if several have it.
+ * Applies experts to rows that are ordered by expert. Shapes: rows [A, d] → the same. `counts` has the number of rows per expert.
+ * If several ranks have an expert, `everywhere` has these numbers, summed over the ranks.
  */
 type ApplyExperts = (
   rows_AD: tf.Tensor,
@@ -60,12 +60,13 @@ interface Routing {
 }
 
 /**
- * Several feed-forward layers, of which a router chooses some per row; the output is the sum of their outputs, each times the
- * router's factor. The rows of an expert are gathered, processed together, and put back. A row that all its experts drop gets zeros.
- * Routers: 'temperature', one expert, by hard Gumbel-softmax; 'topk', softmax over all experts, then the k largest, then division
- * by their sum (Jiang et al. 2024, Mixtral); 'switch', the largest of a softmax, undivided (Fedus et al. 2021); 'expert-choice', every
- * expert chooses the rows with its largest softmax values (Zhou et al. 2022), also those of later tokens. With a capacity, an
- * expert takes its first rows: sequence by sequence of the batch, in order of position. Shapes: x [B, T, d] → the same.
+ * Several feed-forward layers (experts). A router chooses some experts per row; the output is the sum of their outputs, each
+ * times the router's factor. The rows of an expert are gathered, processed together, and put back. If all experts of a row drop
+ * it, the row gets zeros. Router 'temperature' chooses one expert, by hard Gumbel-softmax. Router 'topk' computes a softmax over
+ * all experts, takes the k largest values, and divides them by their sum (Jiang et al. 2024, Mixtral). Router 'switch' takes the
+ * largest value of a softmax and does not divide it (Fedus et al. 2021). With router 'expert-choice', every expert chooses the
+ * rows with its largest softmax values (Zhou et al. 2022), also rows of later tokens. With a capacity, an expert takes its first
+ * rows: sequence by sequence of the batch, in order of position. Shapes: x [B, T, d] → the same.
  * Throws: CONFIG for options that contradict each other.
  */
 export class MixtureOfExperts extends Module {

@@ -27,7 +27,7 @@ export const valueKeys: RowKeys = (x_ND) => {
 export class TokenKeys {
   #keys = new Uint32Array(0);
 
-  /** Sets the tokens of the next rows, which are those of some positions, in the order of the ranges. Shapes: ids [B, T] int32. */
+  /** Sets the tokens of the next rows: the tokens at these positions, in the order of the ranges. Shapes: ids [B, T] int32. */
   read(ids_BT: tf.Tensor, positions?: readonly PositionRange[]): void {
     const [batch = 0, seq = 0] = ids_BT.shape;
     const ids = readValues(ids_BT, () => new Int32Array(ids_BT.size));
@@ -48,7 +48,7 @@ export class TokenKeys {
     );
   }
 
-  /** Returns the keys of B·T rows; other numbers of rows get keys from their values. */
+  /** Returns the keys of B·T rows; for another number of rows, computes the keys from the rows' values. */
   readonly of: RowKeys = (x_ND) => (x_ND.shape[0] === this.#keys.length ? this.#keys : valueKeys(x_ND));
 }
 

@@ -13,9 +13,9 @@ import { mixed, type RowKeys, valueKeys } from './row-keys';
 export interface TemperatureGatingOptions {
   /** The initial value of the learned temperature. Default 1. */
   readonly initTemp?: number;
-  /** Seed of initial values and noise. Default: the model's. */
+  /** Seed of initial values and noise. Default: the model's seed. */
   readonly seed?: number;
-  /** The function that computes the seed of each row's noise. Default: from the row's values. */
+  /** The function that computes the seed of each row's noise. Default: the seed is computed from the row's values. */
   readonly keys?: RowKeys;
 }
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 # Shapes: q [B, H, T, D], k and v [B, G, T, D] → [B, H, T, D]; H / G consecutive heads of q share one head of k and v.
 Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Returns the positions of the rows of a tensor with so many rows, as ranges.
+# Takes a tensor's number of rows; returns the positions of these rows, as ranges.
 Positions = Callable[[int], Sequence[range]]
 
 

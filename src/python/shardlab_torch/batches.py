@@ -12,7 +12,7 @@ from torch import Tensor
 from .courier import Courier
 from .errors import Json, ShardlabError
 
-# By the type on the wire: the same in memory, and the type in which models read it.
+# By the type on the wire: the type in memory, and the type in which models read the values.
 _TYPES = {"int32": (torch.int32, torch.int64), "float32": (torch.float32, torch.float32)}
 
 
@@ -20,11 +20,11 @@ _TYPES = {"int32": (torch.int32, torch.int64), "float32": (torch.float32, torch.
 class Batch:
     """A microbatch."""
 
-    # Token ids [B, T + 1], and of instructions labels [B, T], -100 where nothing counts; or those of videos (flow_matching.py).
+    # Token ids [B, T + 1], and for instructions labels [B, T] (-100 does not count); or the tensors of videos (flow_matching.py).
     tensors: tuple[Tensor, ...]
-    # Of packed rows: the lengths of each row's documents.
+    # For packed rows, the lengths of each row's documents.
     lengths: list[list[int]] | None = None
-    # The loss is the mean over all positions, times this.
+    # The loss is the mean over all positions, times this factor.
     factor: float = 1.0
     # Whether only some tokens count: the second tensor has their labels.
     has_labels: bool = False
@@ -46,7 +46,7 @@ class Batch:
 
 
 class Batches:
-    """Asks the launcher for the microbatches of a data-parallel rank. Training asks one step ahead, so that it does not wait."""
+    """Requests the microbatches of a data-parallel rank from the launcher, one step ahead, so that training does not wait."""
 
     def __init__(self, courier: Courier, run: int, rank: int, device: torch.device) -> None:
         self._courier = courier
@@ -67,7 +67,7 @@ class Batches:
         return list(zip(batches, reply["counts"], strict=True)), bool(reply["last"])
 
     def forget(self) -> None:
-        """Drops what was asked ahead."""
+        """Drops the batches that were requested ahead."""
         for request in self._asked.values():
             self._courier.reply(request)
         self._asked.clear()

@@ -45,7 +45,10 @@ _OPS = {
     'barrier': 'barrier',
     'monitored_barrier_': 'barrier',
 }
-"""Our names of the operations of c10d and of functional collectives. Rooted ones have the name of the nearest operation."""
+"""
+Our names of the operations of c10d and of functional collectives. Operations with a root have the name of the nearest operation
+without a root.
+"""
 
 _ROOTED = ('gather_', 'scatter_', 'reduce_')
 _INPUTS = ('input_tensors', 'input_tensor', 'input_list', 'inputs', 'input', 'tensors', 'tensor')

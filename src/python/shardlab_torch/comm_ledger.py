@@ -192,7 +192,10 @@ class CommLedger:
 
 
 def _when_done(work: Any, call: Callable[[], None]) -> None:
-    """Calls back when a work ends. Gloo's works of sends, receives and some reduce-scatters have no future: their wait counts."""
+    """
+    Calls back when a work ends. Works of gloo's sends, receives and some reduce-scatters have no future; for these, their wait
+    counts.
+    """
     try:
         future = work.get_future()
     except RuntimeError:

@@ -21,7 +21,7 @@ ABORT_SECONDS = 0.2
 AGAIN_SECONDS = 0.5
 # After the order to shut down, a main thread that is busy gets this much time.
 SHUTDOWN_SECONDS = 1.0
-# After a rank has lost another one, the launcher gets this much time to say why: torchrun's agent reports an end within 4.
+# After a rank has lost another one, the launcher gets this much time to say why; torchrun's agent reports an end within 4 s.
 REASON_SECONDS = 6.0
 
 Work = tuple[int, Json, bytes]
@@ -33,7 +33,7 @@ class Courier(threading.Thread):
     def __init__(self, link: Link) -> None:
         super().__init__(name="courier", daemon=True)
         self.link = link
-        # Set by the worker once torch is there.
+        # The worker sets these fields when torch is imported.
         self.situation: Callable[[], Json] = lambda: {"state": "running", "hasBackground": False, "lastCalled": {}}
         self.abort_groups: Callable[[], None] = lambda: None
         self._main = threading.main_thread()
@@ -69,7 +69,7 @@ class Courier(threading.Thread):
         return None if reason is None else ShardlabError(str(reason["code"]), str(reason["text"]))
 
     def await_reason(self) -> None:
-        """Waits until the launcher says why the running work must end; not for ever."""
+        """Waits until the launcher says why the running work must end, but only for a limited time."""
         with contextlib.suppress(KeyboardInterrupt), self._changed:
             self._changed.wait_for(lambda: self._reason is not None, REASON_SECONDS)
 
@@ -125,7 +125,7 @@ class Courier(threading.Thread):
             case "abort":
                 self._later(0, message["reason"])
             case "alive":
-                pass  # hearing it is enough
+                pass  # its arrival says enough
             case "reset":
                 with self._changed:
                     if self._running is None:
@@ -180,7 +180,7 @@ class Courier(threading.Thread):
             signal.pthread_kill(ident, signal.SIGINT)
 
     def _on_signal(self, _number: int, _frame: FrameType | None) -> None:
-        """Runs on the main thread, so its work cannot end meanwhile."""
+        """Runs on the main thread, so the main thread's work cannot end meanwhile."""
         if self._running is not None and self._reason is not None:
             raise KeyboardInterrupt
 

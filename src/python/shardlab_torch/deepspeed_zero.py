@@ -27,7 +27,7 @@ def import_deepspeed() -> Any:
         deepspeed: Any = import_module("deepspeed")
     except ImportError as error:
         raise ShardlabError("CONFIG", f"framework 'deepspeed': {error}; run pip install deepspeed in the ranks' Python") from None
-    # Its shared-memory all-reduce would be compiled by C++ at the first use; gloo does the same.
+    # DeepSpeed would compile its shared-memory all-reduce from C++ at the first use; gloo does the same work.
     deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
     deepspeed.comm.comm.cdb = None  # the groups of a failed epoch
     deepspeed.utils.logger.setLevel(logging.WARNING)
@@ -88,7 +88,7 @@ class DeepSpeedZero(Strategy):
         return PartitionStates(stages, self.layout, self.parameters(), optimizer, names)
 
     def backward(self, loss: Tensor) -> None:
-        # The loss is divided by the number of microbatches already.
+        # The loss was already divided by the number of microbatches.
         self._engine.backward(loss, scale_wrt_gas=False)
         if not self._engine.is_gradient_accumulation_boundary():
             self._engine.step()

@@ -1,4 +1,7 @@
-"""The video transformer of shardlab (Wan2.2's), with its parameter names: one transformer, or two, of which the timestep chooses one."""
+"""
+The video transformer of shardlab (Wan2.2's), with its parameter names: one transformer, or two between which the timestep
+chooses.
+"""
 
 from __future__ import annotations
 
@@ -174,12 +177,12 @@ class DitExperts(nn.Module):
 
 
 def new_dit(shape: Json, *_: Any) -> nn.Module:
-    """Makes a model's transformer, or both. It has no stages."""
+    """Makes a model's transformer, or both transformers. A video model has no stages."""
     return Dit(shape) if shape["experts"] == 1 else DitExperts(shape)
 
 
 def experts_of(model: nn.Module) -> list[Any]:
-    """Returns the transformers of which only one runs in a step; a model of another kind has none."""
+    """Returns the transformers between which the timestep chooses; a model of another kind has none."""
     return [model.high_noise_model, model.low_noise_model] if isinstance(model, DitExperts) else []
 
 

@@ -23,7 +23,7 @@ def exchanged(x: Tensor, group: ProcessGroup, sent: Sizes = None, received: Size
 
 
 def travelled(x: Tensor, group: ProcessGroup, sent: Sizes, received: Sizes) -> Tensor:
-    """As `exchanged`, without gradients."""
+    """Does the same as `exchanged`, without gradients."""
     rows = x.shape[0] if received is None else sum(received)
     result = x.new_empty(rows, *x.shape[1:])
     dist.all_to_all_single(result, x.contiguous(), received, sent, group=group)

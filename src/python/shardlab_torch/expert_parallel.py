@@ -35,9 +35,10 @@ def exchange_rows(model: nn.Module, group: ProcessGroup) -> None:
 
 def _applied_elsewhere(group: ProcessGroup, rows: Tensor, counts: Tensor, apply: Apply) -> Tensor:
     """
-    Sends rows to their experts, and returns the outputs. A rank's loss is the mean over its own tokens, and gradients are averaged over
-    all ranks; an expert has the sum of the gradients of the ranks' tokens already, so these are divided by the number of ranks where they
-    enter the experts, and multiplied by it where they leave them. Source: as src/parallel/experts/expert-exchange.ts.
+    Sends rows to their experts, and returns the outputs. A rank's loss is the mean over its own tokens, and gradients are
+    averaged over all ranks. But an expert already has the sum of the gradients of the ranks' tokens. So backward divides
+    gradients by the number of ranks where they enter the experts, and multiplies gradients by this number where they leave the
+    experts. Source: as src/parallel/experts/expert-exchange.ts.
     """
     ranks = group.size()
     leaving = counts.view(ranks, -1).to(torch.int32)

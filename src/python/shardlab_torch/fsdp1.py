@@ -20,7 +20,7 @@ _PREFIX = "_fsdp_wrapped_module."
 
 
 class FullyShardedDataParallel(Strategy):
-    """Each unit's parameters are one vector, of which each rank has a part."""
+    """Each unit's parameters are one vector, and each rank has a part of this vector."""
 
     def __init__(self, stages: Stages, layout: Layout, config: Json) -> None:
         super().__init__(stages, layout, config)
@@ -83,7 +83,7 @@ class FullyShardedDataParallel(Strategy):
 
 
 class FlatStates(States):
-    """States of flat parameters: a rank has a range of each flattened parameter, or nothing of it."""
+    """States of flat parameters: a rank has a range of each flattened parameter; the range may be empty."""
 
     def __init__(
         self, stages: Stages, layout: Layout, parameters: dict[str, nn.Parameter], optimizer: Any, names: list[str], root: nn.Module

@@ -1,4 +1,4 @@
-"""The norm of all gradients of a model whose ranks have different parts of it, and clipping."""
+"""Clipping, and the norm of all gradients of a model that is divided over ranks."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ SHARDS = (Shard, _StridedShard)
 
 def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: float | None, stages: Stages) -> float:
     """
-    Scales gradients whose norm is above `most`; returns the norm before. The parameter that the first and the last stage of a
-    pipeline have counts on the first. Every rank of the run calls it.
+    Scales gradients whose norm is above `most`; returns the norm before scaling. A parameter that is on the first and the last
+    stage of a pipeline counts on the first stage. Every rank of the run calls it.
     """
     groups: dict[str, ProcessGroup] = {}
     sums: dict[tuple[str, ...], Tensor] = {}
@@ -55,7 +55,7 @@ def clip_gradients(parameters: dict[str, nn.Parameter], layout: Layout, most: fl
 
 
 def clip_scale(norm: float, most: float | None) -> float:
-    """Returns by what clipping multiplies gradients of a norm; 1 within the limit."""
+    """Returns the factor by which clipping multiplies gradients of this norm; 1 within the limit."""
     return 1.0 if most is None else min(1.0, most / (norm + EPS))
 
 
@@ -70,8 +70,8 @@ def sharding_groups(grad: Tensor) -> list[ProcessGroup]:
 
 def place_gradients(parameters: dict[str, nn.Parameter]) -> None:
     """
-    Gives gradients the placement of their parameters. Of an embedding that tensor parallelism has split, DTensor's backward makes
-    the whole gradient on every rank.
+    Gives gradients the placement of their parameters. If tensor parallelism has split an embedding, DTensor's backward makes the
+    whole gradient on every rank.
     """
     for parameter in parameters.values():
         grad = parameter.grad
@@ -80,7 +80,7 @@ def place_gradients(parameters: dict[str, nn.Parameter]) -> None:
 
 
 def share_tied_gradient(parameters: dict[str, nn.Parameter], layout: Layout, shared: str | None) -> None:
-    """Adds the gradients of the parameter that the first and the last stage of a pipeline have."""
+    """Adds the gradients of the parameter that the first and the last stage of a pipeline share."""
     if shared is None or layout.tied_group is None or shared not in parameters:
         return
     grad = parameters[shared].grad

@@ -21,7 +21,7 @@ def needs(shape: Json, key: str, default: Any) -> Any:
 def head_output(x: Tensor, head: nn.Module | Tensor) -> Tensor:
     """
     Returns the logits; the head is a layer or the token embedding. Shapes: x [B, T, d] → [B, T, vocab]. If the embedding is split
-    over ranks (tensor parallelism), so are the logits.
+    over ranks (tensor parallelism), the logits are split too.
     """
     if isinstance(head, nn.Module):
         logits: Tensor = head(x)
@@ -39,8 +39,8 @@ Output = Tensor | tuple[Tensor, Tensor]
 
 def loss_of(output: Output, targets: Tensor, has_labels: bool = False) -> Tensor:
     """
-    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32; with labels, positions with -100 have 0 in this
-    mean. Shapes: logits [B, T, vocab], targets [B, T] → scalar.
+    Returns the model's own loss, or the mean cross-entropy over all tokens, in float32; positions with label -100 count as 0 in
+    this mean. Shapes: logits [B, T, vocab], targets [B, T] → scalar.
     """
     if isinstance(output, tuple):
         return output[0].float()

@@ -1,7 +1,7 @@
-"""The guard of a host, a program of its own: it starts torchrun's agent and sees to its end.
+"""The guard of a host: a separate program that starts torchrun's agent and makes sure that the agent ends.
 
-Its standard input gives one line of JSON, {argv, env, folder, ranks}, and then stays open; its end is the order to end. The job's
-key is in that line, because other users of a host can read arguments.
+The guard's standard input gives one line of JSON, {argv, env, folder, ranks}, and then stays open. When standard input ends, the
+guard must end. The job's key is in that line, because other users of a host can read arguments.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import threading
 import time
 
 POLL_SECONDS = 0.2
-# An agent whose ranks have ended for so long waits for agents of hosts that it cannot reach.
+# If an agent still runs this long after its ranks have ended, it waits for agents of hosts that it cannot reach.
 ALONE_SECONDS = 5.0
 
 

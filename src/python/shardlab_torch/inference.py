@@ -11,7 +11,7 @@ import torch.distributed as dist
 from .errors import Json, ShardlabError
 from .trainer import Trainer
 
-# Validation batches are asked for so many at a time.
+# The number of validation batches per request.
 CHUNK = 4
 Progress = Callable[[int, int], None]
 
@@ -42,7 +42,7 @@ def evaluate(trainer: Trainer, work: Json, progress: Progress) -> Json:
         while not is_last:
             batches, is_last = trainer.batches.validation(first, CHUNK)
             for batch, counted in batches:
-                # A rank without a row left still runs a batch, because other ranks need its collectives.
+                # A rank that has no row left still runs a batch, because other ranks need its collectives.
                 loss = trainer.passes.loss(batch.rows(max(1, counted)))
                 if counted > 0:
                     total += loss * counted

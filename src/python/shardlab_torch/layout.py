@@ -14,8 +14,9 @@ from .world import World
 
 class Layout:
     """
-    This rank's place and groups in a run. All ranks of the run make it. The axis dp includes cp: its ranks have other batches, or
-    other positions of the same ones, and average their gradients. Expert parallelism divides it anew, into edp and ep.
+    This rank's coordinates and groups in a run. All ranks of the run make this object. The axis dp includes cp: the ranks of dp
+    have other batches, or other positions of the same batches, and average their gradients. Expert parallelism divides the axis
+    dp in another way, into edp and ep.
     """
 
     def __init__(self, world: World, ranks: Sequence[int], parallel: Json) -> None:
@@ -90,7 +91,9 @@ class Layout:
         self.expert_mesh, self.edp_group, self.ep_group = mesh["edp"], groups[1], groups[2]
 
     def _tied_group(self) -> ProcessGroup | None:
-        """Returns the group of the first and the last stage's ranks at this rank's place; None on other stages."""
+        """
+        Returns the group of the ranks of the first and the last stage with this rank's other coordinates; None on other stages.
+        """
         if self.pp == 1 or 0 < self.pp_rank < self.pp - 1:
             return None
         stride = self.tp * self.dp
@@ -101,6 +104,6 @@ class Layout:
         return group
 
     def rank_of_stage(self, pp_rank: int) -> int:
-        """Returns the global rank of a stage at this rank's place."""
+        """Returns the global rank on a stage that has this rank's other coordinates."""
         stride = self.tp * self.dp
         return self.ranks[pp_rank * stride + self.ranks.index(self.world.rank) % stride]

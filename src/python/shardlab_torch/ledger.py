@@ -188,7 +188,7 @@ class Ledger:
         self._spans.append(Span(name, module, start, end))
 
     def _default_cause(self, call: CollectiveCall) -> str:
-        """Returns why a collective is called that no strategy's code and no caller explains."""
+        """Returns the cause of a collective for which neither a strategy's code nor the caller gives a cause."""
         scene = self._scene
         is_ddp = isinstance(self._attached().model, nn.parallel.DistributedDataParallel)
         if call.op in ('send', 'recv'):
@@ -214,7 +214,7 @@ class Ledger:
         states = self._attached()
         if not isinstance(states.model, nn.parallel.DistributedDataParallel):
             return []
-        states.model.reducer._rebuild_buckets()  # as the next forward does first, if it is the second one
+        states.model.reducer._rebuild_buckets()  # the second forward would begin with this call
         owners = states.owners()
         buckets = states.model.reducer._get_zeros_like_grad_buckets()
         return [owners.get(id(bucket.parameters()[0]), '') for bucket in buckets]

@@ -45,7 +45,7 @@ def decode(payload: bytes) -> tuple[Json, bytes]:
 
 
 def read_exactly(sock: socket.socket, size: int) -> bytes | None:
-    """Reads so many bytes; None: the connection has ended before them."""
+    """Reads `size` bytes; None: the connection ended before they arrived."""
     parts = bytearray()
     while len(parts) < size:
         part = sock.recv(min(size - len(parts), 2**20))

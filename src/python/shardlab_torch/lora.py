@@ -1,6 +1,6 @@
 """
 Adapters of linear layers. LoRA: y = Wx + b + alpha / r · BAx, and only A and B train. DoRA: y = m · Vx / ‖V‖ + b with V = W + alpha / r · BA,
-where the norm is that of each row and a constant in backward; m trains too.
+where the norm is taken per row and is a constant in backward; m trains too.
 """
 
 from __future__ import annotations

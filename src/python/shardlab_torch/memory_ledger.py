@@ -113,7 +113,7 @@ class MemoryLedger:
         self.claim(self._states)
 
     def claim(self, states: Iterator[State] | ModelStates) -> None:
-        """Gives the storages of these states their causes; a storage of several states is the first one's."""
+        """Gives the storages of these states their causes; if several states share a storage, the first state decides."""
         seen: set[int] = set()
         for state in states:
             for tensor in plain_tensors(state.tensor):
@@ -170,7 +170,7 @@ class MemoryLedger:
         return tensor
 
     def _leave_forward(self) -> None:
-        """What a forward made and did not free is what its backward needs (inputs of checkpointed modules too)."""
+        """A forward's backward needs the storages that the forward made and did not free (inputs of checkpointed modules too)."""
         for holding in self._storages:
             if holding.in_forward:
                 holding.in_forward = False
@@ -186,7 +186,7 @@ class MemoryLedger:
         model = self._states.model
         if not isinstance(model, nn.parallel.DistributedDataParallel):
             return
-        model.reducer._rebuild_buckets()  # as the next forward does first, if it is the second one
+        model.reducer._rebuild_buckets()  # the second forward would begin with this call
         are_grads = model.gradient_as_bucket_view
         for bucket in model.reducer._get_zeros_like_grad_buckets():
             first = bucket.parameters()[0]

@@ -19,7 +19,10 @@ def memory_record(
     step: tuple[float, float],
     device: torch.device,
 ) -> dict[str, Any]:
-    """Returns the record. Times of the curve are those of the profiled `step`, whose `spans` may be of a later step."""
+    """
+    Returns the record. Times of the curve are times of the profiled `step`, which has the `spans` and may be later than the
+    tracked step.
+    """
     at = _clock_of((tracked.start, tracked.end), tracked_spans, step, spans)
     owners = list(dict.fromkeys([*tracked.at_start, *(owner for _, owner, _ in tracked.changes)]))
     index = {owner: i for i, owner in enumerate(owners)}

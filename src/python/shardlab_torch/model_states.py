@@ -45,7 +45,7 @@ class ModelStates:
         self._names = {id(module): clean_name(name) for name, module in self._inner.named_modules()}
 
     def __iter__(self) -> Iterator[State]:
-        """Yields the states as they are now. A storage's first state is what it is for."""
+        """Yields the states as they are now. If a storage has several states, the first state decides the storage's cause."""
         owners: dict[int, str] = {}
         yield from self._fsdp2_states(owners)
         yield from self._fsdp1_states(owners)

@@ -13,7 +13,7 @@ from .errors import Json
 from .gpt import GPT, AttentionBlock
 from .noise import gumbel_noise, salt_of
 
-# Applies experts to rows that are ordered by expert; the numbers are the rows of each. Shapes: [A, d] → the same.
+# Applies experts to rows that are ordered by expert; the numbers say how many rows each expert has. Shapes: [A, d] → the same.
 Apply = Callable[[Tensor, list[int]], Tensor]
 # How rows reach their experts: rows ordered by expert, the number of rows of each expert, and the experts.
 Exchange = Callable[[Tensor, Tensor, Apply], Tensor]
@@ -45,7 +45,7 @@ class TemperatureGate(nn.Module):
 
 
 class Experts(nn.ModuleDict):
-    """The experts of a layer by their index; under expert parallelism, those of this rank."""
+    """The experts of a layer by their index; under expert parallelism, only this rank's experts."""
 
     def forward(self, rows: Tensor, counts: list[int]) -> Tensor:
         # An expert without rows runs too, so that all ranks have gradients of the same parameters.
@@ -72,7 +72,7 @@ class MixtureOfExperts(nn.Module):
         self.exchange: Exchange = lambda rows, counts, apply: apply(rows, counts.tolist())
         # Adds counts over the ranks that have other positions of the same sequences; replaced by context parallelism.
         self.total: Callable[[Tensor], Tensor] = lambda counts: counts
-        # The last forward's loss that balances experts; None: there is none, or a loss has it already.
+        # The last forward's loss that balances experts; None: there is none, or a loss already includes it.
         self.auxiliary: Tensor | None = None
         # The rows that each expert got from this rank since `take_counts`.
         self._counts: Tensor | None = None
@@ -110,7 +110,7 @@ class MixtureOfExperts(nn.Module):
         probabilities = torch.softmax(logits, -1)
         by_row = self.router != "expert-choice"
         dim, most = (1, self.top) if by_row else (0, capacity or 1)
-        # Of equal values, the first one counts as larger.
+        # If values are equal, the first one counts as larger.
         best = probabilities.detach().sort(dim=dim, descending=True, stable=True).indices.narrow(dim, 0, most)
         chosen = torch.zeros_like(probabilities, dtype=torch.bool).scatter(dim, best, True)
         if by_row:
@@ -129,7 +129,7 @@ class MixtureOfExperts(nn.Module):
             return
         counts = self.total(chosen.sum(0, dtype=torch.int32)).float()
         loss = self.balance * self.num_experts * (counts / counts.sum() * probabilities.mean(0)).sum()
-        # A forward that runs again computes the same loss, which is added already.
+        # A forward that runs again computes the same loss, which was already added.
         if not _runs_again():
             self.auxiliary = loss
 

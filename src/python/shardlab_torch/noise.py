@@ -1,6 +1,6 @@
 """
-The noise of the router 'temperature'. It is a function of the seed, the gate and the tokens, so ranks of this library and of PyTorch
-draw the same.
+The noise of the router 'temperature'. It is a function of the seed, the gate and the tokens, so ranks of this library and of
+PyTorch draw the same noise.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ def gumbel_noise(keys: Tensor, salt: int, experts: int) -> Tensor:
 
 
 def salt_of(seed: int, gate: str) -> int:
-    """Returns the number that makes the noise of a gate differ from that of others. Source: sfc32, as in src/core/random.ts."""
+    """
+    Returns the number that makes the noise of a gate differ from the noise of other gates. Source: sfc32, as in
+    src/core/random.ts.
+    """
     state = seed & _MASK
     for character in f"gating\0{gate}":
         state = _mixed(state ^ ord(character))

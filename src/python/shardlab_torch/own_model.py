@@ -128,7 +128,7 @@ class _OwnClass:
         return loss, logits
 
     def _at(self, call: Any, error: BaseException | None = None) -> str:
-        """Returns file and line: of the last line of the file that an error has passed, else of a class or function."""
+        """Returns file and line: the file's last line in an error's traceback; without one, the line of a class or function."""
         code = getattr(inspect.unwrap(call.__init__ if inspect.isclass(call) else call), "__code__", None)
         lines = [code.co_firstlineno] if code is not None and code.co_filename == self._file else []
         frames = traceback.extract_tb(None if error is None else error.__traceback__)

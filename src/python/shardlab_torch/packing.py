@@ -1,4 +1,4 @@
-"""Packed sequences: a row that has documents one after the other, each of which attends only to itself."""
+"""Packed sequences: a row has documents one after the other, and each document attends only to itself."""
 
 from __future__ import annotations
 

@@ -53,7 +53,10 @@ class Passes:
         return tokens.shape[0] * (tokens.shape[1] - 1)
 
     def run(self, batch: Batch, scale: float, is_last: bool, span: Span) -> float:
-        """Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without it."""
+        """
+        Runs forward and backward; gradients are multiplied by `scale`, and added. Returns the mean loss; NaN on ranks without the
+        loss.
+        """
         scale *= batch.factor
         with self.strategy.pass_context(is_last), self._split_loss(), self.packing.documents(batch.documents):
             with span("forward"), self.strategy.compute():
@@ -74,9 +77,9 @@ class Passes:
         return self.shared(value * batch.factor)
 
     def logits(self, ids: Tensor) -> Tensor | None:
-        """Returns the logits of the last position; None on ranks without them. Shapes: ids [1, T] → [vocab]."""
+        """Returns the logits of the last position; None on ranks without the logits. Shapes: ids [1, T] → [vocab]."""
         last = ids.shape[1] - 1
-        # No position sees what follows it, so ids are added until the ranks divide the sequence.
+        # No position sees later positions, so ids are added at the end until the ranks divide the sequence.
         ids = F.pad(ids, (0, -ids.shape[1] % self.sequence_ranks))
         read_keys(self.stages.modules, lambda: token_keys(ids))
         with torch.no_grad(), self.strategy.compute(), self.context.whole():

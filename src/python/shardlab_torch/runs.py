@@ -82,7 +82,7 @@ class Runs:
         return [] if self._is_run_work else None
 
     def recover(self) -> None:
-        """Makes new groups, and builds the runs anew that were not within failed work. Every rank calls it."""
+        """Makes new groups, and builds again the runs that were not within failed work. Every rank calls it."""
         self._world.recover()
         broken: list[Any] = [None] * self._world.size
         dist.all_gather_object(broken, self._broken)

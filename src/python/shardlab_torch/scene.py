@@ -46,7 +46,7 @@ class Scene:
 
     @property
     def module(self) -> str:
-        """The module for which the main thread works: that of a frame, else the unit."""
+        """The module for which the main thread works: a frame's module, else the unit."""
         return next((f.module for f in reversed(self._frames) if f.module is not None), self.unit)
 
     @property

@@ -12,7 +12,7 @@ from types import FrameType
 from .errors import Json
 
 MAX_STACK_LINES = 30
-# A thread that gets less CPU time than this share of a sample waits.
+# If a thread gets less CPU time than this share of a sample, the thread waits.
 SAMPLE_SECONDS = 0.02
 BUSY_SHARE = 0.2
 

@@ -36,7 +36,7 @@ class Stages:
         per_rank = 1 if pp == 1 else parallel["virtualStages"] or (2 if parallel["schedule"] == "interleaved" else 1)
         self.count = pp * per_rank
         self.indices = [pp_rank + pp * turn for turn in range(per_rank)]
-        # The parameter that the first and the last stage have.
+        # The parameter that the first and the last stage share.
         self.tied: str | None = None
         ranges = _split(shape["layers"], self.count, parallel["stageSplit"])
 
@@ -83,7 +83,10 @@ class Stages:
         return [pair for module in self.modules for pair in self.blocks(module)]
 
     def blocks(self, module: Any) -> list[tuple[int, nn.Module]]:
-        """Returns the blocks of a module, with their indices in the whole model, or in their transformer of several."""
+        """
+        Returns the blocks of a module, with their indices in the whole model; if there are several transformers, in their own
+        transformer.
+        """
         return [(int(index), block) for each in dit.experts_of(module) or [module] for index, block in each.layers.items()]
 
     @property
@@ -112,7 +115,9 @@ def fits(name: str, pattern: str) -> bool:
 
 
 def frozen_names(model: nn.Module, patterns: Iterable[str]) -> set[str]:
-    """Returns the parameters that patterns name, directly or by their module. Raises ShardlabError for one without a match."""
+    """
+    Returns the parameters that patterns name, directly or by their module. Raises ShardlabError for a pattern without a match.
+    """
     frozen: set[str] = set()
     names = [name for name, _ in model.named_parameters()]
     for pattern in patterns:

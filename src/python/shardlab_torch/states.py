@@ -98,7 +98,10 @@ class States:
         return found
 
     def local_pairs(self, old: Any, name: str, with_states: bool) -> list[tuple[Tensor, Tensor]]:
-        """Returns this rank's part of a parameter, and of its optimizer states, each with that of a run with the same layout."""
+        """
+        Returns this rank's part of a parameter and of its optimizer states, each paired with the same part of `old`, a run with
+        the same layout.
+        """
         parameter, other = self.parameters[name], old.parameters[name]
         return [(parameter, other), *(self._state_pairs(old, parameter, other) if with_states else ())]
 
@@ -107,7 +110,7 @@ class States:
         return [(own[state], others[state]) for state in self.state_names]
 
     def set_steps(self, steps: int, left_out: dict[str, int]) -> None:
-        """Sets the number of the optimizer's steps, and of those that have left out parameters, by name."""
+        """Sets the number of the optimizer's steps, and for each parameter, by name, the number of steps that left it out."""
         for name in self.parameters:
             if name not in self.stages.frozen:
                 self._set_step(self.parameters[name], steps - left_out.get(name, 0))
@@ -153,7 +156,7 @@ class ZeroStates(States):
 
 
 def added(parts: Tensor, groups: list[dist.ProcessGroup]) -> Tensor:
-    """Returns a float32 tensor of which each rank has some elements, and zeros elsewhere. Adding their bits preserves -0."""
+    """Returns a whole float32 tensor; each rank gives some elements, and zeros elsewhere. Adding their bits preserves -0."""
     bits = parts.view(torch.int32)
     for group in groups:
         dist.all_reduce(bits, group=group)

@@ -18,7 +18,7 @@ ELSEWHERE = 'elsewhere'
 
 @dataclass(eq=False)
 class Holding:
-    """One storage. Its cause is known at the latest when the step ends, and is then its cause for its whole life."""
+    """One storage. Its cause is known when the step ends, or earlier, and then counts for the storage's whole life."""
 
     space: str
     num_bytes: int

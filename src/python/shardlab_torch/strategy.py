@@ -37,7 +37,7 @@ class Strategy:
         return {name: parameter for part in self.parts for name, parameter in part.named_parameters()}
 
     def pass_context(self, is_last: bool) -> contextlib.AbstractContextManager[Any]:
-        """Returns the context of a microbatch: gradients of all but the last one stay local, as noSync says."""
+        """Returns the context of a microbatch: gradients of all microbatches except the last one stay local, as noSync says."""
         return contextlib.nullcontext()
 
     def compute(self) -> contextlib.AbstractContextManager[Any]:
@@ -74,7 +74,7 @@ class Strategy:
         """Averages gradients of experts over the ranks that have them, if backward did not."""
 
     def clip(self, most: float | None, stages: Stages) -> float:
-        """Scales gradients whose norm is above `most`; returns the norm before."""
+        """Scales gradients whose norm is above `most`; returns the norm before scaling."""
         return clip_gradients(self.parameters(), self.layout, most, stages)
 
     def update(self, optimizer: torch.optim.Optimizer, norm: float) -> float:
@@ -95,7 +95,7 @@ class Replicated(Strategy):
         if layout.dp == 1:
             return
         for i, part in enumerate(self.parts):
-            # Their ranks are others than those of the other parameters.
+            # The experts' gradients are averaged over other ranks than those of the other parameters.
             ignore: Any = DistributedDataParallel._set_params_and_buffers_to_ignore_for_model
             ignore(part, list(stages.expert_owners))
             replica = DistributedDataParallel(
@@ -185,7 +185,7 @@ def wrapped_modules(stages: Stages, model: nn.Module, wrap: Any) -> list[nn.Modu
 
 
 def _all_found(found: dict[str, list[nn.Module]], stages: Stages) -> list[nn.Module]:
-    """Returns all modules; a stage of a pipeline need not have each."""
+    """Returns all modules that were found. Raises ShardlabError for a name without a module, except on a stage of a pipeline."""
     missing = [name for name, modules in found.items() if not modules]
     if missing and stages.count == 1:
         raise ShardlabError("CONFIG", f"parallel.wrap: no module of the model is named {', '.join(missing)}; correct the names, or write 'blocks'")

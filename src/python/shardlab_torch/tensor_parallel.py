@@ -29,8 +29,8 @@ _SEQUENCE = Shard(1)
 
 def split_matrices(module: nn.Module, layout: Layout, shape: Json, is_sequence: bool) -> None:
     """
-    Splits a model, or a stage, over the ranks of the axis tp, in place; under sequence parallelism, what is between the matrices is
-    split by positions. Raises ShardlabError if heads do not divide.
+    Splits a model, or a stage, over the ranks of the axis tp, in place; under sequence parallelism, layers between the matrices
+    are split by positions. Raises ShardlabError if heads do not divide.
     """
     if layout.tp == 1:
         return

@@ -33,7 +33,7 @@ from .tensor_parallel import orders, split_matrices
 from .variables import number
 from .world import World
 
-# The memory of so many steps is tracked after a run was built; later steps do the same work.
+# The number of steps after a run was built whose memory is tracked; later steps do the same work.
 TRACKED_STEPS = 2
 SPANS = ("data", "forward", "backward", "loss", "optimizer")
 
@@ -71,7 +71,7 @@ class Trainer:
         self.micro_batches = 0
         self.optimizer_steps = 0
         self.lr = float(self.config["optimizer"]["lr"])
-        # By what the last step's clipping has multiplied the gradients.
+        # The factor by which the last step's clipping has multiplied the gradients.
         self.clip_scale = 1.0
         self._set_lr: float | None = None
         self._phase_steps = 0
@@ -91,7 +91,7 @@ class Trainer:
         return whole.get(name, sharded)(self.stages, self.layout, self.config)
 
     def set_rate(self, lr: float) -> None:
-        """Sets the learning rate of the next step; the launcher gives those of the later steps anew."""
+        """Sets the learning rate of the next step; the launcher sends the rates of the later steps."""
         self._set_lr = lr
         self.lr = lr
         self.batches.forget()
@@ -191,7 +191,9 @@ class Trainer:
         self.states.set_steps(self.optimizer_steps, left_out)
 
     def take_from(self, old: "Trainer") -> None:
-        """Takes the tensors and the counts of a trainer of the same work and ranks, without communication."""
+        """
+        Takes over the tensors and counts of another trainer that does the same work on the same ranks, without communication.
+        """
         old.rest()
         has_states = old.optimizer_steps > 0
         for name in self.states.parameters:
@@ -203,6 +205,6 @@ class Trainer:
         self.restore(old.trainer_state({}))
 
     def dispose(self) -> None:
-        """Drops what was asked ahead; the tensors are freed with this object."""
+        """Drops the batches that were requested ahead; the tensors are freed with this object."""
         self.batches.forget()
         self.strategy.dispose()

@@ -34,7 +34,7 @@ class UnitMarks:
         for name, module in model.named_modules():
             unit = clean_name(name)
             if unit in units:
-                # A checkpoint's wrapper runs the module that it wraps once more in backward, and not itself.
+                # In backward, a checkpoint's wrapper runs only the wrapped module again, not the wrapper.
                 self._hook(module, unit, only_recompute=unit in found)
                 found.add(unit)
 

@@ -56,7 +56,7 @@ class Worker:
         file = None if order["kind"] != "python" else f"In[{self._cell}]" if self._cell is not None else "cell"
         try:
             outcome, stopped = self._attempt(order, file)
-        except KeyboardInterrupt as error:  # it came when the work had ended already
+        except KeyboardInterrupt as error:  # the interrupt came after the work had ended
             stopped = self._courier.ended()
             outcome = {"ok": False, "error": rank_error(error)}
         self._cell = None
@@ -64,7 +64,7 @@ class Worker:
         return outcome if stopped is None or outcome["ok"] else {"ok": False, "error": rank_error(stopped)}
 
     def _attempt(self, order: Json, file: str | None) -> tuple[Json, ShardlabError | None]:
-        """Performs work; returns its outcome, and why it was stopped. After `ended` it cannot be interrupted."""
+        """Performs work; returns its outcome, and why it was stopped. After `ended`, the work cannot be interrupted."""
         try:
             value = self._perform(order, file)
             stopped = self._courier.ended()

@@ -29,8 +29,8 @@ class World:
         self.size = int(os.environ["WORLD_SIZE"])
         self.device = _device()
         self.backend = "nccl" if self.device.type == "cuda" else "gloo"
-        # Without an agent, rank 0 serves the store. One store for all epochs: a peer that recovers first would connect to a server that
-        # rank 0 is about to end.
+        # Without an agent, rank 0 serves the store. All epochs use one store; otherwise, a peer that recovers first would connect
+        # to a server that rank 0 is about to end.
         self._store = _store(self.rank, self.size)
         self._epoch = 0
         self._names: dict[str, tuple[str, list[int]]] = {}
