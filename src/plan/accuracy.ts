@@ -9,7 +9,7 @@ export interface Accuracy {
   readonly worst: number;
   /** Mean of signed errors. */
   readonly bias: number;
-  /** Share of the pairs of runs with different measurements that predictions put in the same order. */
+  /** The share of pairs of runs with different measurements whose order the predictions state correctly. */
   readonly pairsRanked: number;
 }
 
@@ -18,13 +18,13 @@ export interface MeasuredRun {
   readonly id: string;
   readonly measured: Seconds;
   readonly predicted: Seconds;
-  /** The prediction of the model with which this planner is compared. */
+  /** The prediction of another time model, with which this planner is compared. */
   readonly baseline?: Seconds | undefined;
-  /** Whether the constants were fitted on this run; such runs are drawn, but do not count in the accuracy. */
+  /** Whether the constants were fitted on this run. Such runs are drawn, but do not count in the accuracy. */
   readonly fitted?: boolean | undefined;
 }
 
-/** Compares predictions with measurements; zeros if there are none. A pair of equal predictions counts half as ranked. */
+/** Compares predictions with measurements; zeros without any. A pair with equal predictions counts as half a ranked pair. */
 export function accuracyOf(pairs: readonly Pick<MeasuredRun, 'predicted' | 'measured'>[]): Accuracy {
   const errors = pairs.map(({ predicted, measured }) => predicted / measured - 1);
   const sizes = errors.map(Math.abs).sort((a, b) => a - b);

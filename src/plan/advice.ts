@@ -41,7 +41,7 @@ export interface AdviceCase {
   readonly hardware: string;
   readonly nicGbit: number;
   readonly holds: boolean;
-  /** Time of the best advised layout over that of the best other layout; null: no advised layout fits. */
+  /** Time of the best advised layout divided by the time of the best other layout; null: no advised layout fits. */
   readonly ratio: number | null;
   readonly advised: Layout | null;
   /** The fastest layout that fits. */
@@ -68,11 +68,14 @@ interface Advice {
   readonly statement: string;
   appliesTo(base: Layout): boolean;
   isAdvised(layout: Layout): boolean;
-  /** Whether the advised layouts are compared with this layout. Default: with all layouts. */
+  /** Whether the advised layouts are compared with this layout. Default: they are compared with all layouts. */
   isOther?(layout: Layout): boolean;
-  /** The layouts to compare, by time per sample, in place of the best advised layout and the best other layout. */
+  /** Returns the layouts whose times per sample are compared. Default: the best advised layout and the best other layout. */
   pair?(advised: Layout): { readonly advised: Layout; readonly other: Layout };
-  /** Default: the advised layout is within LEVEL of the best. 'needed': others do not fit or are slower by more than LEVEL. */
+  /**
+   * What the advice claims. Default: the advised layout takes at most LEVEL times as long as the best layout. 'needed': each
+   * other layout does not fit, or takes more than LEVEL times as long as the advised layout.
+   */
   readonly claim?: 'needed';
 }
 
@@ -209,7 +212,7 @@ function paired({ pair }: Advice, sides: Sides, predict: (layout: Layout) => Pre
   return { advised: timed(advised), other: timed(other) };
 }
 
-/** Returns undefined if no layout fits, or none of either side of the advice, or if there is nothing to compare with. */
+/** Returns undefined if no layout fits, if no layout of the two sides fits, or if there is nothing to compare with. */
 function caseOf(
   { model, gpus, hardware }: Layout,
   { claim, isOther }: Advice,

@@ -1,7 +1,7 @@
 import { z } from 'zod';
 import { size } from '../config/settings/model';
 
-/** Which matmuls have biases: queries, keys and values; all of attention; all of the feed-forward; or all. */
+/** The matmuls that have biases. 'qkv': queries, keys and values; 'feed': all of the feed-forward. */
 export const BIASES = ['none', 'qkv', 'attention', 'feed', 'all'] as const;
 
 export type Bias = (typeof BIASES)[number];
@@ -11,11 +11,11 @@ export const moeSchema = z.strictObject({
   topK: size,
   /** Width of one expert. */
   ffn: size,
-  /** Width of the experts that every token visits, together. */
+  /** Total width of the shared experts, which every token visits. */
   sharedFfn: z.int().min(0).default(0),
   /** Whether the shared experts have a gate (Qwen2-MoE). */
   sharedGate: z.boolean().default(false),
-  /** Whether the router has a bias per expert that is not trained by gradients but by load (DeepSeek-V3). */
+  /** Whether the router has a bias per expert that follows the expert's load, not gradients (DeepSeek-V3). */
   routerBias: z.boolean().default(false),
   /** Layers at the start that have the feed-forward `ffn` in place of experts. */
   denseLayers: z.int().min(0).default(0),
@@ -47,7 +47,7 @@ export interface BlockSizes {
   readonly expertParams: number;
 }
 
-/** Parameters of a block without its norms; the mean over the layers if only some have experts. */
+/** Parameters of a block without its norms; the mean over the layers if only some layers have experts. */
 export function blockParams(base: BlockSizes, bias: Bias): number {
   const { dim, heads, kvHeads, headDim, mla } = base;
   const qkv = (heads + 2 * kvHeads) * headDim;
@@ -88,7 +88,7 @@ export function withExperts<Sizes extends BlockSizes>(base: Sizes): Sizes {
   };
 }
 
-/** A matrix of attention; `isWhole`: every rank of tensor parallelism has all of it (projections to a low rank). */
+/** A matrix of attention. If `isWhole`, every rank of tensor parallelism has the whole matrix (projections to a low rank). */
 interface AttentionMatrix {
   readonly rows: number;
   readonly columns: number;
@@ -96,8 +96,9 @@ interface AttentionMatrix {
 }
 
 /**
- * Returns the matrices of self-attention. Latent attention projects to a low rank and from there to heads; queries and keys
- * have headDim elements, of which ropeDim are shared by all heads' keys. Source: DeepSeek-V2, section 2.1, and its model's code.
+ * Returns the matrices of self-attention. Latent attention projects to a low rank, and from the low rank to heads. Queries and
+ * keys have headDim elements per head; the keys of all heads share ropeDim elements. Source: DeepSeek-V2, section 2.1, and the
+ * model's code.
  */
 export function attentionMatrices({
   dim,

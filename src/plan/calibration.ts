@@ -1,24 +1,25 @@
 /**
  * Constants of the time model that are in no specification. [Note: what was fitted on what]
  *
- * "Fitted" constants minimise a sum of mean absolute relative errors: over the 720 rows of vtrain-single-node-a100.json that the
- * seeded shuffle of measured/measured-layouts.ts puts into the fit, plus half of the error over the 10 rows of
- * test/data/megatron2021-table1.json, half of that over MPT's and an eighth of that over TorchTitan's rows that are not held out
- * (test/support/fsdp-layouts.ts; npm run calibrate; Nelder-Mead; rounded). "Set" constants come from the named sources, and the
- * fit did not change them. The fit used no held-out row, but all rows were known when the terms of the model were chosen.
+ * "Fitted" constants minimise a weighted sum of mean absolute relative errors over four sets of rows. Weight 1: the 720 rows of
+ * vtrain-single-node-a100.json that the seeded shuffle of measured/measured-layouts.ts puts into the fit. Weight 1/2: the 10
+ * rows of test/data/megatron2021-table1.json. Weight 1/2: MPT's rows. Weight 1/8: TorchTitan's rows. Rows that are held out are
+ * not in these sets (test/support/fsdp-layouts.ts). `npm run calibrate` runs the fit (Nelder-Mead); its results are rounded.
+ * "Set" constants come from the named sources, and the fit did not change them. The fit used no held-out row, but all rows were
+ * known when the terms of the model were chosen.
  */
 export const CALIBRATION = {
   /** Fitted: share of a GPU's measured GEMM roof that large matmuls of a training step reach. */
   gemmEfficiency: 0.945,
   /** Set (no value from 450 to 1050 fits much better): inner size at which a matmul has lost half of its rate to its prologue and epilogue, elements. */
   gemmRampK: 600,
-  /** Set: the same for batched small matmuls, whose thread blocks hide each other's prologues and epilogues, elements. */
+  /** Set: this inner size for batched small matmuls, whose thread blocks hide each other's prologues and epilogues, elements. */
   batchedRampK: 130,
   /** Fitted: share of a matmul's last, partly filled wave that takes time; the rest overlaps with the wave before. */
   gemmTail: 0.66,
   /** Fitted: share of the matmuls' rate that Megatron-LM's output head reaches if one rank has the whole vocabulary. */
   wholeHeadEfficiency: 0.44,
-  /** Set: bytes per score of unfused attention's forward, without matmuls: softmax 4, dropout and mask 5. Backward: 4/3. */
+  /** Set: bytes per score that unfused attention's forward moves beside its matmuls: softmax 4, dropout 5. Backward: 4/3. */
   scoreBytes: 9,
   /** Set: bytes per logit that Megatron-LM's loss moves, forward and backward together; outer-time.ts counts them. */
   lossBytes: 68,
@@ -26,18 +27,18 @@ export const CALIBRATION = {
   memoryEfficiency: 0.88,
   /** Fitted: the CPU's time to launch a kernel in eager PyTorch, seconds. */
   launchSeconds: 39.5e-6,
-  /** Fitted: how much longer launches take, per squared number of further ranks that wait for each other in every layer. */
+  /** Fitted: with tensor parallelism, launches take 1 + hostSkew (tp - 1)² times as long, because ranks wait for each other. */
   hostSkew: 0.0035,
   /** Set: share of a link's bandwidth that collectives inside a node reach (NCCL's tests on NVSwitch: 0.7 to 0.8). */
   linkEfficiency: 0.7,
   /** Set: share of the network cards' bandwidth that collectives between nodes reach (RDMA with GPUDirect). */
   nicEfficiency: 0.85,
-  /** Set: start of a collective, and each hop of a ring within a node, seconds (NVSwitch, all-reduce: 11 + 17 (n - 1) µs). */
+  /** Set: seconds to start a collective, and per hop of a ring within a node (NVSwitch, all-reduce: 11 + 17 (n - 1) µs). */
   collectiveSeconds: 11e-6,
   hopSeconds: 8.5e-6,
   /** Set: the rest of an iteration: data, loss scaling, counters; seconds. */
   iterationSeconds: 0.4e-3,
-  /** Set: relative spread of the nodes' speeds; all wait for the slowest. From the extra time of large runs in Table 1. */
+  /** Set: relative spread of the nodes' speeds; all wait for the slowest. Source: the extra time of large runs in Table 1. */
   nodeSpread: 0.004,
   /** Fitted: time of each transfer between stages in addition to its bytes (the CPU waits for the GPU), seconds. */
   handOverSeconds: 0.25e-3,

@@ -6,14 +6,14 @@ import { STACK_RULES } from './stack-rules';
 /** The values that a search tries; a given list replaces the default values. */
 export type SearchSpace = RecommendRequest['search'];
 
-/** Tensor parallelism up to twice a node, so that leaving the node can be compared. */
+/** Degrees of tensor parallelism, up to two nodes, so that a search also compares TP across nodes. */
 const TP = [1, 2, 4, 8, 16];
 const PP = [1, 2, 4, 8, 16, 32, 64];
 const CP = [1, 2, 4, 8, 16];
 const EP = [1, 2, 4, 8, 16, 32, 64];
 const MICRO = [1, 2, 4, 8, 16];
 const VIRTUAL = [1, 2, 3, 4, 6, 8];
-/** Fewest tokens per rank of a divided sequence: with fewer, matmuls would have too few rows for a GPU. */
+/** Fewest tokens per rank of a divided sequence: with fewer tokens, matmuls would have too few rows for a GPU. */
 const LEAST_TOKENS = 2048;
 /** With more tokens per microbatch, matmuls get no faster, and only memory grows. */
 const MOST_TOKENS = 65_536;
@@ -92,7 +92,7 @@ function* ways(base: Layout, cut: Cut, space: SearchSpace): Generator<Way> {
   }
 }
 
-/** Expert parallelism is Megatron-LM's; fully_shard and ZeRO gather experts like other parameters. */
+/** Only Megatron-LM has expert parallelism here; fully_shard and ZeRO gather experts like other parameters. */
 function expertDegrees(stack: Stack, { model: { moe } }: Layout, { dp, cp }: Cut): readonly number[] {
   if (moe === null || stack !== 'megatron') return [1];
   return EP.filter((ep) => moe.experts % ep === 0 && (dp * cp) % ep === 0);
@@ -114,8 +114,9 @@ function shardsOf(strategy: StrategyName, { hardware }: Layout, { dp, tp, cp }: 
 const ON_GPU = { optimizer: false, parameters: false };
 
 /**
- * CPU memory of each choice, bytes per parameter. DeepSpeed's optimizer: float32 master, two moments, 16-bit gradients; its
- * parameters: 2 more. fully_shard can only offload everything (CPUOffloadPolicy): 4 float32 values.
+ * CPU memory of each choice of offload, bytes per parameter. DeepSpeed's offloaded optimizer has a float32 master, two moments
+ * and 16-bit gradients; its offloaded parameters need 2 more bytes. fully_shard can only offload all states, 4 float32 values
+ * (CPUOffloadPolicy).
  */
 const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; bytes: number }[]>> = {
   megatron: [],
@@ -129,7 +130,7 @@ const ON_HOST: Readonly<Record<Stack, readonly { offload: Layout['offload']; byt
 /** CPU memory per GPU. Source: data sheets of DGX A100 640GB and DGX H100: 2 TB for 8 GPUs. */
 const HOST_BYTES = 2e12 / 8;
 
-/** Returns the choices of offload to CPU memory. It is tried only without tensor, pipeline and context parallelism. */
+/** Returns the choices of offload to CPU memory. Offload is tried only without tensor, pipeline and context parallelism. */
 function offloads(
   { stack, strategy }: Pick<Layout, 'stack' | 'strategy'>,
   { model, gpus }: Layout,
@@ -174,7 +175,7 @@ function* schedules(layout: Layout, space: SearchSpace): Generator<Layout> {
   }
 }
 
-/** Source: Megatron-LM: microbatches are a multiple of stages, and layers a multiple of all virtual stages. */
+/** Megatron-LM requires that microbatches are a multiple of the stages, and layers are a multiple of all virtual stages. */
 function virtualStagesOf(
   { model, pp, stack, numMicroBatches }: Layout,
   space: SearchSpace,

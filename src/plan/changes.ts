@@ -43,12 +43,13 @@ const SETTINGS: readonly Setting[] = [
   },
 ];
 
-/** How many nearest changes a plan that does not fit lists. */
+/** The number of nearest changes that a plan lists if it does not fit. */
 const NEAREST = 3;
 
 /**
- * Returns the changes nearest to a plan that fit: within the same framework first, then those of the fewest settings, then the
- * fastest. Twice as many GPUs are a change too. A change that adds settings to one that is already listed is left out.
+ * Returns the fitting changes that are nearest to a plan. Changes within the same framework are first, then changes of
+ * fewer settings, then faster changes. Twice as many GPUs are a change too. A change is left out if it contains all settings of a
+ * change that is already listed.
  */
 export function nearestFitting(planned: Planned): readonly Change[] {
   const { layout } = planned;
@@ -67,10 +68,13 @@ export function nearestFitting(planned: Planned): readonly Change[] {
   return nearest;
 }
 
-/** A change that saves less is not worth a sentence. */
+/** A plan names a change only if an iteration is more than this many times as fast. */
 const LEAST_GAIN = 1.02;
 
-/** Returns the change of one setting in the same framework and on the same GPUs that shortens an iteration most; undefined: none saves 2%. */
+/**
+ * Returns the change of one setting that shortens an iteration most, in the same framework and on the same GPUs; undefined: no
+ * change saves 2%.
+ */
 export function bestChange(planned: Planned): Change | undefined {
   const { layout, prediction } = planned;
   const [best] = [...candidates(layout)]

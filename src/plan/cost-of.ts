@@ -19,7 +19,7 @@ export interface Planned<L extends AnyLayout = Layout> {
 /** What a run costs; intervals follow from the interval of the predicted time. */
 export interface Cost {
   readonly usd: Estimate;
-  /** The same in CNY if the table of prices has `cnyPerUsd`; otherwise null. */
+  /** The cost in CNY if the table of prices has `cnyPerUsd`; otherwise null. */
   readonly cny: Estimate | null;
   readonly hours: Estimate;
   readonly gpuHours: Estimate;
@@ -31,7 +31,7 @@ export interface Cost {
   readonly note: string | null;
 }
 
-/** Returns the cost of a run of that length. Throws: CONFIG if no price is known, or if the length is not above 0. */
+/** Returns the cost of a run of the given length. Throws: CONFIG if no price is known, or if the length is not above 0. */
 export function costOf(
   { layout, prediction }: Planned<AnyLayout>,
   length: RunLength,
@@ -66,7 +66,7 @@ function doesNotFit(layout: AnyLayout, { memory }: Prediction): string {
   const gib = (bytes: number): string => (bytes / 2 ** 30).toPrecision(3);
   return (
     `the plan does not fit: ${gib(memory.peakBytes)} of ${gib(reservableBytes(layout))} GiB on ${layout.hardware.name}; ` +
-    'this is what it would cost if it did'
+    'the cost assumes that the plan fits'
   );
 }
 

@@ -12,7 +12,7 @@ export function iterationWords({ globalBatch, model }: Pick<Layout, 'globalBatch
   return `${sequences} of ${model.seq.toLocaleString('en-US')} tokens, ${tokens.toLocaleString('en-US')} in all`;
 }
 
-/** Explains a plan in five sentences: its work, where its time and its memory go, the change that helps most, its weakest assumption. */
+/** Explains a plan in five sentences: its work, its time, its memory, the change that helps most, and its weakest assumptions. */
 export function explained(planned: Planned, prices: PriceTable = PRICES): readonly string[] {
   const { layout, prediction } = planned;
   const { time, memory, seconds, mfu, largestAssumption } = prediction;
@@ -34,9 +34,9 @@ export function explained(planned: Planned, prices: PriceTable = PRICES): readon
   const range = `${formatSeconds(seconds.low)} to ${formatSeconds(seconds.high)}`;
   return [
     `One iteration on ${layout.gpus} x ${layout.hardware.name} trains on ${iterationWords(layout)}, and takes ${formatSeconds(seconds.value)} ` +
-      `(${range}): ${Math.round(prediction.tokensPerSecondPerGpu).toLocaleString('en-US')} tokens per second and GPU, ${Math.round(100 * mfu)}% of its peak.`,
+      `(${range}): ${Math.round(prediction.tokensPerSecondPerGpu).toLocaleString('en-US')} tokens per second per GPU, ${Math.round(100 * mfu)}% of the GPU's peak.`,
     `The time goes to ${shares(times, time.seconds)}.`,
-    `The peak of ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}, in the ${memory.phase}, goes to ${shares(held, memory.peakBytes)}.`,
+    `The peak in the ${memory.phase} takes ${formatBytes(memory.peakBytes)} of ${formatBytes(reservableBytes(layout))}: ${shares(held, memory.peakBytes)}.`,
     helping(planned, prices),
     `The weakest assumption for time is that ${largestAssumption}; for memory, that ${memory.largestAssumption}.`,
   ];
@@ -47,13 +47,13 @@ function helping(planned: Planned, prices: PriceTable): string {
   if (!prediction.fits) {
     const changes = nearestFitting(planned);
     if (changes.length === 0)
-      return 'It does not fit, and no other layout of this batch fits, even on twice as many GPUs; take more or larger GPUs.';
+      return 'The plan does not fit, and no other layout of this batch fits, even on twice as many GPUs; take more or larger GPUs.';
     const all = changes.map((change) => `${change.words} (${changeWords(change, prices)})`).join('; ');
-    return `It does not fit; the nearest changes that fit are ${all}.`;
+    return `The plan does not fit; the nearest changes that fit are ${all}.`;
   }
   const best = bestChange(planned);
   if (best === undefined)
-    return `No change of a single setting of ${layout.stack} that fits shortens an iteration by 2% or more.`;
+    return `No fitting change of a single setting of ${layout.stack} shortens an iteration by 2% or more.`;
   const ratio = prediction.seconds.value / best.prediction.seconds.value;
   return `The single change that helps most is ${best.words}: ${changeWords(best, prices)}, ${ratio.toFixed(2)}x as fast.`;
 }
@@ -69,7 +69,7 @@ export function changeWords(change: Change, prices: PriceTable = PRICES): string
   ].join(', ');
 }
 
-/** A plan's lines about changes, for plans that do not fit. */
+/** Returns a line for each nearest change if the plan does not fit; no lines if the plan fits. */
 export function fittingLines(planned: Planned, prices: PriceTable = PRICES): readonly string[] {
   if (planned.prediction.fits) return [];
   const changes = nearestFitting(planned);

@@ -17,16 +17,16 @@ export function familyOf(layout: Layout): string {
   return [...(alone ? [] : [strategyWord(layout)]), ...axes].join(' + ');
 }
 
-/** Why a family's best member is behind the winner. */
+/** The best layout of a family, and why it is behind the winner. */
 export interface Loss {
   readonly family: string;
   readonly best: Planned;
-  /** Numbers of the family's candidates, and of those that fit. */
+  /** The number of the family's candidates, and the number of those that fit. */
   readonly tried: number;
   readonly fitting: number;
   /** 'does not fit: needs 2.1x the memory, 63% of it for optimizer states', '1.3x slower: more bubble; the bubble takes 41% of its time'. */
   readonly why: string;
-  /** The assumption that decides if each time is within the other's interval. */
+  /** The assumption that decides which layout is faster, if each layout's time is within the other's interval. */
   readonly undecided?: string | undefined;
 }
 
@@ -75,7 +75,7 @@ function largestState(memory: Planned['prediction']['memory']): string {
   return `${Math.round((100 * bytes) / memory.peakBytes)}% of it for ${name}`;
 }
 
-/** Returns the part of the time that exceeds the winner's most, as a share of the loser's iteration. */
+/** Returns the cause whose time exceeds the winner's by most, with the cause's share of the loser's iteration. */
 function largestCause(loser: Planned, winner: Planned): string | undefined {
   const [a, b] = [loser.prediction.time, winner.prediction.time];
   const scale = winner.layout.globalBatch / loser.layout.globalBatch;

@@ -25,13 +25,13 @@ const measuredSchema = z.object({
 
 export type MeasuredHardware = Readonly<z.output<typeof measuredSchema>>;
 
-/** Hardware overrides, and the measurements that they were fitted on. */
+/** Hardware overrides, and the measurements on which the overrides were fitted. */
 export interface FittedHardware extends HardwareCalibration {
   readonly measured: MeasuredHardware;
   readonly notes: readonly string[];
 }
 
-/** Checks the program's output. Throws: ENGINE if it is something else. */
+/** Checks the program's output. Throws: ENGINE if the output has another form. */
 export function parseMeasured(input: unknown): MeasuredHardware {
   const parsed = measuredSchema.safeParse(input);
   if (parsed.success) return parsed.data;
@@ -40,8 +40,9 @@ export function parseMeasured(input: unknown): MeasuredHardware {
 }
 
 /**
- * Returns the figures with which the cost model predicts the measured times: its matmuls run at a share of gemmTflops, its
- * element-wise kernels of hbmTBps, its collectives within a node of linkGBps. These shares (calibration.ts) do not change.
+ * Returns the figures with which the cost model predicts the measured times. In the model, matmuls reach a share of gemmTflops,
+ * element-wise kernels reach a share of hbmTBps, and collectives within a node reach a share of linkGBps. These shares
+ * (calibration.ts) do not change.
  */
 export function fitHardware(measured: MeasuredHardware): FittedHardware {
   const { like, notes } = kindOf(measured);
@@ -64,7 +65,7 @@ export function fitHardware(measured: MeasuredHardware): FittedHardware {
   };
 }
 
-/** Returns the memory as the figure in a GPU's name, from the bytes that CUDA offers. */
+/** Returns the memory figure of a GPU's name ('80G') from the bytes that CUDA offers. */
 function memoryOf({ memory_bytes }: MeasuredHardware): number {
   return memory_bytes / 2 ** 30 / OFFERED;
 }

@@ -3,24 +3,24 @@ export type Generation = 'volta' | 'ampere' | 'ada' | 'hopper' | 'blackwell' | '
 
 /** What all GPUs of a generation have in common. */
 interface GenerationFacts {
-  /** Gbit/s per GPU of its usual machine. */
+  /** Network bandwidth of the generation's usual machine, Gbit/s per GPU. */
   readonly nicGbit: number;
-  /** Rate of float32 matmuls (TF32 where it exists) over 16-bit matmuls. */
+  /** Rate of float32 matmuls (TF32 if the GPU has it) divided by the rate of 16-bit matmuls. */
   readonly fp32Rate: number;
-  /** Rate of fp8 matmuls over 16-bit matmuls; null: its matrix units do not compute in fp8. */
+  /** Rate of fp8 matmuls divided by the rate of 16-bit matmuls; null: the matrix units do not compute in fp8. */
   readonly fp8Rate: number | null;
   /** Whether cuBLAS's workspaces have the larger size. See memory/allocator.ts. */
   readonly hasWideWorkspace: boolean;
-  /** PCIe in one direction, GB/s, and the CPU's memory channels times GT/s, for 8 GPUs. */
+  /** linkGBps: PCIe in one direction, GB/s. gigaTransfers: the CPUs' memory channels times GT/s, for 8 GPUs. */
   readonly host: { readonly linkGBps: number; readonly gigaTransfers: number };
 }
 
 /**
  * Source: data sheets of the GPUs and of their usual machines: DGX-1 (4 x EDR for 8 GPUs; 8 channels of DDR4-2133), DGX A100
  * (HDR; 16 of DDR4-3200), DGX H100 (NDR; 16 of DDR5-4800), DGX B200 (16 of DDR5-5600); PCIe 3, 4 and 5 with 16 lanes. Volta
- * has no TF32 (15.7 of 125). Machines with Ada or Ascend have 200 and 400 Gbit/s for 8 cards at most; AMD's have a card per GPU.
- * Rates of fp8: the largest matmuls of ai-dynamo/aiconfigurator's systems/data (H100, H200; B200, B300, GB200, GB300; L40S), fp8 over
- * bf16 in the same software (SGLang, TensorRT-LLM).
+ * has no TF32: 15.7 of 125 TFLOP/s. A machine with 8 GPUs has at most 200 Gbit/s with Ada and 400 Gbit/s with Ascend; AMD's
+ * machines have a network card per GPU. Rates of fp8 are from the largest matmuls of ai-dynamo/aiconfigurator's systems/data
+ * (H100, H200; B200, B300, GB200, GB300; L40S): fp8 over bf16 in the same software (SGLang, TensorRT-LLM).
  */
 export const GENERATIONS: Readonly<Record<Generation, GenerationFacts>> = {
   volta: {

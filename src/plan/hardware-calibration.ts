@@ -11,7 +11,7 @@ const calibrationSchema = z.object({ like, gemmTflops, hbmTBps, memoryGB, linkGB
 /** Figures of the user's GPU, measured by `shardlab doctor --calibrate`: TFLOP/s, TB/s, GB, GB/s. */
 export type HardwareCalibration = Readonly<z.output<typeof calibrationSchema>>;
 
-/** Checks that an input is a calibration. `from` is only for messages. Throws: CONFIG if it is not. */
+/** Checks that an input is a calibration. `from` is only for messages. Throws: CONFIG if the input is not a calibration. */
 export function parseCalibration(input: unknown, from = 'calibration'): HardwareCalibration {
   const parsed = calibrationSchema.safeParse(input);
   if (!parsed.success) {
@@ -27,7 +27,7 @@ export function parseCalibration(input: unknown, from = 'calibration'): Hardware
 }
 
 /**
- * Returns a request whose hardware has the measured figures; figures that the request itself gives are used unchanged.
+ * Returns a request whose hardware has the measured figures; figures that the request already has are not replaced.
  * Throws: CONFIG if the request names another kind of GPU than was measured.
  */
 export function withCalibration<Request extends object>(
@@ -40,7 +40,7 @@ export function withCalibration<Request extends object>(
   if (like !== calibration.like) {
     throw new ConfigError(
       `the calibration is of ${calibration.like}, but the request's hardware is ${String(like)}; ` +
-        `plan for ${calibration.like}, or calibrate on the other kind`,
+        `plan for ${calibration.like}, or calibrate on ${String(like)}`,
     );
   }
   return { ...request, hardware: { ...calibration, ...said } };

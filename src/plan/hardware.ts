@@ -10,9 +10,9 @@ export interface Gpu {
   readonly gemmTflops: number;
   /** Memory bandwidth, TB/s. */
   readonly hbmTBps: number;
-  /** As in the GPU's name, in GiB: 80 means 81920 MiB; CUDA offers a little less (allocator.ts). */
+  /** Memory as in the GPU's name, in GiB: 80 means 81920 MiB; CUDA offers a little less (allocator.ts). */
   readonly memoryGB: number;
-  /** Bandwidth within a node in one direction, GB/s per GPU: NVLink, XGMI, HCCS, or PCIe where there is no other link. */
+  /** Bandwidth within a node in one direction, GB/s per GPU: NVLink, XGMI, HCCS, or PCIe if there is no other link. */
   readonly linkGBps: number;
   /** Price given with the hardware, USD per GPU hour; null: see prices.ts. */
   readonly usdPerHour: number | null;
@@ -21,7 +21,7 @@ export interface Gpu {
   readonly sms: number;
   /** The board's power limit, W. */
   readonly powerW: number;
-  /** Where the figures were published; `gemm` is null if no measurement is known: gemmTflops is then estimated. */
+  /** Where the figures were published. If no measurement of gemmTflops is known, `gemm` is null and gemmTflops is estimated. */
   readonly sources: { readonly figures: string; readonly gemm: string | null };
   /** Bandwidth between nodes, Gbit/s per GPU, if the kind implies a machine. */
   readonly nicGbit?: number;
@@ -34,11 +34,11 @@ export interface Hardware extends Gpu {
   readonly nicGbit: number;
 }
 
-/** The best matmul of many shapes, mean of 100 runs. */
+/** Rates of the best matmul of many shapes, mean of 100 runs. */
 const MAMF = "stas00/ml-engineering, compute/accelerator, MAMF table (PyTorch's best shape)";
-/** The best of square bf16 matmuls of 1024 to 10240. */
+/** Rates of the best square bf16 matmul, sizes 1024 to 10240. */
 const SQUARE = 'zzc0721/torch-performance-test-data (best square matmul of PyTorch)';
-/** The best of three matmuls; on Blackwell, PyTorch's best shape is 9 to 17% above it, on H100 1%. */
+/** Rates of the best of three matmuls. PyTorch's best shape is 9 to 17% faster on Blackwell, and 1% faster on H100. */
 const NEAR_SQUARE = 'ai-dynamo/aiconfigurator, systems/data (bf16, 4096 to 16384 x 8192 x 8192)';
 const NVIDIA = "NVIDIA's data sheet";
 
@@ -92,9 +92,10 @@ export type GpuName = keyof typeof GPUS;
 export type HardwareOverrides = Partial<Omit<Hardware, 'name' | 'generation' | 'sms' | 'sources'>>;
 
 /**
- * [Note: power limits] Large matmuls draw as much power as the board allows, so a lower limit lowers their rate: to this power of
- * the limits' ratio. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at 500 W (the two H100s of the table below). Machines
- * with lower limits are common: Meta's production cluster caps A100 at 350 of 400 W (Touvron et al. 2023, section 2.2.1).
+ * [Note: power limits] Large matmuls draw as much power as the board allows, so a lower limit lowers their rate. The ratio of
+ * the rates is the ratio of the limits to the power of this exponent. Source: H100 reaches 794 TFLOP/s at 700 W and 620 at 500
+ * W (the two H100s of the table below). Machines with lower limits are common: Meta's production cluster caps A100 at 350 of
+ * 400 W (Touvron et al. 2023, section 2.2.1).
  */
 const POWER_EXPONENT = Math.log(794 / 620) / Math.log(700 / 500);
 
@@ -103,7 +104,7 @@ function gemmAt({ gemmTflops, powerW }: Gpu, limit: number): number {
   return gemmTflops * (limit / powerW) ** POWER_EXPONENT;
 }
 
-/** Returns the hardware of that name, with the user's figures. Throws: CONFIG for an unknown name, with the nearest. */
+/** Returns the hardware of that name, with the user's figures. Throws: CONFIG for an unknown name, with the nearest name. */
 export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Hardware {
   const key = gpuName(name);
   if (key === undefined) {
@@ -123,10 +124,10 @@ export function hardwareOf(name: string, overrides: HardwareOverrides = {}): Har
   return { name: key, gpusPerNode: 8, nicGbit, ...known, gemmTflops, ...overrides };
 }
 
-/** Boards with two sizes of memory, whose names need it. H100 is one: there are boards of 80, 94 and 96 GB. */
+/** Boards that exist with several sizes of memory; their names must contain the size. H100 has 80, 94 or 96 GB. */
 const OF_TWO_SIZES = /^(V100|A100|H100)/;
 
-/** Returns the known GPU of that name, in any spelling, and for boards of one size without the memory ('H20', 'RTX 4090'). */
+/** Returns the known GPU of that name in any spelling. Names of boards of one size may omit the memory ('H20', 'RTX 4090'). */
 export function gpuName(name: string): keyof typeof GPUS | undefined {
   return (Object.keys(GPUS) as (keyof typeof GPUS)[]).find(
     (known) =>
@@ -144,7 +145,7 @@ export function boardsNamed(name: string): readonly (readonly [name: string, gpu
   return same.length > 0 ? same : found;
 }
 
-/** Removes the parts in which names of the same board differ: 'NVIDIA A100-SXM4-80GB' is A100-80G. A PCIe board differs. */
+/** Removes the parts in which names of the same board differ: 'NVIDIA A100-SXM4-80GB' is A100-80G. PCIe boards differ. */
 function spelled(name: string): string {
   const bare = name
     .toLowerCase()

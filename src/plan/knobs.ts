@@ -30,7 +30,7 @@ export type KnobValues = {
   readonly [Name in keyof typeof KNOBS]?: readonly ReturnType<(typeof KNOBS)[Name]['of']>[];
 };
 
-/** A knob's value, and the keys of a request that set it. */
+/** A knob's value, and the keys of a request that set this value. */
 export interface Turn {
   readonly value: string | number | boolean;
   readonly place: Place;
@@ -38,18 +38,18 @@ export interface Turn {
   isOf(layout: Layout): boolean;
 }
 
-/** Returns the named knobs with their values. Throws: CONFIG for a knob that does not exist, and for values without a list. */
+/** Returns the named knobs with their values. Throws: CONFIG for an unknown knob, and for values that are not in a list. */
 export function turnsOf(
   values: KnobValues,
 ): readonly { readonly label: string; readonly turns: readonly Turn[] }[] {
   return Object.entries(values).map(([name, tried]) => {
     const knob: Knob | undefined = Object.entries(KNOBS).find(([key]) => key === name)?.[1];
     if (knob === undefined) {
-      throw new ConfigError(`there is no knob '${name}'; there are: ${Object.keys(KNOBS).join(', ')}`);
+      throw new ConfigError(`there is no knob '${name}'; choose one of ${Object.keys(KNOBS).join(', ')}`);
     }
     if (!Array.isArray(tried)) {
       throw new ConfigError(
-        `${name} is ${JSON.stringify(tried)}; give a list of the values to try, as [1, 2]`,
+        `${name} is ${JSON.stringify(tried)}; give a list of the values to try, such as [1, 2]`,
       );
     }
     return {

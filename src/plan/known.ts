@@ -6,7 +6,7 @@ import { PRICES, type Price, type PriceTable } from './prices';
 
 /** A kind of GPU in its usual machine, with its list price. */
 export interface KnownGpu extends Hardware {
-  /** null: none is listed. */
+  /** null: no price is listed. */
   readonly price: Price | null;
 }
 

@@ -22,7 +22,7 @@ export interface Assumed {
   readonly says: string;
 }
 
-/** How a plan uses a config's settings that it does not read. */
+/** The settings of a config whose values a plan does not use. */
 export interface ConfigReading {
   /** Settings that would affect a training on GPUs, but are planned with another value. */
   readonly assumed: readonly Assumed[];
@@ -30,7 +30,7 @@ export interface ConfigReading {
   readonly withoutEffect: readonly string[];
 }
 
-/** Whether an input is a TrainConfig and not a plan request, by keys that only a TrainConfig has, or by their values. */
+/** Whether an input is a TrainConfig: it has a key, or a value of a key, that no plan request has. */
 export function isTrainConfig(input: unknown): boolean {
   if (typeof input !== 'object' || input === null) return false;
   const requestKeys = [...Object.keys(planRequestSchema.shape), ...Object.keys(REQUEST_WORDS)];
@@ -55,7 +55,7 @@ interface At {
 
 type Reader = (config: TrainConfig, at: At) => Asked;
 
-/** Readers of the settings that a plan reads. It does not compile unless every setting whose row says `reads` has one. */
+/** A reader for each setting that a plan reads. A setting whose row says `reads` but that has no reader is a compile error. */
 const READERS: Readonly<Record<PlannedPath, Reader>> = {
   model: modelOf,
   batch: batchOf,
@@ -91,7 +91,7 @@ const READERS: Readonly<Record<PlannedPath, Reader>> = {
 /** Returns what a config says about a training on GPUs. Throws: CONFIG if it cannot be planned. */
 export function askedByConfig(config: TrainConfig, input: object, place: PlanRequest): Asked {
   const { mesh } = config.parallel;
-  // A mesh defines the number of ranks; the default is one node.
+  // A mesh defines the number of ranks; without a mesh, it is one node of 8.
   const { tp = config.parallel.tp, pp = config.parallel.pp, cp = config.parallel.cp } = place.parallel ?? {};
   const gpus = place.gpus ?? (mesh === null ? 8 : mesh.dpReplicate * mesh.dpShard * tp * pp);
   const at = { input, gpus, dp: gpus / (tp * pp * cp) };
@@ -161,7 +161,7 @@ function tensorParallelOf({ parallel: { tp, sequenceParallel } }: TrainConfig): 
   return tp === 1 ? {} : { tp, sequenceParallel };
 }
 
-/** Returns the strategy that reshardAfterForward chooses: each choice is a strategy that differs in nothing else. */
+/** Returns the strategy that reshardAfterForward chooses; the strategies that it can choose differ in nothing else. */
 function strategyOf({ strategy, reshardAfterForward }: TrainConfig['parallel']): StrategyName {
   if (reshardAfterForward === null || !isGathered(strategy)) return strategy;
   const keeps = reshardAfterForward === false;

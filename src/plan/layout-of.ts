@@ -51,7 +51,7 @@ export function layoutWithDefaults(asked: Asked): Layout {
   const virtualStages = pp === 1 ? 1 : (asked.virtualStages ?? (asked.schedule === 'interleaved' ? 2 : 1));
   const inNode = Math.max(1, Math.min(dp * cp, Math.floor(hardware.gpusPerNode / tp)));
   const shards = STRATEGIES[strategy].isHybrid ? (asked.dpShard ?? inNode) : dp * cp;
-  // TorchTitan's float8.py: only if data parallelism shards (dp_shard_enabled), not context parallelism alone.
+  // TorchTitan gathers in fp8 only if data parallelism shards (float8.py: dp_shard_enabled), not under context parallelism alone.
   const canGatherFp8 = stack === 'fsdp2' && asked.precision === 'fp8' && shards > cp;
   return {
     model,

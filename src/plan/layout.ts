@@ -42,7 +42,7 @@ export const DISPATCHERS = ['alltoall', 'deepep', 'hybridep'] as const;
 
 export type Dispatcher = (typeof DISPATCHERS)[number];
 
-/** What a CUDA graph replays without the CPU: nothing, experts' router, also attention, or the whole iteration. */
+/** What a CUDA graph replays without the CPU: nothing, the experts' router, the router and attention, or the whole iteration. */
 export const CUDA_GRAPHS = ['none', 'router', 'attention', 'iteration'] as const;
 
 export type CudaGraph = (typeof CUDA_GRAPHS)[number];
@@ -61,7 +61,7 @@ export interface Layout {
   readonly pp: number;
   readonly cp: number;
   readonly ep: number;
-  /** Number of ranks that share one set of shards: dp x cp; under hybrid strategies usually those in a node. */
+  /** Number of ranks that share one set of shards: dp x cp; under hybrid strategies, usually the ranks of a node. */
   readonly shards: number;
   readonly sequenceParallel: boolean;
   /** Whether collectives of tensor parallelism are split into parts that overlap with their matmuls. */
@@ -94,15 +94,15 @@ export interface Layout {
   /** Type in which gradients are reduced; null: the framework's default. */
   readonly reduceDtype: 'fp32' | 'fp16' | 'bf16' | null;
   readonly offload: { readonly optimizer: boolean; readonly parameters: boolean };
-  /** How DDP compresses gradients; null: not. */
+  /** How DDP compresses gradients; null: it does not compress. */
   readonly commHook: CommHookConfig | null;
   /** Share of parameters that train; the others have no gradients and no optimizer states. */
   readonly trainedShare: number;
-  /** Type of the frozen weights under adapters; null: as those that train. */
+  /** Type of the frozen weights under adapters; null: the type of the trained weights. */
   readonly baseWeights: 'nf4' | null;
   /** Tokens of an example, which attends only to itself; the model's seq unless rows are packed. */
   readonly exampleTokens: number;
-  /** A frozen model beside it that encodes texts; null: none. */
+  /** A frozen model that encodes texts for the trained model; null: there is none. */
   readonly textEncoder: { readonly params: number; readonly sharded: boolean } | null;
 }
 

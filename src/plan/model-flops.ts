@@ -2,9 +2,10 @@ import { attentionMatrices } from './block-params';
 import type { ModelShape } from './model-shape';
 
 /**
- * Returns the floating point operations of training on `samples` sequences, without recomputation: six per token and matmul
- * parameter, and 12 × layers × seq × dim per token for attention (the full matrix, although causal kernels skip half).
- * `keys` are those of each query, which are fewer in packed rows. Source: Narayanan et al. 2021, appendix, with a factor 3 for forward and backward.
+ * Returns the floating point operations of training on `samples` sequences, without recomputation. A token has six per matmul
+ * parameter, and 12 × layers × seq × dim for attention (the full matrix, although causal kernels skip half).
+ * `keys` is the number of keys per query; in packed rows it is less than seq. Source: Narayanan et al. 2021, appendix, with a
+ * factor 3 for forward and backward.
  */
 export function modelFlops(model: ModelShape, samples: number, keys = model.seq): number {
   const { layers, dim, heads, headDim, ffn, gatedFfn, logits, seq, crossTokens, moe, mla } = model;

@@ -22,7 +22,7 @@ export interface ModelShape {
   /** Heads of keys and values; fewer than heads under grouped-query attention. */
   readonly kvHeads: number;
   readonly headDim: number;
-  /** Width of the feed-forward that one token visits: with experts, those of its choice and shared ones; mean over the layers. */
+  /** Width of the feed-forward that one token visits, mean over the layers. Experts: the chosen and the shared ones together. */
   readonly ffn: number;
   /** Whether the feed-forward layer has three matrices (SwiGLU, gated GELU) instead of two. */
   readonly gatedFfn: boolean;
@@ -72,7 +72,7 @@ export const shapeSchema = z.strictObject({
   qkvBias: z.boolean().optional(),
   bias: z.enum(BIASES).optional(),
   qkNorm: z.boolean().optional(),
-  /** Norms of a layer's width in each layer. Default: 2; Gemma 2 has 4, layers that compute both parts side by side have 1. */
+  /** Norms of a layer's width in each layer. Default: 2; Gemma 2 has 4; layers with attention beside the feed-forward have 1. */
   numNorms: size.optional(),
   learnedPositions: z.boolean().optional(),
   headBias: z.boolean().optional(),
@@ -99,7 +99,7 @@ export const shapeSchema = z.strictObject({
 
 export type ModelShapeInput = Readonly<z.output<typeof shapeSchema>>;
 
-/** Fills a shape in and counts its parameters. */
+/** Fills in the omitted fields of a shape and counts its parameters. */
 export function shapeOf(input: ModelShapeInput): ModelShape {
   if (input.layers === undefined || input.dim === undefined || input.kind === 'unknown') {
     return usualShape(input.params ?? 0, input);
@@ -274,7 +274,7 @@ function audioParams(
   return audioLayers.length * (4 * dim * (dim + 1) + 2 * dim) + (audioDim + 1) * audioTokens * dim;
 }
 
-/** Width over depth of published decoders: 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have 102 to 128. */
+/** Width divided by depth. Published decoders of 80 x 8192, 96 x 12288, 40 x 5120 and 32 x 4096 have 102 to 128. */
 const USUAL_ASPECT = 128;
 
 /** Returns a decoder of usual proportions: 12 layers·dim² parameters, and an embedding of 50,304 tokens. */
@@ -282,7 +282,7 @@ function usualShape(params: number, input: ModelShapeInput): ModelShape {
   const vocab = input.vocab ?? 50_304;
   const paramsAt = (width: number): number =>
     12 * Math.max(1, Math.round(width / USUAL_ASPECT)) * width ** 2 + vocab * width;
-  // The largest multiple of 128 whose model has at most `params`, in steps that are halved: `params` may be any number.
+  // Finds the largest multiple of 128 whose model has at most `params` parameters; halved steps find it for any number.
   let [dim, step] = [128, 128];
   while (paramsAt(dim + step) <= params) step *= 2;
   for (; step >= 128; step /= 2) if (paramsAt(dim + step) <= params) dim += step;

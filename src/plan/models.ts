@@ -7,7 +7,7 @@ import { ConfigError } from '../core/errors';
 import { catalogueModel, hubModelAt } from './hub/read-hub';
 import { type ModelShapeInput, shapeSchema } from './model-shape';
 
-/** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: it is unknown. */
+/** Returns a published model's key for its name here or on a hub ('meta-llama/Llama-3.1-8B'); undefined: the name is unknown. */
 export function modelName(name: string): keyof typeof PUBLISHED_MODELS | undefined {
   const key = name
     .toLowerCase()
@@ -38,7 +38,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   const shape = modelShape(config);
   if (shape.kind === 'moe') {
     throw new ConfigError(
-      "model.kind: 'moe' cannot be planned: a plan has no experts within layers; plan the gpt of the same sizes, or { params }",
+      "model.kind: 'moe' cannot be planned: plans have no formula for this library's mixture; plan the gpt of the same sizes, or { params }",
     );
   }
   if (shape.kind === 'own') throw ownModelRefused();
@@ -52,7 +52,7 @@ export function shapeOfConfig(config: { readonly model: ModelConfig | ModelName 
   };
 }
 
-/** The error of what needs formulas, for a model of the user's own. */
+/** Returns the error for a model of the user's own, if something needs formulas. */
 export function ownModelRefused(what = 'model'): ConfigError {
   return new ConfigError(
     `${what}: there are formulas only for models of known kinds. A model of your own is counted: sl.plan(config, { on: 'A100-80G', ` +

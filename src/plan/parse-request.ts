@@ -33,8 +33,8 @@ export function parseWith<T>(schema: z.ZodType<T>, input: unknown): T {
 }
 
 /**
- * Returns a request without keys that are not similar to a known key: notes and measurements. A misspelled key is not removed,
- * so it is refused later. Within model, parallel and batch, nothing is removed.
+ * Returns a request without notes and measurements: keys that are not similar to any known key. A misspelled key is not
+ * removed, so it is refused later. Within model, parallel and batch, nothing is removed.
  */
 export function withoutNotes(request: object): {
   readonly request: object;

@@ -25,15 +25,16 @@ import { isReading, readingInput, readingPlace, requireReadable, requireWorld } 
 import { type PlanRequestInput, PUBLISHED_FACTS, placeSchema } from './request';
 
 /**
- * The input of `plan`: a TrainConfig, a plan request, the reading of another program's settings (sl.readConfig), or a name: of a published model
- * ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's config.json or its folder, or of a file that contains a TrainConfig or a plan request.
+ * The input of `plan`: a TrainConfig, a plan request, the reading of another program's settings (sl.readConfig), or a name. The
+ * name is that of a published model ('llama3-8b', 'Qwen/Qwen3-32B'), of a preset, of a model's config.json or its folder, or of
+ * a file that contains a TrainConfig or a plan request.
  */
 export type PlanInput = PlanRequestInput | TrainConfigInput | Reading | string;
 
 /** Where a TrainConfig runs, as keys of a plan request; other keys of a plan request replace values of the config. */
 export type Place = Partial<PlanRequestInput>;
 
-/** Where it runs: `on` a kind of GPU, by name or by figures, and keys of a plan request, which replace those of the input. */
+/** Where an input runs: `on` is a kind of GPU, by name or by figures; keys of a plan request replace those of the input. */
 export type PlanPlace = (Place & { readonly on?: Hardware }) | Hardware;
 
 type Hardware = NonNullable<PlanRequestInput['hardware']>;
@@ -84,8 +85,8 @@ function planned(written: object, asked: Asked, { assumed, withoutEffect }: Conf
 }
 
 /**
- * Returns an input, and where it runs: a reading says both, and keys of `where` replace its own. Throws: CONFIG for a reading with lines that are
- * errors.
+ * Returns an input and the place where it runs. A reading has both, and keys of `where` replace those of the reading's place.
+ * Throws: CONFIG for a reading with lines that are errors.
  */
 export function inputAt(input: unknown, where: PlanPlace): { readonly asked: object; readonly place: Place } {
   const asked = inputOf(input);
@@ -95,7 +96,7 @@ export function inputAt(input: unknown, where: PlanPlace): { readonly asked: obj
   return { asked, place: withPlace(readingPlace(input), place) };
 }
 
-/** Returns the input of a name, the config of a reading, and another object unchanged. Throws: CONFIG for anything else. */
+/** Returns the input of a name, the config of a reading, or any other object as it is. Throws: CONFIG for anything else. */
 export function inputOf(input: unknown): object {
   if (isReading(input)) {
     requireReadable(input);
@@ -109,8 +110,7 @@ export function inputOf(input: unknown): object {
 }
 
 /**
- * Replaces the input's keys by the place's, except those that the place has without a value; keys within `parallel` and `batch`
- * are replaced one by one.
+ * Replaces the input's keys by the place's keys that have a value. Keys within `parallel` and `batch` are replaced one by one.
  */
 export function withPlace<Input extends object, P extends object>(input: Input, place: P): Input & P {
   const written = input as Readonly<Record<string, unknown>>; // an object has keys
@@ -129,8 +129,8 @@ function keysWithValues(object: object): object & Readonly<Record<string, unknow
 }
 
 /**
- * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a plan request or a TrainConfig. Throws:
- * CONFIG with file, line, key and the nearest known key.
+ * Returns the plan's input for a name: a preset, a published model, a model's config.json or its folder, or a file with a plan
+ * request or a TrainConfig. Throws: CONFIG with file, line, key and the nearest known key.
  */
 export function planInputNamed(name: string, cwd = '.'): object {
   const model = existsSync(resolve(cwd, name)) ? MODEL_NAMES.find((each) => each === name) : modelName(name);
@@ -151,13 +151,13 @@ export function planInputNamed(name: string, cwd = '.'): object {
     parseRequest(input);
   } catch (error) {
     const issues = error instanceof ConfigError ? error.details.issues : undefined;
-    // parseRequest puts them there.
+    // The type is known, because parseRequest makes the issues.
     throw Array.isArray(issues) ? wrong(issues as Parameters<typeof wrong>[0], ourKey) : error;
   }
   return input;
 }
 
-/** Returns the keys of a plan request; the name or description of a GPU is short for { on }. */
+/** Returns a place as keys of a plan request; the name or description of a GPU is short for { on }. */
 export function placeOf(place: PlanPlace): Place {
   if ((typeof place !== 'object' && typeof place !== 'string') || place === null) {
     throw new ConfigError(
@@ -221,7 +221,7 @@ function requestReadings(written: object, asked: Asked, layout: Layout): readonl
 
 const DEQUANTIZED: Assumed = {
   setting: 'baseWeights',
-  says: 'baseWeights nf4 is planned in memory only: a step also takes time to make the weights of each matmul from their 4 bits',
+  says: 'baseWeights nf4 is planned in memory only: the time that a step needs to make the weights of each matmul from their 4 bits is not planned',
 };
 
 function factsOf(written: object): Assumed[] {
@@ -230,7 +230,12 @@ function factsOf(written: object): Assumed[] {
   const facts = Object.keys(model).filter((key) => PUBLISHED_FACTS.includes(key));
   const variants = Object.entries(model).flatMap(([key, value]) =>
     ourKey(key) === 'inChannels' && typeof value === 'object' && value !== null
-      ? [{ setting: `model.${key}`, says: `model.${key} ${JSON.stringify(value)} is planned as its first` }]
+      ? [
+          {
+            setting: `model.${key}`,
+            says: `model.${key} ${JSON.stringify(value)} is planned with its first value`,
+          },
+        ]
       : [],
   );
   if (facts.length === 0) return variants;

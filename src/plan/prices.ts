@@ -16,7 +16,8 @@ export interface Price {
 export type PriceTable = Readonly<Record<string, Price>>;
 
 /**
- * On-demand list prices of one provider, so that GPUs compare: an instance's hour over its 8 GPUs, without discounts.
+ * On-demand list prices of one provider, so that prices of GPUs can be compared: an instance's hour divided by its 8 GPUs,
+ * without discounts.
  * Source: Amazon EC2 on-demand, Linux, us-east-1, after the price cut of June 2025.
  */
 export const PRICES = {
@@ -28,7 +29,7 @@ export const PRICES = {
   'B200-180G': listed('p6-b200.48xlarge', 113.9328),
 } as const satisfies PriceTable;
 
-/** Returns a GPU's price: the hardware's own, else the table's; undefined: neither has one. */
+/** Returns the price that is given with the hardware, else the price in the table; undefined: neither has a price. */
 export function priceOf(hardware: Hardware, table: PriceTable = PRICES): Price | undefined {
   if (hardware.usdPerHour !== null) {
     return { usdPerHour: hardware.usdPerHour, source: 'given with the hardware', date: 'as given' };
@@ -43,10 +44,10 @@ const priceSchema = z.union([
   z.strictObject({ usdPerHour: positive, ...note }),
   z.strictObject({ cnyPerHour: positive, ...note }),
 ]);
-/** A user's price: USD per GPU hour, the same with its source, or a price in CNY, for which the table has `cnyPerUsd`. */
+/** A user's price: USD per GPU hour, USD with a source, or CNY if the table has `cnyPerUsd`. */
 type OwnPrice = z.input<typeof priceSchema>;
 
-/** A user's prices by the hardware's name, as { 'A100-80G': 1.79 } or { cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }. */
+/** A user's prices by the hardware's name, such as { 'A100-80G': 1.79 } or { cnyPerUsd: 7.1, 'H20-96G': { cnyPerHour: 9 } }. */
 export type OwnPrices = Readonly<Record<string, OwnPrice>>;
 
 const tableSchema = z.object({ cnyPerUsd: positive.optional() }).catchall(priceSchema);

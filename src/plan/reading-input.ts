@@ -11,7 +11,7 @@ export function isReading(input: unknown): input is Reading {
   );
 }
 
-/** Throws: CONFIG with every line that is an error, or refused if no line is a setting. */
+/** Throws: CONFIG with every line that is an error. If no line is a setting, refused lines count as errors. */
 export function requireReadable({ config, lines }: Reading): void {
   const isRefused = Object.keys(config).length === 0;
   const wrong = lines.filter(({ effect }) => effect === 'error' || (isRefused && effect === 'refused'));
@@ -19,12 +19,12 @@ export function requireReadable({ config, lines }: Reading): void {
     throw new ConfigError(wrong.map((line) => `${whereOf(line)}: ${line.key}: ${line.why}`).join('\n'));
 }
 
-/** Returns the config of a reading. A seed, which a plan does not depend on, tells it from a plan request. */
+/** Returns the config of a reading, with a seed: `isTrainConfig` knows a config by it, and plans do not depend on it. */
 export function readingInput({ config }: Reading): TrainConfigInput {
   return { seed: 0, ...config };
 }
 
-/** Returns where a reading runs, and what only plans know, as keys of a plan request. */
+/** Returns the place where a reading runs, and its settings that only plans have, as keys of a plan request. */
 export function readingPlace(reading: Reading): Partial<PlanRequestInput> {
   const { world, machines, place, config } = reading;
   const degrees = degreesOf(reading);
@@ -46,11 +46,11 @@ export function degreesOf({ config: { parallel = {} } }: Reading): number {
   return (parallel.tp ?? 1) * (parallel.cp ?? 1) * (parallel.pp ?? 1);
 }
 
-/** Throws: CONFIG if a plan is for a number of GPUs on which the rows of the reading depend, and which it does not know. */
+/** Throws: CONFIG if the reading's rows per rank depend on the number of ranks, and the reading does not have this number. */
 export function requireWorld({ world, place: { globalBatch } }: Reading, gpus: unknown): void {
   if (world !== null || globalBatch === undefined || gpus === undefined) return;
   throw new ConfigError(
-    `a step has ${globalBatch} rows of all ranks, whose number no line says, so the rows per rank are not known; ` +
+    `a step has ${globalBatch} rows of all ranks, and no line says the number of ranks, so the rows per rank are not known; ` +
       `write sl.readConfig(FILE, { world: ${String(gpus)} })`,
   );
 }

@@ -40,9 +40,9 @@ export const recommendSchema = planRequestSchema
   .extend({
     /** One kind of GPU, or several to choose from. */
     hardware: z.union([hardwareSchema, z.array(hardwareSchema).min(1)]).optional(),
-    /** Number of GPUs; by cost, fewer GPUs are tried too. */
+    /** Number of GPUs; a search by cost also tries fewer GPUs. */
     gpus: size.default(8),
-    /** Fewest GPUs to try: gpus, a half, a quarter and so on, down to this number. Default: only gpus; by cost one node. */
+    /** The search tries `gpus`, a half, a quarter and so on, down to this number. Default: `gpus`; by cost, one node. */
     fewestGpus: size.optional(),
     /** Sequences of one iteration. Default: about 4 million tokens. */
     batch: z.strictObject({ global: size.optional() }).prefault({}),
@@ -58,7 +58,7 @@ export type RecommendInput = z.input<typeof recommendSchema>;
 
 export type RecommendRequest = z.output<typeof recommendSchema>;
 
-/** Options of a search: `on` one kind of GPU or several, and keys that replace those of the input. */
+/** Options of a search: `on` is one kind of GPU or several; other keys replace those of the input. */
 export type RecommendPlace = Partial<RecommendInput> & { readonly on?: RecommendInput['hardware'] };
 
 /** Returns a plan request without the keys whose values a search finds, such as `parallel` and the microbatch. */
@@ -72,8 +72,9 @@ export function searchedKeys(request: object): object {
 }
 
 /**
- * Returns the request of a config, a request or the name of either, see `planInputNamed`. From a config it reads the model,
- * types, the optimizer and, if given, the batch; the search finds the rest, also if a file has it. Throws: CONFIG as `plan` does.
+ * Returns the request of a config, of a request, or of a name (see `planInputNamed`). Of a config, a search uses the model, the
+ * types, the optimizer and, if given, the batch. The search finds all other settings, even if a file has values for them.
+ * Throws: CONFIG as `plan` does.
  */
 export function recommendAsked(
   input: RecommendInput | TrainConfigInput | string,
@@ -127,7 +128,7 @@ export function searchBases(request: RecommendRequest): readonly Layout[] {
   });
 }
 
-/** Returns the numbers of GPUs to try: all; if asked or by cost also a half, a quarter and so on. */
+/** Returns the numbers of GPUs to try: `gpus`; by cost, or if `fewestGpus` is given, also a half, a quarter and so on. */
 function countsOf({ by, gpus, fewestGpus }: RecommendRequest, gpusPerNode: number): readonly number[] {
   const counts = [gpus];
   const fewest = fewestGpus ?? (by === 'cost' ? gpusPerNode : gpus);

@@ -14,7 +14,7 @@ export interface Recommendation {
   readonly numFitting: number;
   /** The layouts that fit, best first; at most `top`. */
   readonly ranked: readonly Planned[];
-  /** The best layout on the fewest GPUs on which one fits; undefined: none fits. */
+  /** The best layout on the fewest GPUs on which a layout fits; undefined: no layout fits. */
   readonly fewest: Planned | undefined;
   /** The best layout of every family except the winner's, best first; those that do not fit are last. */
   readonly losses: readonly Loss[];
@@ -30,7 +30,7 @@ export interface RecommendOptions {
   readonly prices?: PriceTable;
   /** How many of the best layouts are returned. Default 10. */
   readonly top?: number;
-  /** Gets the number of layouts that were predicted. */
+  /** Receives the number of layouts that are predicted, and the number of all layouts. */
   readonly progress?: (done: number, total: number) => void;
 }
 
@@ -123,7 +123,7 @@ function isBetter(a: Ranked, b: Ranked): boolean {
   return a.planned.prediction.memory.peakBytes < b.planned.prediction.memory.peakBytes;
 }
 
-/** Returns the layout on fewer GPUs; of two on equally many the better one. */
+/** Returns the layout on fewer GPUs; if both are on equally many GPUs, the better layout. */
 function onFewer(before: Ranked | undefined, ranked: Ranked): Ranked {
   if (before === undefined) return ranked;
   const fewer = before.planned.layout.gpus - ranked.planned.layout.gpus;
@@ -163,7 +163,7 @@ function noLayout(base: Layout | undefined, request: RecommendRequest): ConfigEr
   const { heads = 0, layers = 0, seq = 0 } = base?.model ?? {};
   return new ConfigError(
     `no layout of ${base?.model.name ?? 'the model'} (${layers} layers, ${heads} heads, ${seq} tokens) on ${request.gpus} GPUs ` +
-      `with a global batch of ${base?.globalBatch}: dp must divide the batch, and dp x tp x pp x cp be the GPUs; ` +
+      `with a global batch of ${base?.globalBatch}: dp must divide the batch, and dp x tp x pp x cp must be the number of GPUs; ` +
       `try batch: { global: ${request.gpus * Math.ceil((base?.globalBatch ?? 1) / request.gpus)} }, or widen search`,
   );
 }

@@ -11,12 +11,12 @@ const positive = z.number().positive();
 
 const plannedModelSchema = z.union([z.string(), shapeSchema]);
 
-/** A GPU with the figures of a known GPU (`like`), except those that are given. */
+/** A GPU with the figures of a known GPU (`like`), except the given figures. */
 export const gpuSchema = z.strictObject({
   like: z.string(),
   tflops: positive.optional(),
   gemmTflops: positive.optional(),
-  /** A lower power limit, W, lowers the rate of matmuls; not for given gemmTflops. */
+  /** Power limit, W. A lower limit lowers the rate of matmuls, unless gemmTflops is given. */
   powerW: positive.optional(),
   hbmTBps: positive.optional(),
   memoryGB: positive.optional(),
@@ -47,7 +47,7 @@ const layoutSchema = z.strictObject({
   pp: size.optional(),
   cp: size.optional(),
   ep: size.optional(),
-  /** Number of ranks that share shards under a hybrid strategy; default: those in a node. */
+  /** Number of ranks that share shards under a hybrid strategy. Default: the ranks of a node. */
   dpShard: size.optional(),
   sequenceParallel: z.boolean().optional(),
   asyncTensorParallel: z.boolean().optional(),
@@ -96,7 +96,10 @@ export const planRequestSchema = z.strictObject({
   offload: offloadSchema.optional(),
   /** Share of parameters that train; the others are frozen. Default: 1. */
   trainedShare: positive.max(1).optional(),
-  /** Type of the frozen weights under adapters (QLoRA): NF4 of bitsandbytes, doubly quantized. Default: as trained ones. */
+  /**
+   * Type of the frozen weights under adapters (QLoRA): NF4 of bitsandbytes, doubly quantized. Default: the trained weights'
+   * type.
+   */
   baseWeights: z.enum(['nf4']).optional(),
   /** Mean tokens of the examples in a packed row, each of which attends only to itself. Default: a row is one example. */
   exampleTokens: size.optional(),
@@ -107,7 +110,7 @@ export const planRequestSchema = z.strictObject({
 /** A layout to predict: model, hardware, GPUs, parallelism, batch, precision and memory settings. */
 export type PlanRequestInput = z.input<typeof planRequestSchema>;
 
-/** The same in addition to a config, which has the model. */
+/** The schema of the keys that a plan request adds to a config; the config has the model. */
 export const placeSchema = planRequestSchema.partial({ model: true });
 
 export type PlanRequest = z.output<typeof placeSchema>;
@@ -213,8 +216,8 @@ export const OWN_VALUES: Readonly<Record<string, readonly string[]>> = {
 export const REQUEST_FORMS: Readonly<Record<string, string>> = {
   '': "{ model: 'llama3-8b', hardware: 'H100-80G', gpus: 64, parallel: { tp: 2 }, batch: { global: 64 } }",
   model:
-    "a name as 'llama3-8b', { kind: 'gpt', layers: 24, dim: 1024, heads: 16, vocab: 51200, seq: 1024 } or { params: 7.5e9 }",
-  hardware: "a name as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
+    "a name such as 'llama3-8b', { kind: 'gpt', layers: 24, dim: 1024, heads: 16, vocab: 51200, seq: 1024 } or { params: 7.5e9 }",
+  hardware: "a name such as 'A100-80G', or { like: 'A100-80G', memoryGB: 64 }",
   parallel: "{ strategy: 'FULL_SHARD', tp: 2, pp: 2 }",
   batch: '{ global: 64, micro: 1 }',
   offload: '{ optimizer: true }',

@@ -10,7 +10,7 @@ export interface StackRules {
   /** The strategies that can be combined with pipelines. */
   readonly pipelineWith: readonly StrategyName[];
   readonly contextParallel: boolean;
-  /** Whether it replays CUDA graphs, and sends experts' tokens beside another microbatch's compute. */
+  /** Whether the framework can replay CUDA graphs, and can send experts' tokens beside another microbatch's compute. */
   readonly graphsAndOverlap: boolean;
   readonly interleaved: boolean;
   /** Whether all stages must have the same number of layers. */
@@ -23,7 +23,7 @@ export interface StackRules {
 
 /**
  * Source: Megatron-LM's arguments.py (distributed optimizer; layers divisible by stages); PyTorch's fully_shard with
- * torch.distributed.pipelining and TorchTitan's parallelize functions (sequence parallelism whenever tensor parallelism);
+ * torch.distributed.pipelining and TorchTitan's parallelize functions (tensor parallelism always has sequence parallelism);
  * Megatron-Bridge's recipes (CUDA graphs, overlap of the experts' exchange); DeepSpeed's pipeline engine (asserts ZeRO stage below 2) and its config docs (offload from stage 2 and 3).
  */
 export const STACK_RULES: Readonly<Record<Stack, StackRules>> = {
@@ -77,8 +77,8 @@ export function strategyWord({ stack, strategy }: Pick<Layout, 'stack' | 'strate
 const ALL_BUT_PARAMETERS: readonly ModelState[] = ['gradient', 'optimizer'];
 
 /**
- * Returns the states that are sharded between steps under the strategy. Exception: with SHARD_GRAD_OP, PyTorch shards
- * parameters between steps; in DeepSpeed it is stage 2, whose parameters are whole and are gathered once after the step.
+ * Returns the states that are sharded between steps under the strategy. Frameworks differ in SHARD_GRAD_OP: PyTorch shards
+ * parameters between steps; DeepSpeed's stage 2 has whole parameters, which are gathered once after the step.
  */
 export function shardedStates({
   strategy,

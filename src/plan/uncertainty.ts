@@ -30,8 +30,8 @@ export const COMPUTE_DOUBT: Readonly<Record<ComputeCause, CauseDoubt>> = {
     0.25,
     `element-wise kernels read and write as in the framework's code, at ${CALIBRATION.memoryEfficiency} of the memory bandwidth`,
   ],
-  loss: [0.3, 'bytes per logit that the loss moves'],
-  optimizer: [0.25, 'bytes per parameter that the optimizer moves'],
+  loss: [0.3, "the loss moves as many bytes per logit as the framework's code says"],
+  optimizer: [0.25, "the optimizer moves as many bytes per parameter as the framework's code says"],
   launch: [0.3, `the CPU launches a kernel in ${Math.round(CALIBRATION.launchSeconds * 1e6)} µs`],
 };
 
@@ -44,7 +44,7 @@ const UNEXPLAINED = 0.05;
 /** Number of standard deviations that contain 80% of a normal distribution, two-sided. */
 export const SPREADS = 1.28;
 
-/** Returns an interval for eight of ten runs if the relative errors are right, and the assumption that widens it most. */
+/** Returns an interval that contains eight of ten runs if the errors are right, and the assumption that widens it most. */
 export function secondsEstimate(
   layout: Layout,
   time: TimePrediction,
@@ -134,7 +134,7 @@ function outsideOf(layout: Layout): string[] {
   return [...far.filter(([holds]) => holds).map(([, text]) => text), ...unheardOf(layout)];
 }
 
-/** Returns what the layout's framework cannot run; it is planned anyway. */
+/** Returns the parts of a layout that its framework cannot run; the layout is planned anyway. */
 function unheardOf({ stack, strategy, tp, pp, cp, overlapExperts, cudaGraph }: Layout): string[] {
   const rules = STACK_RULES[stack];
   const lacks: readonly (readonly [boolean, string])[] = [

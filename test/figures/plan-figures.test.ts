@@ -89,7 +89,7 @@ test('GPUs of one size have a line at the usable memory; GPUs of several sizes h
 test('the error of an unknown knob names the existing knobs', () => {
   assert.throws(() => whatIf(LLAMA, { microbatch: [1] } as object), {
     code: 'CONFIG',
-    message: /no knob 'microbatch'; there are: microBatch/,
+    message: /no knob 'microbatch'; choose one of microBatch/,
   });
 });
 

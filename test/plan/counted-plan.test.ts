@@ -171,7 +171,7 @@ test('counted plans compare with each other and over numbers of GPUs, and never 
 test('what has no meaning for a counted plan is refused by name', () => {
   const refused = [
     [{ parallel: { tp: 2 } }, /parallel\.tp has no meaning.*omit parallel\.tp/],
-    [{ seq: 2048 }, /seq has no meaning.*it follows from the batches of data/],
+    [{ seq: 2048 }, /seq has no meaning.*seq follows from the batches of data/],
     [{ precision: 'bf16' }, /precision has no meaning.*mixedPrecision/],
     [{ batch: { micro: 2 } }, /batch has no meaning.*accumulation of the config/],
     [{ parallel: { strategy: 'HYBRID_SHARD', dpShard: 3 }, gpus: 8 }, /dpShard 3 does not divide 8 GPUs/],

@@ -31,7 +31,7 @@ test('a plan is explained in five sentences: work, time, memory, the change that
     /16 x H100-80G trains on 256 sequences of 8,192 tokens, 2,097,152 in all, and takes/,
   );
   assert.match(time ?? '', /^The time goes to matmuls \(\d+%\), .* and .*\.$/);
-  assert.match(memory ?? '', /^The peak of .* goes to .*\(\d+%\)/);
+  assert.match(memory ?? '', /^The peak in the .* takes .*: .*\(\d+%\)/);
   assert.match(
     change ?? '',
     /^The single change that helps most is (selective|no) recompute: .* USD per million tokens, 1\.\d\dx as fast\.$/,
@@ -65,7 +65,10 @@ test('a plan that does not fit lists three nearest changes that fit, in its own 
   const lines = fittingLines(TOO_LARGE);
   assert.equal(lines.length, 3);
   assert.match(lines[0] ?? '', /^fits with .*: .* per iteration, [\d.]+ GB, [\d.]+ USD per million tokens$/);
-  assert.match(explained(TOO_LARGE)[3] ?? '', /^It does not fit; the nearest changes that fit are .*; .*; /);
+  assert.match(
+    explained(TOO_LARGE)[3] ?? '',
+    /^The plan does not fit; the nearest changes that fit are .*; .*; /,
+  );
   assert.deepEqual(fittingLines(FITS), []);
 });
 

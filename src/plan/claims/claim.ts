@@ -33,7 +33,7 @@ export type ClaimKind =
 
 /** What a document states. */
 export interface Claim {
-  /** As 'wan.mem.params'. */
+  /** Such as 'wan.mem.params'. */
   readonly id: string;
   /** 'own': a reader's claim, which `sl.claim` registers. */
   readonly document: DocumentName | 'own';
@@ -54,9 +54,9 @@ export interface Claim {
 }
 
 /**
- * A claim in a file of `claims/`. Expressions use numbers, comparisons, `and`, `or`, `? :`, and these names: `documented`,
- * `given.gpus`, `fact.gathers` (of `run`), `plan.name.seconds.value` and `memory.name.peakBytes` (of the file's plans), the
- * names of `let`, `found`, and the functions of `formulas.ts`. In a text, `${x}` shows a value, and `${x #2}` two
+ * A claim in a file of `claims/`. Expressions use numbers, comparisons, `and`, `or`, `? :`, and names. The names are
+ * `documented`, `given.gpus`, `fact.gathers` (of `run`), `plan.name.seconds.value` and `memory.name.peakBytes` (of the file's
+ * plans), the names of `let`, `found`, and the functions of `formulas.ts`. In a text, `${x}` shows a value, and `${x #2}` two
  * decimals of it (`expression.ts`).
  */
 export interface ClaimRow {
@@ -68,7 +68,7 @@ export interface ClaimRow {
   readonly documented?: number | readonly [number, number];
   readonly unit?: string;
   readonly relation?: '>' | '>=' | '<' | 'up to';
-  /** Circumstances, or the name of some that several claims share. */
+  /** Circumstances, or the name of circumstances that several claims share. */
   readonly given?: Claim['given'] | string;
   readonly check: RowCheck;
 }
@@ -77,9 +77,9 @@ export interface ClaimRow {
 export interface RowCheck {
   /** Name of the experiment whose facts are used. */
   readonly run?: string;
-  /** Values by name, each of which may use those before it. */
+  /** Values by name; the expression of a value may use the names before it. */
   readonly let?: Readonly<Record<string, string>>;
-  /** The number from a formula, a dry run or a prediction, or its value, low end and high end. */
+  /** The number from a formula, a dry run or a prediction; or three expressions: its value, low end and high end. */
   readonly found?: string | readonly [string, string, string];
   /** The number from a run. */
   readonly measured?: string;
@@ -88,12 +88,12 @@ export interface RowCheck {
   readonly tolerance?: number;
   /** Whether the sentence is true. */
   readonly holds?: string;
-  /** The word if it is not. Default 'off'. */
+  /** The verdict if the sentence is not true. Default 'off'. */
   readonly else?: 'off' | 'contradicts itself' | 'undefined';
-  /** Whether each part of the sentence is true; `part` says which part is. */
+  /** Whether each part of the sentence is true; `part` names the true part. */
   readonly parts?: readonly string[];
   readonly part?: string;
-  /** Whether the sentence is true if the condition is met, and whether it is otherwise. */
+  /** Whether the sentence is true if the condition is met, and whether it is true otherwise. */
   readonly onlyIf?: readonly [string, string];
   readonly condition?: string;
   readonly otherwise?: string;
@@ -101,7 +101,7 @@ export interface RowCheck {
   readonly open?: string;
   readonly needs?: string;
   readonly command?: string;
-  /** Why the verdict, which is the expected one, is a judgement on words. */
+  /** Why the verdict is a judgement on words; the verdict is then the expected one. */
   readonly judged?: string;
   readonly follows?: string;
   /** Default: how far the documented number is from the found one. */
@@ -112,7 +112,10 @@ export interface RowCheck {
   readonly expected: { readonly verdict: Verdict; readonly value?: number; readonly within?: number };
 }
 
-/** A cell of a document's table: its words, or a claim, with the words that the claim's number lacks; '' if no claim checks it. */
+/**
+ * A cell of a document's table: its words, or the claim that checks the cell, with the words beside the claim's number. The cell
+ * is '' if no claim checks it.
+ */
 export type StatedCell = string | { readonly claim: string; readonly says?: string };
 
 /** A table or list of a document with its rows and columns, in our own words. */
@@ -126,11 +129,11 @@ export interface StatedTable {
 /** A document's file in `claims/`. */
 interface DocumentFile {
   readonly title: string;
-  /** Requests to the planner by name; `like` names one that is extended. */
+  /** Requests to the planner by name; `like` names the request that a request extends. */
   readonly plans: Readonly<Record<string, PlanRequestInput & { readonly like?: string }>>;
   /** Circumstances by name, which several claims share. */
   readonly given: Readonly<Record<string, Claim['given']>>;
-  /** The environment that the document states, in its order. */
+  /** The environment that the document states, in the document's order. */
   readonly environment: readonly StatedPart[];
   readonly tables?: Readonly<Record<string, StatedTable>>;
   readonly claims: readonly ClaimRow[];

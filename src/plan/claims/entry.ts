@@ -5,9 +5,9 @@ import type { PlanLab, RunLab } from './lab';
 /** The expected result of a check; it is stored, so that an effect of a changed formula or engine is noticed. */
 export interface Expectation {
   readonly verdict: Verdict;
-  /** The finding's number (`numberOf`); undefined if it has none. */
+  /** The finding's number (`numberOf`); undefined if the finding has no number. */
   readonly value?: number | undefined;
-  /** How much a new number may differ from `value`, in its unit. Default: 0.5% of `value`. */
+  /** How much a new number may differ from `value`, in the unit of `value`. Default: 0.5% of `value`. */
   readonly within?: number | undefined;
 }
 
@@ -16,7 +16,7 @@ export type Facts = Readonly<Record<string, number>>;
 
 /** Runs on real ranks whose results one or more claims use; the last results are stored, so checks need no new runs. */
 export interface Experiment {
-  /** Unique. */
+  /** A unique name. */
   readonly name: string;
   run(lab: RunLab): Promise<Facts>;
 }
@@ -25,12 +25,12 @@ export interface Experiment {
 export interface ClaimEntry {
   readonly claim: Claim;
   readonly expected: Expectation;
-  /** The experiment whose facts the check gets; undefined if it needs no run. */
+  /** The experiment whose facts the check gets; undefined if the check needs no run. */
   readonly experiment?: Experiment | undefined;
   /** Why the verdict is a judgement; undefined if it is derived. */
   readonly judged?: string;
   /** The verdict alone, without the texts of a finding. */
   verdict(lab: PlanLab, facts: Facts): Verdict;
-  /** Fast and without side effects; `facts` are empty without an experiment. */
+  /** Returns the finding, fast and without side effects; `facts` are empty without an experiment. */
   check(lab: PlanLab, facts: Facts): Finding;
 }

@@ -4,7 +4,7 @@ import * as guide from './fsdp-guide/runs';
 import * as swift from './fsdp-megatron-swift/runs';
 import * as wan from './wan22-fsdp/runs';
 
-/** Every experiment, of which a claim names the one that it needs. */
+/** Every experiment; a claim names the experiment that it needs. */
 export const EXPERIMENTS: readonly Experiment[] = [wan, guide, accelerate, swift].flatMap((runs) =>
   Object.values(runs),
 );

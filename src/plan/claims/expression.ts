@@ -17,7 +17,7 @@ export interface Evaluator {
 
 const PLAIN = { abs: Math.abs, min: Math.min, max: Math.max, round: Math.round, ceil: Math.ceil };
 
-/** Returns an evaluator with these names and functions. Errors name `owner`. Throws, when it evaluates: CHECK. */
+/** Returns an evaluator with these names and functions. The evaluator throws CHECK, with the name of `owner`. */
 export function evaluatorOf(
   owner: string,
   values: Readonly<Record<string, unknown>>,

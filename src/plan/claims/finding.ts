@@ -44,7 +44,7 @@ interface Found {
   readonly by: string;
   /** The reason, in one or two sentences. */
   readonly why: string;
-  /** Why the verdict is a judgement on words; all others follow from numbers. */
+  /** Why the verdict is a judgement on words; all other verdicts follow from numbers. */
   readonly judged?: string;
   /** The claim that judges the same number or code; this claim follows it. */
   readonly follows?: string;
@@ -85,7 +85,7 @@ export interface OpenFinding extends Found {
 /** The result of a check of a claim. */
 export type Finding = SettledFinding | PartialFinding | ConditionalFinding | OpenFinding;
 
-/** Returns what completes a verdict's word: 'only if N is 10', '1.90 x too high'; '' if nothing does. */
+/** Returns the words that complete a verdict: 'only if N is 10', '1.90 x too high'; '' if there are none. */
 export function detailOf(finding: Finding): string {
   switch (finding.verdict) {
     case 'holds':
@@ -106,7 +106,7 @@ export function holdsOr<Word extends Verdict>(isTrue: boolean, otherwise: Word):
   return isTrue ? 'holds' : otherwise;
 }
 
-/** Returns the word for a sentence that leaves out a condition: whether it is true if the condition is met, and if not. */
+/** Returns the word for a sentence that leaves out a condition, from its truth if the condition is met, and otherwise. */
 export function onlyIf(isTrueIfMet: boolean, isTrueOtherwise: boolean): 'holds' | 'holds only if' | 'off' {
   if (isTrueIfMet && isTrueOtherwise) return 'holds';
   return isTrueIfMet ? 'holds only if' : 'off';
@@ -123,7 +123,7 @@ export function isNear(documented: number, ours: number, within = 0.05): boolean
   return Math.abs(documented - ours) <= within * Math.abs(ours);
 }
 
-/** Returns a finding's number: the measured one if there is one, else the predicted one; null if it has none. */
+/** Returns a finding's number: the measured one if there is one, else the predicted one; null if there is none. */
 export function numberOf({ measured, predicted }: Finding): number | null {
   if (measured !== undefined) return measured;
   if (predicted === undefined) return null;

@@ -15,7 +15,7 @@ import { bytesOf, modelStates, volumeAgainstDdp } from './model-states';
 import { ZERO3_FORMULAS } from './wan-deepspeed-zero3/formulas';
 import { wanFormulas } from './wan22-fsdp/formulas';
 
-/** Returns the functions that the expressions of claims may call. Those of one document have its folder. */
+/** Returns the functions that the expressions of claims may call. Functions for one document are in the document's folder. */
 export function formulasOf(lab: PlanLab): Functions {
   return {
     ...GENERAL,
@@ -41,14 +41,14 @@ const GENERAL: Functions = {
   /** GB of fp32 states with Adam on one of `world` ranks. */
   stateGB: (params: number, strategy: StrategyName, world: number) =>
     modelStates(params, strategy, world).stateBytes / 1e9,
-  /** Wire bytes of a step over DDP's. */
+  /** Wire bytes of a step divided by DDP's. */
   volume: volumeAgainstDdp,
   /** Bytes of a state per parameter on one of `world` ranks. */
   perParameter,
   /** Percentage by which FULL_SHARD has less of a state per GPU than DDP. */
   saved: (state: string, world: number) =>
     100 * (1 - perParameter(state, 'FULL_SHARD', world) / perParameter(state, 'NO_SHARD', world)),
-  /** The number of GPUs up to 64 with which sharding saves a percentage; 0: none does. */
+  /** The number of GPUs up to 64 with which sharding saves a percentage; 0: no number does. */
   gpusThatSave: (percent: number) =>
     Array.from({ length: 64 }, (_, i) => i + 1).find(
       (world) => Math.abs(100 * (1 - 1 / world) - percent) < 0.1,
@@ -59,7 +59,7 @@ const GENERAL: Functions = {
   linkGBps: (gpu: GpuName) => hardwareOf(gpu).linkGBps,
   nicGbit: (gpu: GpuName) => hardwareOf(gpu).nicGbit,
   hbmTBps: (gpu: GpuName) => GPUS[gpu].hbmTBps,
-  /** The number of known GPUs, and of those with less memory. */
+  /** The number of known GPUs, and the number of known GPUs with less memory than this. */
   numGpus: () => Object.keys(GPUS).length,
   numGpusBelow: (gigabytes: number) =>
     Object.values(GPUS).filter(({ memoryGB }) => memoryGB < gigabytes).length,

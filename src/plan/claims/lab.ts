@@ -10,7 +10,7 @@ import type { LinkName, LinkNumbers } from '../../transport/link';
 import type { MemoryPrediction, Prediction } from '../prediction';
 import type { PlanRequestInput } from '../request';
 
-/** The planner's functions that checks call. Checks get it as an argument, so that a test can change it. */
+/** The planner's functions that checks call. Checks get this object as an argument, so that a test can replace it. */
 export interface PlanLab {
   /** Predicts time and memory on GPUs. */
   predict(request: PlanRequestInput): Prediction;
@@ -98,7 +98,7 @@ export interface RunLab {
     place: LabPlace,
     work: (run: LabRun, folder: string) => Promise<T>,
   ): Promise<T>;
-  /** Runs a function in every rank. It is sent as source text, so it sees only its arguments. */
+  /** Runs a function in every rank. The function is sent as source text, so it sees only its arguments. */
   inRanks<Args extends readonly unknown[], Value>(
     place: LabPlace,
     work: (scope: LabScope, ...args: Args) => Value,

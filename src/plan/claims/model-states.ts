@@ -2,7 +2,7 @@ import { STRATEGIES, type StrategyName } from '../../config/strategies';
 import type { MemoryCause } from '../../core/events';
 import type { Bytes } from '../../core/units';
 
-/** fp32 parameters, gradients and Adam's two moments, or fp16 ones with a master copy: 4 + 4 + 8 or 2 + 2 + 12. */
+/** Parameters, gradients and Adam's states: 4 + 4 + 8 in fp32, or 2 + 2 + 12 in fp16 with an fp32 master and moments. */
 export const STATE_BYTES_PER_PARAMETER = 16;
 
 /** Model states of one rank in float32 with Adam, and the bytes that it receives in a step. */

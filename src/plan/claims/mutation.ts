@@ -4,12 +4,12 @@ import type { Verdict } from './finding';
 import type { PlanLab } from './lab';
 import { factsFor, type RecordedRuns } from './survey';
 
-/** A piece of evidence is multiplied by each of these; a zero is replaced by them, and a yes or no is turned round. */
+/** A number of the evidence is multiplied by each factor; a zero is replaced by each factor; a boolean is inverted. */
 const FACTORS = [0, 0.5, 0.9, 1.1, 2, 10] as const;
 
 /** A change of one piece of evidence, and the verdict that follows from it. */
 export interface Move {
-  /** As 'fact sparseRatio', 'prediction seconds.value of {…}', 'figure found'. */
+  /** Such as 'fact sparseRatio', 'prediction seconds.value of {…}', 'figure found'. */
   readonly piece: string;
   readonly factor: number;
   readonly verdict: Verdict;
@@ -21,15 +21,15 @@ export interface Mutation {
   readonly verdict: Verdict;
   /** The number of pieces of evidence that the verdict reads. */
   readonly numPieces: number;
-  /** The first change that moves the verdict; undefined if none does. */
+  /** The first change that moves the verdict; undefined if no change does. */
   readonly move: Move | undefined;
   /** Why the verdict is a judgement, which no evidence can move; undefined if it is derived. */
   readonly judged: string | undefined;
 }
 
 /**
- * Changes every piece of evidence of each claim, one at a time, until the verdict moves. Besides the factors, the found number
- * is replaced by the documented one, because a factor may miss it. Each prediction is computed once.
+ * Changes every piece of evidence of each claim, one at a time, until the verdict moves. In addition, the found
+ * number is replaced by the documented one, because the factors may miss this number. Each prediction is computed once.
  */
 export async function mutateClaims(
   entries: readonly ClaimEntry[],
@@ -75,7 +75,7 @@ function factorsOf({ claim }: ClaimEntry, piece: string, value: number | boolean
   return [...FACTORS, documented / value];
 }
 
-/** Returns the verdict with one piece changed; undefined if the check cannot be made with it. */
+/** Returns the verdict with one piece changed; undefined if the check fails with this change. */
 function verdictIf(
   entry: ClaimEntry,
   lab: PlanLab,
@@ -97,7 +97,7 @@ function changed(value: number | boolean, factor: number): number | boolean {
   return value === 0 ? factor : value * factor;
 }
 
-/** Returns a claim's verdict, with `read` between the check and each piece of its evidence. */
+/** Returns a claim's verdict; each piece of evidence that the check reads passes through `read`. */
 function verdictWith(entry: ClaimEntry, lab: PlanLab, facts: Facts, read: Read): Verdict {
   const seen = <Value extends object>(kind: string, request: unknown, value: Value): Value => {
     const of = JSON.stringify(request);

@@ -10,7 +10,7 @@ import type { PlanLab } from './lab';
 import { changeCell, planCell } from './plan-cell';
 import { percentFaster, percentFasterAlike } from './speed';
 
-/** What a claim's expressions may use. */
+/** The names that a claim's expressions may use. */
 export interface Names {
   readonly values: Record<string, unknown>;
   readonly functions: Functions;
@@ -64,7 +64,7 @@ function figures(lab: PlanLab): Functions {
 
 type End = 'value' | 'low' | 'high';
 
-/** Returns functions that compare plans, and those that write them as cells. */
+/** Returns functions that compare plans, and functions that write plans as cells. */
 function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Functions {
   const plan = (name: string): Prediction => lab.predict(request(name));
   return {
@@ -75,7 +75,10 @@ function plansOf(request: (name: string) => PlanRequestInput, lab: PlanLab): Fun
   };
 }
 
-/** Returns functions of what the documents state: a number, how often a piece of code fails on its original library, and whether a text is said of it. */
+/**
+ * Returns functions of what the documents state: a claim's number, how often a piece of code fails on its original library, and
+ * how often the description of a piece of code contains a text.
+ */
 function fragmentsOf(lab: PlanLab): Functions {
   const named = (name: string): Fragment => {
     const fragment = FRAGMENTS.find((each) => each.name === name);

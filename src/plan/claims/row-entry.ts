@@ -39,7 +39,7 @@ export function entryOfRow(
   };
 }
 
-/** Returns the verdict, the numbers on which it rests, and the evaluator that has them as `found`, `low` and `high`. */
+/** Returns the verdict, its numbers, and the evaluator that knows the numbers as `found`, `low` and `high`. */
 function decide(claim: Claim, check: RowCheck, { values, functions }: Names, lab: PlanLab) {
   const evaluator = evaluatorOf(claim.id, values, functions);
   for (const [name, expression] of Object.entries(check.let ?? {})) {

@@ -1,8 +1,9 @@
 import type { Estimate, Prediction } from '../prediction';
 
 /**
- * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so only overlap
- * makes the bounds: one side's communication is hidden completely, and the other side waits twice as long as predicted.
+ * Returns by how many percent (of samples per second) a layout is faster than a base. Both compute the same, so the bounds depend
+ * only on overlap. At each bound, one layout's communication is hidden completely, and the other layout waits twice as long as
+ * predicted.
  */
 export function percentFaster(layout: Prediction, base: Prediction): Estimate {
   const [mine, its] = [speedsOf(layout), speedsOf(base)];
@@ -13,7 +14,7 @@ export function percentFaster(layout: Prediction, base: Prediction): Estimate {
   };
 }
 
-/** Returns the same if both sides overlap alike, because they differ only in settings of one strategy. */
+/** Returns this percentage for layouts that overlap alike, because they differ only in settings of one strategy. */
 export function percentFasterAlike(layout: Prediction, base: Prediction): Estimate {
   const [mine, its] = [speedsOf(layout), speedsOf(base)];
   const faster = (at: 'value' | 'low' | 'high'): number => 100 * (mine[at] / its[at] - 1);
@@ -21,10 +22,10 @@ export function percentFasterAlike(layout: Prediction, base: Prediction): Estima
   return { value, low: Math.min(value, hidden, shown), high: Math.max(value, hidden, shown) };
 }
 
-/** The number of a plan that is compared. */
+/** The figure by which the speeds of plans are compared. */
 export const SPEED = 'tokensPerSecondPerGpu';
 
-/** Returns tokens per second and GPU. */
+/** Returns tokens per second per GPU. */
 function speedsOf({ tokensPerSecondPerGpu, time }: Prediction): Estimate {
   const { seconds, exposedComm } = time;
   const at = (exposed: number): number =>

@@ -1,4 +1,6 @@
-/** What needs a part: runs of this library's own engine, ranks of PyTorch (engine 'torch'), or the document's training on its GPUs. */
+/**
+ * Uses of a part: runs of this library's own engine, ranks of PyTorch (engine 'torch'), or the document's training on its GPUs.
+ */
 export const USES = ['here', 'engine torch', 'cluster'] as const;
 export type Use = (typeof USES)[number];
 
@@ -18,16 +20,16 @@ export type Probe =
 
 /** A part of the environment that a document states. */
 export interface StatedPart {
-  /** As 'PyTorch'. */
+  /** Such as 'PyTorch'. */
   readonly item: string;
   /** Where the document states it. */
   readonly section: string;
   /** The stated value, or what is not stated. */
   readonly stated: string;
   readonly probe: Probe;
-  /** Empty: nothing needs it. */
+  /** The uses that need the part; empty: none. */
   readonly needed: readonly Use[];
-  /** Why it is needed or not. */
+  /** Why the part is needed or not. */
   readonly why: string;
   /** The claim that checks the value. */
   readonly claim?: string;

@@ -7,7 +7,7 @@ import type { PlanLab, RunLab } from './lab';
 
 /** The last recorded runs of all experiments. */
 export interface RecordedRuns {
-  /** Processor of the machine on which they ran. */
+  /** Processor of the machine on which the experiments ran. */
   readonly processor: string;
   /** Such as 2026-01-31. */
   readonly date: string;
@@ -19,7 +19,7 @@ export interface RecordedRuns {
 export interface ClaimResult {
   readonly claim: Claim;
   readonly finding: Finding;
-  /** Where and when its runs took place; undefined if it needs no run. */
+  /** Where and when the claim's runs took place; undefined if the claim needs no run. */
   readonly recorded?: Pick<RecordedRuns, 'processor' | 'date'> | undefined;
 }
 
@@ -27,7 +27,7 @@ export interface ClaimResult {
 export interface ClaimCheck extends ClaimResult {
   readonly expected: Expectation;
   readonly holds: boolean;
-  /** What changed; '' if it holds. */
+  /** What changed; '' if the evidence still holds. */
   readonly change: string;
 }
 
@@ -52,7 +52,7 @@ export function selectClaims(
 
 type OneOrMore<T> = T | readonly T[];
 
-/** Which claims: those that meet all of these conditions, each of which has one value or several. */
+/** Conditions, all of which a selected claim meets. A condition has one value, or several of which one applies. */
 export interface ClaimFilter {
   /** '*' matches any text. */
   readonly id?: OneOrMore<string>;
@@ -87,7 +87,7 @@ function requireKnown(
   const values = wanted === undefined ? known : typeof wanted === 'string' ? [wanted] : wanted;
   for (const value of values) {
     if (known.includes(value)) continue;
-    throw new ConfigError(`no claim has the ${what} '${value}'; there are ${known.join(', ')}`, {
+    throw new ConfigError(`no claim has the ${what} '${value}'; choose one of ${known.join(', ')}`, {
       [what]: value,
     });
   }
@@ -135,7 +135,7 @@ export async function recordRuns(
   return facts;
 }
 
-/** Returns the recorded facts of a claim's experiment; none if it needs no run. Throws: CHECK if they are missing. */
+/** Returns the recorded facts of a claim's experiment; none if the claim needs no run. Throws: CHECK if the facts are missing. */
 export function factsFor({ claim, experiment }: ClaimEntry, recorded: RecordedRuns): Facts {
   if (experiment === undefined) return {};
   const facts = recorded.experiments[experiment.name];

@@ -97,7 +97,7 @@ const ON_H100 = {
 
 /**
  * Source: Dao-AILab/flash-attention's issue tracker (FlashAttention 2.7.4 on B200, head size 64); NVIDIA/cudnn-frontend's
- * benchmark of SDPA 9.22 on GB200, from 2048 tokens on, where shorter lengths have the shares of H100's curve.
+ * benchmark of SDPA 9.22 on GB200 from 2048 tokens on. Shorter lengths have the shares of H100's curve.
  */
 const ON_BLACKWELL = {
   flash: board(GPUS['B200-180G'].gemmTflops, [
@@ -117,9 +117,9 @@ type Table = Readonly<Record<FusedKernel, Board>>;
 
 /**
  * The curves that are used for a kernel on GPUs of a generation; the rate scales with the GPU's GEMM rate. FlashAttention 3 is
- * written for Hopper and cuDNN's curves are known from Hopper on: older GPUs run FlashAttention 2 in their place. Volta runs
- * only the memory-efficient kernel (PyTorch's SDPA chooses it there). Of AMD, Ascend and GeForce no training curves are
- * published: they have the shares of A100.
+ * written for Hopper, and cuDNN's curves are known from Hopper on, so older GPUs run FlashAttention 2 in place of both. Volta
+ * runs only the memory-efficient kernel (PyTorch's SDPA chooses it there). No training curves are published for AMD, Ascend and
+ * GeForce, so they have the shares of A100.
  */
 const AMPERE: Table = { ...ON_A100, flash3: ON_A100.flash, cudnn: ON_A100.flash };
 const CURVES: Readonly<Record<Gpu['generation'], Table>> = {
@@ -146,8 +146,9 @@ const CURVES: Readonly<Record<Gpu['generation'], Table>> = {
 };
 
 /**
- * Rate of forward over the rate of backward, where only both together were measured. Source: H100's curves of FlashAttention 2,
- * long sequences; Dao 2023, section 1: FlashAttention 1 reaches 30 to 50% of the peak forward and 25 to 35% backward.
+ * Rate of forward divided by the rate of backward, used if only both together were measured. Source: H100's curves of
+ * FlashAttention 2, long sequences; Dao 2023, section 1: FlashAttention 1 reaches 30 to 50% of the peak forward and 25 to 35%
+ * backward.
  */
 const FORWARD_OVER_BACKWARD: Readonly<Record<'flash' | 'older', number>> = { flash: 1.15, older: 1.33 };
 
@@ -196,16 +197,16 @@ function ratesAt(curves: readonly Measured[], point: Point, ratio: number) {
   }
   const forward = rateAt(rates?.forward ?? [], point.keys);
   if (rates?.backward !== undefined) return { forward, backward: rateAt(rates.backward, point.keys) };
-  // Backward was measured for another mask or head size: it has the same ratio to forward there.
+  // If backward was measured only for another mask or head size, its ratio to forward there is used here.
   const other = whole?.backward === undefined ? curves.findLast(({ backward }) => backward) : whole;
   const share = rateAt(other?.backward ?? [], point.keys) / rateAt(other?.forward ?? [], point.keys);
   return { forward, backward: forward * share };
 }
 
-/** With this number of keys, a fused kernel reaches half of its rate; only for less keys than the curves have. */
+/** With this number of keys, a fused kernel reaches half of its rate; used only below the lengths of the curves. */
 const RAMP_KEYS = 350;
 
-/** Returns the rate at a length: between two lengths of the curve linear in the logarithm, constant above the last one. */
+/** Returns the rate at a length: linear in the logarithm between two lengths of the curve, and constant above the last length. */
 function rateAt(curve: Curve, keys: number): number {
   const [shortest] = LENGTHS;
   const [first = Number.NaN] = curve;

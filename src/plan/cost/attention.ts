@@ -36,8 +36,9 @@ export function attentionSeconds(
 }
 
 /**
- * Returns the time of two matmuls forward and four backward, and of the score matrix in memory: the fused scale-mask-softmax
- * and dropout (with a mask) read and write it between the matmuls. Source: Megatron-LM's CoreAttention.
+ * Returns the time of two matmuls in forward and four in backward, and the time to move the score matrix. The fused
+ * scale-mask-softmax and the dropout (with a mask) read and write this matrix between the matmuls. Source: Megatron-LM's
+ * CoreAttention.
  */
 function unfusedSeconds(
   core: AttentionCore,
@@ -58,7 +59,7 @@ function unfusedSeconds(
 /** Bytes per score that dropout moves: read, written, and a byte of mask. */
 const DROPOUT_BYTES = 5;
 
-/** Backward computes the scores again: it has five matmuls, forward two. Source: Dao 2023, section 3.2. */
+/** Forward has two matmuls; backward has five, because it computes the scores again. Source: Dao 2023, section 3.2. */
 function fusedSeconds(
   { batch, queries, keys, headDim, causal }: AttentionCore,
   kernel: FusedKernel,

@@ -33,7 +33,8 @@ const NVLINK_HOP_SECONDS = 3.4e-6;
 const NETWORK_HOP_SECONDS = 14e-6;
 
 /**
- * Bus bandwidth over algorithm bandwidth: how often the payload passes the slowest link. Source: NCCL tests' PERFORMANCE.md.
+ * Bus bandwidth divided by algorithm bandwidth: how often the payload passes the slowest link. Source: NCCL tests'
+ * PERFORMANCE.md.
  */
 export const BUS_FACTOR = {
   allReduce: (n: number): number => (2 * (n - 1)) / n,
@@ -47,7 +48,7 @@ export const BUS_FACTOR = {
 
 export type GroupOperation = keyof typeof BUS_FACTOR;
 
-/** Returns the time of a collective (alpha-beta model); `bytes` is the whole tensor, for an all-gather the result. */
+/** Returns the time of a collective (alpha-beta model); `bytes` is the whole tensor: for an all-gather, the result. */
 export function collectiveSeconds(
   op: GroupOperation,
   bytes: Bytes,

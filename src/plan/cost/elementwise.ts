@@ -10,8 +10,9 @@ export interface Traffic {
 }
 
 /**
- * Bytes read and written, with 16-bit activations: a norm 4 forward and 6 backward, bias-dropout-add 7 (a byte is the mask) and
- * 5, the residual's gradient 6, bias-GELU 4 and 6 per element of ffn, the transposes of q, k, v and the context 4 each.
+ * Bytes read and written, with 16-bit activations. A norm moves 4 in forward and 6 in backward, bias-dropout-add 7 and 5 (a byte
+ * is the mask), and bias-GELU 4 and 6 per element of ffn. The residual's gradient moves 6. Transposes of q, k, v and the context
+ * move 4 each.
  * Source: Megatron-LM's transformer layer with its fusions (bias-GELU, bias-dropout-add, layer norm).
  */
 function megatronTraffic({ model, dropout }: Layout) {
@@ -31,9 +32,9 @@ function megatronTraffic({ model, dropout }: Layout) {
 }
 
 /**
- * Eager PyTorch: each operation reads and writes. RMS norm is one kernel (4 and 6), rotary embedding is in float32 with
- * casts (16 per element of q and k), SiLU 4 and multiplication 6 per element of ffn (6 and 10 backward), residual sums 6.
- * torch.compile: a chain of element-wise operations is one kernel, without casts and copies.
+ * In eager PyTorch, each operation reads and writes. RMS norm is one kernel (4 and 6). Rotary embedding is in float32 with casts
+ * (16 per element of q and k). Per element of ffn, SiLU moves 4 and multiplication moves 6 (6 and 10 in backward). Residual sums
+ * move 6. Under torch.compile, a chain of element-wise operations is one kernel, without casts and copies.
  * Source: TorchTitan's llama3 model; kernels of torch 2.
  */
 const PYTORCH = {
@@ -56,7 +57,10 @@ function pytorchTraffic({ model, compile }: Layout) {
   };
 }
 
-/** Returns the traffic of one layer in the layout's framework; copies for experts are in expert-exchange.ts. A dit's modulation adds passes before and after its parts. */
+/**
+ * Returns the traffic of one layer in the layout's framework; copies for experts are in expert-exchange.ts. A dit's modulation
+ * adds passes before and after attention and feed-forward.
+ */
 export function layerTraffic(layout: Layout) {
   const traffic = layout.stack === 'megatron' ? megatronTraffic(layout) : pytorchTraffic(layout);
   const { crossTokens } = layout.model;
@@ -72,7 +76,7 @@ export function layerTraffic(layout: Layout) {
 const CORE_KERNELS = 4;
 
 /**
- * Returns the number of kernels that the CPU launches per layer, those of its experts left out. Source: counted in the
+ * Returns the number of kernels that the CPU launches per layer, without the kernels of experts. Source: counts in the
  * frameworks' layers.
  */
 export function layerKernels({ stack, compile, tp }: Layout) {

@@ -12,9 +12,9 @@ interface Copies {
 }
 
 /**
- * Returns the copies of a token that visits `topK` experts, chosen evenly. NCCL's all-to-all sends one to each expert on
- * another rank. DeepEP and HybridEP send one to each node and, within the node, one to each rank that has at least one of the
- * experts. Source: deepseek-ai/DeepEP, README.md and its branch hybrid-ep.
+ * Returns the copies of a token that visits `topK` experts, chosen evenly. NCCL's all-to-all sends one copy to each expert on
+ * another rank. DeepEP and HybridEP send one copy to each node and, within the node, one copy to each rank that has at least
+ * one of the experts. Source: deepseek-ai/DeepEP, README.md and its branch hybrid-ep.
  */
 export function copiesOf(
   { size, perNode }: GroupPlace,
@@ -31,15 +31,15 @@ export function copiesOf(
   };
 }
 
-/** Returns how many of n equally likely places `draws` draws reach in the mean. */
+/** Returns how many of n equally likely places are drawn at least once in `draws` draws, in the mean. */
 function reached(n: number, draws: number): number {
   return n * (1 - (1 - 1 / n) ** draws);
 }
 
 /**
- * Returns the time and the bytes that a GPU sends in one pass of a layer: one exchange sends every token to its experts' ranks,
- * another one sends the results back. Under tensor parallelism each rank sends its part of the tokens. Ranks send to each
- * other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own network card.
+ * Returns the time and the bytes that a GPU sends in one pass of a layer. One exchange sends every token to its experts' ranks,
+ * and another exchange sends the results back. Under tensor parallelism each rank sends its part of the tokens. Ranks send to
+ * each other directly, in 16 bits: a message passes one hop, and a GPU's messages to other nodes pass its own network card.
  * Source: NCCL's all-to-all (grouped sends and receives), one card per GPU; Megatron-LM's fused_a2a.py.
  */
 export function expertExchange(layout: Layout, tokens: number, cal: Calibration) {
@@ -58,9 +58,10 @@ export function expertExchange(layout: Layout, tokens: number, cal: Calibration)
 
 /**
  * Returns the bytes per token that one pass of a layer moves on its GPU to order the tokens' copies by expert, in 16 bits.
- * Without an exchange: tokens are copied to their experts' rows, and results are added. NCCL's all-to-all needs the order by
- * rank before it and by expert after it, both again on the way back. DeepEP and HybridEP order while they send; only the
- * received tokens are copied to the experts' rows. Source: Megatron-LM's moe/token_dispatcher.py (permute, sort_chunks_by_idxs).
+ * Without an exchange: tokens are copied to their experts' rows, and results are added. With NCCL's all-to-all, copies are
+ * ordered by rank before the exchange and by expert after it, and both again on the way back. DeepEP and HybridEP order while
+ * they send; only the received tokens are copied to the experts' rows. Source: Megatron-LM's moe/token_dispatcher.py (permute,
+ * sort_chunks_by_idxs).
  */
 export function permutedBytes(
   { model, tp, ep, sequenceParallel, dispatcher }: Layout,

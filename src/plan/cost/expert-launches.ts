@@ -5,13 +5,14 @@ type Direction = 'forward' | 'backward';
 /** Kernels of the router: scores, choice, balance. Source: Megatron-LM's moe/router.py. */
 const ROUTER_KERNELS = 15;
 
-/** Kernels of dispatch and combination: counts, sorts, copies, two exchanges. Source: its moe/token_dispatcher.py. */
+/** Kernels of dispatch and combination: counts, sorts, copies, two exchanges. Source: Megatron-LM's moe/token_dispatcher.py. */
 const DISPATCH_KERNELS = 15;
 
 /**
- * Calls for one expert. Forward casts both inputs to fp8, backward both outputs' gradients, each with new tensors; backward also
- * runs a hook of data parallelism for each of the two weights. Source: Transformer Engine's grouped_linear.py, which quantizes
- * each expert's rows apart, and whose grouped matmul is a loop of cuBLAS matmuls in C++; Megatron-LM's DDP.
+ * Calls for one expert. Forward casts both inputs to fp8, and backward casts the gradients of both outputs; each cast makes new
+ * tensors. Backward also runs a hook of data parallelism for each of the two weights. Source: Transformer Engine's
+ * grouped_linear.py, which quantizes each expert's rows apart, and whose grouped matmul is a loop of cuBLAS matmuls in C++;
+ * Megatron-LM's DDP.
  */
 const EACH_EXPERT: Readonly<
   Record<Direction, { readonly casts: number; readonly matmuls: number; readonly hooks: number }>
@@ -21,18 +22,19 @@ const EACH_EXPERT: Readonly<
 };
 
 /**
- * Assumed, with the trainings of test/data/training-measured.json in view: the CPU's time for a matmul in that loop, or for a
- * hook, over that of an operator with PyTorch's dispatch and autograd.
+ * The CPU's time for a matmul in that loop, or for a hook, divided by its time for an operator with PyTorch's dispatch and
+ * autograd. The value is assumed; the trainings of test/data/training-measured.json were known when it was chosen.
  */
 const BARE_CALL = 0.5;
 
 /**
  * Kernels of a cast to fp8. Blackwell's MXFP8 has a scale in each block, one kernel. Before Blackwell, a tensor has one scale,
- * from its largest value: two kernels more. Source: Transformer Engine's MXFP8Quantizer and Float8CurrentScalingQuantizer.
+ * from its largest value, which takes two more kernels. Source: Transformer Engine's MXFP8Quantizer and
+ * Float8CurrentScalingQuantizer.
  */
 const CAST_KERNELS = { blocks: 1, tensor: 3 } as const;
 
-/** Returns how many launches the CPU's work for a layer's experts takes the time of, that of a CUDA graph left out. */
+/** Returns the CPU's work for a layer's experts, as a number of launches. Work that a CUDA graph replays is left out. */
 export function expertKernels(layout: Layout, direction: Direction): number {
   const { model, stack, ep, precision, cudaGraph, hardware } = layout;
   if (model.moe === null || cudaGraph === 'iteration') return 0;

@@ -1,12 +1,12 @@
 import type { Layout } from '../layout';
 
-/** Bytes per cast value: read in 16 bits, written in fp8 twice, by rows for one matmul and by columns for another one. */
+/** Bytes per cast value: read in 16 bits, written in fp8 twice, by rows for one matmul and by columns for another matmul. */
 const CAST_BYTES = 4;
 
 /**
- * Returns the bytes per token that a layer's casts to fp8 move: in forward the inputs of attention's and the feed-forward's last
- * matmuls (those of the first ones are cast within the norms), in backward the gradients of all four outputs; experts' rows are
- * cast after their exchange. Weights are cast once per step. Source: Transformer Engine's layernorm_linear.py, linear.py and
+ * Returns the bytes per token that a layer's casts to fp8 move. Forward casts the inputs of the last matmuls of attention and of
+ * the feed-forward (norms cast the inputs of the first matmuls). Backward casts the gradients of all four outputs. Experts' rows
+ * are cast after their exchange. Weights are cast once per step. Source: Transformer Engine's layernorm_linear.py, linear.py and
  * grouped_linear.py.
  */
 export function castBytes({ model, tp, precision }: Layout): {

@@ -27,7 +27,7 @@ const TILES = [
 /** Numbers of thread blocks that share k; their results are then added. Source: cuBLAS's and CUTLASS's split-K. */
 const SPLITS = [1, 2, 4] as const;
 
-/** Returns the rate of matmuls in a precision over their rate in bf16. */
+/** Returns the rate of matmuls in a precision divided by their rate in bf16. */
 export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generation'>): number {
   const { fp32Rate, fp8Rate } = GENERATIONS[generation];
   if (precision === 'fp32') return fp32Rate;
@@ -37,8 +37,8 @@ export function rateOf(precision: Precision, { generation }: Pick<Gpu, 'generati
 export const ITEM_BYTES: Record<Precision, number> = { bf16: 2, fp16: 2, fp32: 4, fp8: 2 };
 
 /**
- * Returns the time of a matmul in seconds: waves of tiles over the multiprocessors, each with a start-up time (ramp in k);
- * never less than the time of its memory traffic.
+ * Returns the time of a matmul in seconds. The matmul runs in waves of tiles over the multiprocessors, each with a start-up time
+ * (ramp in k). Its time is never less than the time of its memory traffic.
  */
 export function productSeconds(
   { m, n, k, batch = 1, isGrouped = false }: Product,

@@ -4,9 +4,9 @@ import type { MetaOwn } from './rank-run';
 
 /** Watches the user's functions in a dry run: the name of the model's class, and the rows of the batches that `data` makes. */
 export class CountedBatches {
-  /** The functions, watched. */
+  /** The user's functions; this object sees their results. */
   readonly own: MetaOwn;
-  /** Null: `data` is no function. */
+  /** The number of rows; null if `data` is no function. */
   rows: number | null = null;
   model = '';
 

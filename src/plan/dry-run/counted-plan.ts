@@ -25,7 +25,7 @@ import type { MetaOwn } from './rank-run';
 
 /** What a counted plan says about itself. See [Note: counted plans]. */
 export const COUNTED =
-  "this is this library's own schedule and kernels on such GPUs, counted by shapes in a dry run; it does not predict PyTorch's kernels or its allocator";
+  "a dry run counted this library's own schedule and kernels on such GPUs by shapes; it does not predict PyTorch's kernels or its allocator";
 
 const NO_INTERVAL =
   'no step of this library was measured on a GPU, so no interval is known; the times of kernels and collectives are those of the planner';
@@ -39,7 +39,7 @@ export interface CountedPlace {
 }
 
 /**
- * Plans a config whose model is the user's own. Throws: CONFIG for a key of the place that has no meaning, and as a dry run.
+ * Plans a config whose model is the user's own. Throws: CONFIG for a key of the place that has no meaning, and as a dry run does.
  *
  * [Note: counted plans] The planner's formulas describe the layers of known models. A model of the user's own is executed
  * instead: rank 0 of a dry run, with the planner's costs of kernels and collectives. Its time is therefore the time of this
@@ -94,17 +94,17 @@ export function countedPlan(input: TrainConfigInput, own: MetaOwn, at: CountedPl
   return { layout, prediction: predictionOf(run, record, kernels, layout) };
 }
 
-/** Throws: CONFIG for stages, because a counted plan runs one rank for all. */
+/** Throws: CONFIG for a pipeline: its stages differ, and a counted plan runs one rank in place of all ranks. */
 function requireOneStage({ parallel }: TrainConfigInput): void {
   const pp = parallel?.pp ?? 1;
   if (pp === 1) return;
   throw new ConfigError(
-    `sl.plan counts a model of your own on one rank for all, and with parallel.pp ${pp} ranks differ; leave pp out, or run ` +
+    `sl.plan counts a model of your own on one rank in place of all ranks, but the ${pp} stages of parallel.pp differ; leave pp out, or run ` +
       'sl.dryRun(config, { world }), which runs a rank of each stage',
   );
 }
 
-/** Keys of a place that a counted plan takes; a degree of 1 says nothing. */
+/** Keys of a place that a counted plan takes. A degree of 1 is allowed too, because it divides nothing. */
 const TAKEN = ['id', 'hardware', 'gpus', 'gpusPerNode', 'nicGbit', 'parallel'];
 const TAKEN_IN_PARALLEL = ['strategy', 'dpShard'];
 
@@ -133,8 +133,8 @@ function requireMeaning(request: PlanRequest): void {
   if (asked === undefined) return;
   const setting = SETTINGS[asked];
   throw new ConfigError(
-    `plan: ${asked} has no meaning for a model of your own, because its plan counts a training of this library (data parallel, ` +
-      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `it follows from ${setting}`}. A place takes ` +
+    `plan: ${asked} has no meaning for a model of your own, because the plan of such a model counts a training of this library (data parallel, ` +
+      `sharded by parallel.strategy); ${setting === undefined ? `omit ${asked}` : `${asked} follows from ${setting}`}. A place takes ` +
       'on, gpus, gpusPerNode, nicGbit, parallel.strategy and parallel.dpShard',
   );
 }
@@ -211,11 +211,11 @@ function memoryOf(record: StepRecord): MemoryPrediction {
     temporary,
     phase: phaseAt(record, record.start + seconds),
     stage: 0,
-    largestAssumption: 'an allocator would need more, for its holes',
+    largestAssumption: 'an allocator would need more memory, for the holes between tensors',
   };
 }
 
-/** Returns the innermost span of that moment, as 'backward of layers.2'. */
+/** Returns the innermost span of that moment, such as 'backward of layers.2'. */
 function phaseAt({ spans }: StepRecord, at: number): string {
   const around = spans.filter(({ name, start, end }) => name !== 'step' && start <= at && at <= end);
   const [inner] = around.toSorted((a, b) => a.end - a.start - (b.end - b.start));

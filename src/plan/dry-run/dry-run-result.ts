@@ -21,12 +21,12 @@ import type { RankRun } from './rank-run';
 interface DryRunPeak {
   readonly rank: number;
   readonly step: number;
-  /** Since the step's start, in simulated time. */
+  /** Simulated time since the step's start. */
   readonly seconds: Seconds;
   /** Bytes that this library's engine holds, by cause. */
   readonly held: BytesByCause;
   readonly heldBytes: Bytes;
-  /** The same values in the types in which a GPU would store them. */
+  /** Bytes of these values in the types in which a GPU would store them. */
   readonly logical: BytesByCause;
   readonly logicalBytes: Bytes;
   /** Bytes by cause and module, largest first. */
@@ -57,7 +57,7 @@ export class DryRun {
     this.assumptions = assumptionsOf(config, runs.length, world, runs[0]?.records.length ?? 0);
   }
 
-  /** The last step of every rank that ran; further steps would be like it. */
+  /** The last step of every rank that ran; further steps would be like this step. */
   get lastStep(): readonly StepRecord[] {
     return this.#runs.flatMap(({ records }) => records.at(-1) ?? []);
   }
@@ -75,7 +75,7 @@ export class DryRun {
     return { rank, step, seconds: memory.peakSeconds, held, heldBytes, logical, logicalBytes, modules };
   }
 
-  /** Bytes on the host of the rank whose host held most at the device's peak of the last step, by cause. */
+  /** Bytes on the host by cause, at the device's peak of the last step, on the rank whose host held most then. */
   get host(): BytesByCause {
     return this.lastStep
       .map((record) => memoryAtPeak(record, 'host'))
@@ -92,7 +92,7 @@ export class DryRun {
     return Math.max(...this.lastStep.map(({ start, end }) => end - start));
   }
 
-  /** Simulated time of the last step in which a rank only waited for collectives; of the rank that waited longest. */
+  /** Simulated time in which a rank only waited for collectives in the last step; the maximum over the ranks that ran. */
   get exposedSeconds(): Seconds {
     const exposed = this.lastStep.map(({ collectives }) =>
       collectives.reduce((sum, event) => sum + event.exposed, 0),
@@ -101,8 +101,8 @@ export class DryRun {
   }
 
   /**
-   * Returns all events of a rank: first those while its trainer was built, then a list per step. The lists are empty if the dry
-   * run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
+   * Returns all events of a rank: first the events while its trainer was built, then a list per step. The lists are empty if
+   * the dry run stored no events. Spans (from `entered` to `span`) show the module and phase: see DryRunEvent.
    */
   eventsOf(rank = this.ranks[0]): readonly (readonly DryRunEvent[])[] {
     return this.#runs.find((run) => run.rank === rank)?.events ?? [];
@@ -132,11 +132,11 @@ function assumptionsOf(
   return [
     ...(numRepresented < world ? ['the ranks that did not run do the same as those that ran'] : []),
     ...(parallel.pp > 1
-      ? ['what a stage needs from another one has arrived: no rank waits for another stage']
+      ? ['inputs from other stages have already arrived, so no rank waits for another stage']
       : []),
     ...(hasExperts ? ["each block's tokens are spread evenly over its experts"] : []),
     ...(parallel.sparseGradients
-      ? ['every row of a sparse gradient was used, so as much is sent as without sparse gradients']
+      ? ['every row of a sparse gradient was used, so as many bytes are sent as without sparse gradients']
       : []),
     ...(commHook?.kind === 'powerSGD' && commHook.startPowerSGDIter >= numSteps
       ? [
@@ -190,7 +190,7 @@ function modules({ modules: all }: DryRunPeak): string[] {
   const rest = all.slice(MOST_MODULES);
   const restBytes = rest.reduce((sum, { bytes }) => sum + bytes, 0);
   return [
-    'Largest parts of it, by module:',
+    'Largest parts of this peak, by module:',
     ...shown.map(({ module, cause, bytes, logicalBytes }) =>
       row(`  ${module === '' ? 'the model itself' : module}, ${cause}`, bytes, inTypes(bytes, logicalBytes)),
     ),

@@ -13,7 +13,7 @@ import { type RankOptions, type RankThreadResult, runRanks } from './rank-thread
 export interface DryRunOptions extends StepOptions, Pick<TimeOptions, 'hardware'> {
   /** The rank that runs in place of all ranks. Default: the first rank of each stage of a pipeline, which holds most if shards differ. */
   readonly rank?: number;
-  /** 'all' runs every rank, one after another; at most 64. Default 'one', or with parallel.pp one per stage. */
+  /** 'all' runs every rank of at most 64, one after another. Default: 'one'; with parallel.pp, one rank per stage. */
   readonly ranks?: 'one' | 'all';
 }
 
@@ -58,7 +58,7 @@ export function dryRun(
   if (!Number.isInteger(steps) || steps < 1)
     throw new ConfigError(`dryRun: steps is ${steps}; give an integer of at least 1`);
   if (!(Number.isFinite(memoryLimit) && memoryLimit > 0))
-    throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, as 24e9`);
+    throw new ConfigError(`dryRun: memoryLimit is ${memoryLimit}; give bytes above 0, such as 24e9`);
   for (const message of configWarnings(config, full, world)) warn?.(message);
   const costsOf = costsOfRank(options);
   const ranks = ranksOf(options, full);
@@ -85,7 +85,7 @@ function isLarge(config: TrainConfig): boolean {
   return 'layers' in shape && shape.layers >= MANY_LAYERS && config.parallel.pp > 1;
 }
 
-/** Returns the options that each rank needs and another thread can have; undefined if it cannot. */
+/** Returns the options that each rank needs; undefined if they cannot be sent to another thread. */
 function plainOptions(
   { warn: _warn, costs: _costs, rank: _rank, ranks: _ranks, ...options }: DryRunOptions,
   config: TrainConfig,
@@ -115,7 +115,7 @@ function ranksOf(
   }
   if (world > MOST_RANKS) {
     throw new ConfigError(
-      `dryRun: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; leave it out, so ` +
+      `dryRun: ranks 'all' runs up to ${MOST_RANKS} ranks one after another, and the world is ${world}; omit ranks, so ` +
         'that only rank 0 runs, or choose one rank per call by rank',
     );
   }

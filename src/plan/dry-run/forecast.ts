@@ -18,8 +18,8 @@ export interface RunForecast {
 }
 
 /**
- * Predicts a step of a config's run, counted from 1; null: its memory depends on values, which a dry run does not have, or functions of the user's run
- * only in ranks.
+ * Predicts a step of a config's run, counted from 1. Returns null if memory depends on values, which a dry run does not have,
+ * or if the run has functions of the user that can only be called in ranks.
  */
 export function forecastRun(
   config: TrainConfig,
@@ -36,7 +36,7 @@ export function forecastRun(
   }
 }
 
-/** Returns the config with the hook that runs in a step, because a forecast takes two steps. */
+/** Returns the config with the hook that is active in this step, because a forecast runs only two steps. */
 function hookAt(config: TrainConfig, step: number): TrainConfig {
   const { commHook } = config.parallel;
   if (commHook?.kind !== 'powerSGD') return config;
@@ -59,7 +59,7 @@ function forecastOf(config: TrainConfig, world: number, own: MetaOwn | undefined
   return { states: modelStatesOf(first), peaks, wireBytes: meanReceived(first, world, stepOf) };
 }
 
-/** In a ring, the last part differs most: if the last rank receives as much as the first, all ranks do. */
+/** In a ring, the last part differs most: if the last rank receives as much as the first, all ranks receive as much. */
 function meanReceived(
   first: StepRecord,
   world: number,

@@ -16,10 +16,9 @@ import type { DryRunCosts } from './rank-run';
  *
  * [Note: this library's schedule on a GPU] Kernels, their shapes and their schedule (with overlap) are those of a step of this
  * library. Their times come from the planner's formulas for matmuls, attention, memory traffic in the declared types, and
- * collectives by the nodes of their ranks. So a dry run predicts the time of *this* training on GPUs; it fuses less than a
- * compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. Not included:
- * the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul at the same time, and slow
- * nodes.
+ * collectives by the nodes of their ranks. So a dry run predicts the time of *this* training on GPUs, which fuses less than a
+ * compiled program and has no pauses of an interpreter. `predict` predicts the time of PyTorch or Megatron-LM. The times leave
+ * out the rest of an iteration (data, counters), multiprocessors that a collective takes from a matmul, and slow nodes.
  *
  * The CPU launches one kernel after another and runs ahead of the GPU, which waits for a launch only if it has caught up.
  * The costs remember how far ahead the CPU is, so each rank of a dry run needs its own costs.
@@ -57,7 +56,7 @@ export interface TimedKernel {
   readonly waited: Seconds;
 }
 
-/** A GPU's kernels write values in the unit's type; only engines of float32 have to round them. */
+/** This kernel takes no time on a GPU: GPU kernels write the unit's type. Only float32 engines have to round values. */
 const FREE_ON_DEVICE = 'round';
 
 function kernelSeconds(

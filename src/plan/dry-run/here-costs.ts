@@ -16,12 +16,12 @@ import { secondsTogether } from './shared-cores';
  *
  * [Note: predictions of this machine's own runs] A kernel's time includes the library's code before the kernel. If the kernel was
  * measured with the same shapes, its time is the measured one. For other shapes, its time is on a line through the measurements of
- * this kernel. Every rank computes on one core; matmuls do so if there are at least as many ranks as cores. A collective takes a time
- * per call, and a time per byte that a rank copies into or out of the shared memory. Before and after a call, the main thread runs
- * the library's code (hooks, buffers, tickets). Steps of sharded and of divided models need more time than their kernels and
- * collectives: `overheadOfCalls` divides the difference by the number of calls. The result is the time of this code per call.
- * `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Caches and memory channels that ranks share are not
- * included.
+ * this kernel. Every rank computes on one core; matmuls use one core if there are at least as many ranks as cores. A collective
+ * takes a time per call, and a time per byte that a rank copies into or out of the shared memory. Before and after a call, the
+ * main thread runs the library's code (hooks, buffers, tickets). Steps of sharded and of divided models need more time than
+ * their kernels and collectives: `overheadOfCalls` divides the difference by the number of calls. The result is the time of the
+ * library's code per call. `predictHere` then lets all ranks run at once ([Note: ranks that share cores]). Caches and memory
+ * channels that ranks share are not included.
  */
 export function hereCosts(measured: HereMeasurements) {
   return { kernel: kernelCosts(measured.kernels), collective: collectiveCosts(measured) };

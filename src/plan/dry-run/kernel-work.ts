@@ -119,7 +119,7 @@ function convolutionOf(
   return { m: perGroup, n: depth, k: positions, batch: groups };
 }
 
-/** Kernels that read only some rows of a table: the same number as they write. */
+/** Kernels that read only some rows of a table: as many rows as they write. */
 const ROW_READERS: ReadonlySet<string> = new Set([FUSED.embedding, 'GatherV2']);
 /** Kernels that also write a result over their first input. */
 const OVERWRITERS: ReadonlySet<string> = new Set([FUSED.crossEntropyInPlace]);

@@ -1,8 +1,8 @@
 import type { BufferId, LiveBuffer, MemoryCause } from '../../core/events';
 
 /**
- * A buffer in the events of a part: the n-th that its pass allocated, a given one ('given 0'; 'seed' is the gradient of the
- * output), or one that was there before ('state 0').
+ * A buffer in the events of a part. A number n is the n-th buffer that the pass allocated. 'given 0' is a buffer of a given
+ * tensor, 'seed' is the gradient of the output, and 'state 0' is a buffer that existed before the part.
  */
 export type Slot = number | string;
 
@@ -59,7 +59,7 @@ export class LiveBuffers {
     return this.#gradients.text;
   }
 
-  /** Returns a buffer for each slot that is described so. */
+  /** Returns, for each slot, a buffer that has the slot's description. */
   find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
     const left = new Map(states);
     const found = new Map<Slot, BufferId>();
@@ -80,10 +80,10 @@ export class LiveBuffers {
   }
 }
 
-/** How many buffers each text describes. */
+/** Counts how many buffers each text describes. */
 class Counts {
   readonly #counts = new Map<string, number>();
-  /** Undefined if the counts have changed since it was made. */
+  /** All counts as one text; undefined if counts have changed since the text was made. */
   #text: string | undefined;
 
   get text(): string {
@@ -102,7 +102,7 @@ class Counts {
   }
 }
 
-/** Whether parts leave such buffers for each other. */
+/** Whether parts leave buffers with this tag for each other. */
 export function isState({ tag }: Described): boolean {
   return KINDS[tag.cause] !== undefined;
 }

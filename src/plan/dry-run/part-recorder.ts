@@ -17,7 +17,7 @@ export interface RecordedPass {
 /** The buffers of one pass. */
 export class PassBuffers {
   readonly slots = new Map<BufferId, Slot>();
-  /** Those that the pass still needs. */
+  /** The slots of buffers that the pass still needs. */
   readonly open = new Set<Slot>();
   numMade = 0;
 }
@@ -31,7 +31,7 @@ interface Draft extends RecordedPass {
   isRepeatable: boolean;
 }
 
-/** Passes a rank's events on, and stores those of parts. See [Note: repeated microbatches]. */
+/** Passes a rank's events on, and stores the events of parts. See [Note: repeated microbatches]. */
 export class PartRecorder implements Observer {
   readonly engine: MetaEngine;
   readonly next: Observer;
@@ -65,7 +65,7 @@ export class PartRecorder implements Observer {
     return this.#live.parameters();
   }
 
-  /** Returns a buffer for each slot that is described so. */
+  /** Returns, for each slot, a buffer that has the slot's description. */
   find(states: ReadonlyMap<Slot, string>): Map<Slot, BufferId> {
     return this.#live.find(states);
   }
@@ -166,7 +166,7 @@ export class PartRecorder implements Observer {
     this.#draft?.events.push({ kind: 'entered', name, module });
   }
 
-  /** Returns a buffer's slot; one that no part of the pass made must be a state. */
+  /** Returns a buffer's slot; a buffer that no part of the pass made must be a state. */
   #slotOf(draft: Draft, id: BufferId): Slot {
     const { buffers, states } = draft;
     const known = buffers.slots.get(id);
@@ -178,7 +178,7 @@ export class PartRecorder implements Observer {
     return slot;
   }
 
-  /** Returns what the draft says; null if a buffer that was there before is gone. */
+  /** Returns the draft as a segment; null if it freed a buffer of an earlier part and made no equal buffer. */
   #segment(
     draft: Draft,
     tensor: tf.Tensor | null,

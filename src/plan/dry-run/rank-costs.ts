@@ -9,8 +9,8 @@ import type { DryRunCosts } from './rank-run';
 /** Where a dry run's times come from. */
 export interface TimeOptions {
   /**
-   * A kind of GPU by name ('A100-80G'), or a kind that it is `like` with other figures. Times are then those of this library's
-   * kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
+   * A kind of GPU by name ('A100-80G'), or by the kind that it is `like` and figures that differ. Times are then those of this
+   * library's kernels and schedule on such GPUs. See [Note: this library's schedule on a GPU].
    */
   readonly hardware?: z.output<typeof hardwareSchema>;
   /** Default: nothing takes time. */

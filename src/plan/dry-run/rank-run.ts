@@ -122,7 +122,7 @@ function unlessRepeated(run: () => RankRun, other: () => RankRun): RankRun {
 /** Whether microbatches may be repeated; see [Note: repeated microbatches]. */
 function mayRepeat({ repeats = true, config, costs, memoryLimit, own }: RankRunOptions): boolean {
   const hasTimes = costs?.kernel !== undefined || costs?.collective !== undefined;
-  // Between forward and backward, parameters that are sharded over fewer ranks are not known as gathered.
+  // If parameters are sharded over fewer ranks between forward and backward, the recorder does not see them as gathered.
   const isKnown = typeof config.parallel.reshardAfterForward !== 'number';
   return repeats && isKnown && !hasTimes && memoryLimit === undefined && own === undefined;
 }

@@ -34,7 +34,7 @@ export interface RankThreadResult {
   readonly warnings: readonly string[];
 }
 
-/** Takes the index of a rank that no thread has taken; at or above the number of ranks if all are taken. */
+/** Takes and returns the index of a rank that no thread has taken; if all are taken, it is no index of a rank. */
 export function takeRank(shared: Int32Array): number {
   return Atomics.add(shared, 0, 1);
 }

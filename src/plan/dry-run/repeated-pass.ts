@@ -14,7 +14,7 @@ export class NotRepeated extends Error {}
 /** What a pass does after its forward. */
 export type Half = 'backward' | 'backwardInput' | 'backwardWeight';
 
-/** Describes what a half finds when it begins. */
+/** Describes the state in which a half begins. */
 export function stateKey(half: Half, recorder: PartRecorder, gathers: GatherState | null): string {
   return [half, recorder.state(), gathers?.describe()].join(' ');
 }
@@ -24,7 +24,7 @@ interface Held {
   free(): void;
 }
 
-/** A pass whose events are those of an earlier one. */
+/** A pass that is not executed: the events of an earlier pass happen again. */
 export class RepeatedPass implements PartPass {
   readonly output: tf.Tensor;
   readonly #recorder: PartRecorder;

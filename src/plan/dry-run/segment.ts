@@ -18,12 +18,12 @@ export type PartEvent =
   | { readonly kind: 'entered'; readonly name: SpanName; readonly module: string }
   | SpanEvent;
 
-/** What a forward, a backward or a half of one did. */
+/** What a forward, a backward or a half of a backward did. */
 export interface Segment {
   readonly events: readonly PartEvent[];
-  /** The buffers that it allocated and freed. */
+  /** The buffers that the segment allocated and freed. */
   readonly brief: ReadonlySet<Slot>;
-  /** How many numbers the calls of each group took. */
+  /** How many call numbers each group used. */
   readonly calls: ReadonlyMap<MadeGroup, number>;
   /** Which given tensors backward needs. */
   readonly held: readonly Slot[];
@@ -34,19 +34,19 @@ export interface Segment {
     readonly dtype: DType;
     readonly isHeld: boolean;
   } | null;
-  /** What describes the buffers that were there before, by slot. */
+  /** Descriptions of the buffers that existed before the segment, by slot. */
   readonly states: ReadonlyMap<Slot, string>;
-  /** The buffers that take the place of those that were there before. */
+  /** The buffers that replace buffers from before the segment. */
   readonly replacing: readonly { readonly slot: Slot; readonly state: Slot }[];
-  /** The gathered parameters that it left; null if parameters are always whole. */
+  /** The gathered parameters that the segment left; null if parameters are always whole. */
   readonly left: LeftGathered | null;
-  /** What followed, by its kind and the state in which it began. */
+  /** The segments that followed, by their kind and the state in which they began. */
   readonly next: Map<string, Segment>;
 }
 
 /** The state of gathered parameters after a part. */
 export interface LeftGathered {
-  /** Each gathered tensor: the buffer that the part made for it, or which of the earlier ones it is. */
+  /** Per gathered tensor: the buffer that the part made for it, or its index among the tensors gathered earlier. */
   readonly tensors: readonly (
     | { readonly slot: Slot; readonly shape: number[] }
     | { readonly index: number }

@@ -12,7 +12,7 @@ export interface SharedCores {
   readonly callOverhead: Seconds;
   /** CPU time of a call on each of its ranks. */
   readonly call: (call: WatchedCall) => Seconds;
-  /** How long a shaped link carries a call; 0 without one. */
+  /** How long a shaped link carries a call; 0 without a shaped link. */
   readonly carried: (call: WatchedCall) => Seconds;
 }
 
@@ -112,7 +112,7 @@ interface World {
 }
 
 class SimulatedRank {
-  /** null: not yet. */
+  /** When the rank's last action ended; null: it has not ended. */
   end: Seconds | null = null;
   readonly #rank: number;
   readonly #actions: readonly RankAction[];
@@ -122,7 +122,7 @@ class SimulatedRank {
   readonly #awaited = new Map<WatchedCall, () => void>();
   /** The time until which the rank's link is busy. */
   #linkBusy: Seconds = 0;
-  /** Work of the comm thread that waits for the thread, first the work that it does. */
+  /** Work of the comm thread: first the work in progress, then the work that waits for the thread. */
   readonly #commWork: { readonly seconds: Seconds; readonly done: () => void }[] = [];
 
   constructor(rank: number, actions: readonly RankAction[], world: World) {

@@ -83,7 +83,7 @@ export function need(config: HubConfig, key: keyof HubConfig): number {
   throw new TypeError(`${String(key)} is missing`);
 }
 
-/** Most tokens of a sequence that is planned without being asked for: contexts of 128k are rare in training. */
+/** The most tokens per sequence if a plan gives no seq; contexts of 128k are rare in training. */
 const USUAL_SEQ = 8192;
 
 function llama(config: HubConfig, own: Partial<ModelShapeInput> = {}): ModelShapeInput {
@@ -180,7 +180,7 @@ const vit: Read = (config) => {
   return encoder(config, { seq: patches + 1, patchInputs: inputs, vocab: undefined });
 };
 
-/** Only the encoder, which is what models of images and videos use. */
+/** Only the encoder, because models of images and videos use only the encoder. */
 const t5: Read = (config) => ({
   name: `${config.model_type} encoder`,
   kind: 't5-encoder',

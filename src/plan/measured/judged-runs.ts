@@ -6,8 +6,8 @@ import { predict } from '../predict';
 import { type MeasuredLayout, vtrainLayouts } from './measured-layouts';
 
 /**
- * Returns the measured iterations by which the planner is judged, with its prediction and that of a baseline (every GPU has one
- * fixed rate). Both were fitted on the same rows.
+ * Returns the measured iterations by which the planner is judged, with the planner's prediction and that of a baseline (every
+ * GPU has one fixed rate). Planner and baseline were fitted on the same rows.
  */
 export function judgedRuns(): readonly MeasuredRun[] {
   const rows = vtrainLayouts();

@@ -27,17 +27,18 @@ export const HOLES = {
   megatron: { none: 0.5, selective: 0.5, full: 0.5 },
 } as const;
 
-/** Bytes per logit that holes take at most without a compiler under full recompute, when the logits are small beside a layer. */
+/** The most bytes of holes per logit under full recompute without a compiler, if logits are small compared with a layer. */
 const HOLES_PER_LOGIT = 3.7;
 
 /** The most that holes can take, in layers' activations: with segments of fixed sizes, the allocator's default. */
 export const MOST_HOLES = 3;
 
 /**
- * Returns the usual and the largest bytes of holes. `wholeLayer` is the size of a layer's activations, `copies` the bytes of the
- * two copies in which a layer joins gathered sequences and cuts those that it scatters. Asynchronous tensor parallelism makes
- * no such copies, and leaves no holes of their size. Source: torch/_inductor/fx_passes/micro_pipeline_tp.py, which replaces
- * all-gather, split and cat by fused_all_gather_matmul, whose buffers are in symmetric memory outside the allocator.
+ * Returns the usual and the largest bytes of holes. `wholeLayer` is the size of a layer's activations. `copies` is the size of
+ * two copies: one joins the parts of a gathered sequence, the other one cuts a sequence before it is scattered. Asynchronous
+ * tensor parallelism makes no such copies, and leaves no holes of their size. Source:
+ * torch/_inductor/fx_passes/micro_pipeline_tp.py, which replaces all-gather, split and cat by fused_all_gather_matmul; its
+ * buffers are in symmetric memory outside the allocator.
  */
 export function holesOf(
   { stack, compile, compileLoss, recompute, asyncTensorParallel }: Layout,
@@ -64,7 +65,8 @@ export function holesOf(
 export const OFFERED = 0.985;
 
 /**
- * Returns the most bytes that the allocator can reserve. If a request does not fit, it frees its unused blocks and tries again.
+ * Returns the most bytes that the allocator can reserve. If a request does not fit, the allocator frees its unused blocks and
+ * tries again.
  * Source: CUDACachingAllocator.cpp: malloc calls release_available_cached_blocks and release_cached_blocks before it fails.
  */
 export function reservableBytes(layout: AnyLayout): Bytes {

@@ -17,14 +17,14 @@ const dtype = z.enum(['fp32', 'bf16', 'fp16', 'fp8']).default('bf16');
 const inferenceSchema = z.strictObject({
   /** Sequences that one copy of the model generates at once. */
   batch: size.default(1),
-  /** Tokens of a sequence, prompt and answer together. Default: the model's. */
+  /** Tokens of a sequence, prompt and answer together. Default: the model's seq. */
   seq: size.optional(),
   /** NF4: bitsandbytes' 4 bits for the matrices of the layers, doubly quantized; other weights are in 16 bits. */
   weights: z.enum(['fp32', 'bf16', 'fp16', 'fp8', 'nf4']).default('bf16'),
   cache: dtype,
 });
 
-/** What is generated: sequences at once, tokens of each, and the types of weights and cache. */
+/** The text to generate: sequences at once, tokens of each, and the types of weights and cache. */
 export type InferenceRequest = z.input<typeof inferenceSchema>;
 
 /** The memory in which a model generates text: its weights, and its cache of keys and values. */
@@ -37,15 +37,15 @@ export interface InferenceMemory {
   readonly weightBytes: Bytes;
   readonly cacheBytes: Bytes;
   readonly totalBytes: Bytes;
-  /** Tokens of all sequences together for which every GPU has memory beside its weights. */
+  /** The most tokens of all sequences together whose keys and values fit on every GPU beside its weights. */
   readonly mostTokens: number;
   /** Whether weights and cache fit. Activations, which are not counted, need further memory. */
   readonly fits: boolean;
 }
 
 /**
- * Returns the memory of weights and cache of a layout's model. tp and pp divide one copy of the model; dp makes copies, whatever
- * shards a training; ep divides experts. Throws: CONFIG for a model that generates no text, and for cp.
+ * Returns the memory of weights and cache of a layout's model. tp and pp divide one copy of the model; dp makes whole
+ * copies, even if a training would shard them; ep divides experts. Throws: CONFIG for a model that generates no text, and for cp.
  */
 export function inferenceMemory(layout: Layout, request: InferenceRequest = {}): InferenceMemory {
   const { batch, seq = layout.model.seq, weights, cache } = parse(request);
@@ -78,8 +78,9 @@ export function inferenceMemory(layout: Layout, request: InferenceRequest = {}):
 }
 
 /**
- * Returns the values that a layer stores of one token on one of `tp` ranks: a key and a value per head of keys and values, of
- * which every rank has at least one; latent attention stores one latent vector and one rotated key for all heads, on every rank.
+ * Returns the number of values that a layer stores of one token on one of `tp` ranks: a key and a value per head of keys and
+ * values. Every rank has at least one such head. Latent attention stores one latent vector and one rotated key for all heads, on
+ * every rank.
  * Source: Kwon et al. 2023, section 3; DeepSeek-V2 (arXiv 2405.04434), table 1.
  */
 function cachedValues({ mla, kvHeads, headDim }: ModelShape, tp: number): number {

@@ -2,8 +2,8 @@ import { type Layout, recomputedShare } from '../layout';
 import { activationBytesOf } from './state-bytes';
 
 /**
- * Sizes of a microbatch on one rank, in values per token: `dim` is whole, `part` is the rank's part of the residual stream
- * (sharded along the sequence under sequence parallelism), `q`, `kv` and `ffn` are sharded by tp.
+ * Sizes of a microbatch on one rank, in values per token. `dim` is whole. `part` is the rank's part of the residual stream
+ * (sharded along the sequence under sequence parallelism). `q`, `kv` and `ffn` are sharded by tp.
  */
 export type TokenSizes = Readonly<ReturnType<typeof tokenSizesOf>>;
 
@@ -32,7 +32,7 @@ export function layerActivations(layout: Layout) {
   const { saved, again } = afterRecompute(layout, sizes, whole);
   const share = recomputedShare(layout);
   return {
-    /** Stored from forward to backward; the mean over layers if only some are recomputed. */
+    /** Stored from forward to backward; the mean over layers if only some layers are recomputed. */
     saved: tokens * (share * saved + (1 - share) * whole),
     /** In addition, while the layer's backward runs: recomputed activations, and gradients of activations. */
     working:
@@ -49,7 +49,7 @@ export function isPlainPyTorch({ stack, model }: Layout): boolean {
   return stack === 'fsdp2' || (stack === 'deepspeed' && model.kind !== 'gpt' && model.kind !== 'unknown');
 }
 
-/** Returns bytes per token that are stored, and that are recomputed before the feed-forward's backward. */
+/** Returns the bytes per token that are stored, and the bytes that are recomputed before the feed-forward's backward. */
 function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
   const { itemBytes, part } = sizes;
   switch (layout.recompute) {
@@ -68,9 +68,10 @@ function afterRecompute(layout: Layout, sizes: TokenSizes, whole: number) {
 
 /**
  * [Note: selective by operator] TorchTitan's policy for blocks saves the results of attention, of reduce-scatters and of every
- * second matmul: q, v, and the first and last matmul of the feed-forward. A compiled block saves only those that backward reads
- * (the last matmul's result is only added). Without a compiler, all are saved; under tp, the last matmul's partial sum has the
- * full width. Matmuls of fp8 are saved too: the policy sees aten.mm of two Float8Tensors, which becomes aten._scaled_mm below it.
+ * second matmul: q, v, and the first and last matmul of the feed-forward. A compiled block saves only the results that backward
+ * reads (the last matmul's result is only added). Without a compiler, all are saved; under tp, the last matmul's partial sum
+ * has the full width. Matmuls of fp8 are saved too: the policy sees aten.mm of two Float8Tensors, which becomes aten._scaled_mm
+ * below it.
  * Source: torchtitan/distributed/activation_checkpoint.py (2024: parallelize_llama.py, _save_list); torch.utils.checkpoint's
  * _CachingTorchDispatchMode; the compiled set is that of torch 2.13's min_cut_rematerialization_partition.
  */
@@ -90,11 +91,11 @@ function keptByOperator(layout: Layout, sizes: TokenSizes, whole: number) {
 }
 
 /**
- * Returns the bytes per token that PyTorch's autograd saves in a layer. For llama: an uncompiled RMS norm is a chain of
- * operations that saves its float32 input and its normalized value (TorchTitan's norms.py of December 2024; torch's own
- * is a chain too, fused on GPUs since 2.8); a compiled norm saves its bf16 input. Further, the norms' outputs (gathered
- * along the sequence under tp), q, k and v with repeated heads (repeat_kv), attention's output and log-sum-exp, and in
- * the feed-forward: gate, up, their product, and uncompiled also silu(gate).
+ * Returns the bytes per token that PyTorch's autograd saves in a layer, here a llama's. An uncompiled RMS norm is a chain of
+ * operations that saves its float32 input and its normalized value (TorchTitan's norms.py of December 2024; torch's own norm is
+ * a chain too, fused on GPUs since 2.8). A compiled norm saves its bf16 input. Autograd also saves the norms' outputs (gathered
+ * along the sequence under tp), q, k and v with repeated heads (repeat_kv), and attention's output and log-sum-exp. In the
+ * feed-forward, it saves gate, up and their product; an uncompiled feed-forward also saves silu(gate).
  * Source: saved_tensors_hooks and the partitioner's saved values on TorchTitan's block, torch 2.13.
  */
 function savedByPyTorch(layout: Layout, sizes: TokenSizes): number {
@@ -135,7 +136,10 @@ function coreBytes({ attention, dropout }: Layout, { heads, keys, itemBytes }: T
   return heads * keys * (dropout ? 2 * itemBytes + 1 : itemBytes);
 }
 
-/** Returns what blocks of some kinds also save. Experts: the copies of a token for each expert, and their results before the sum. */
+/**
+ * Returns the bytes that blocks of some kinds also save. Experts: the copies of a token for each expert, and their results
+ * before the sum.
+ */
 function extraBytes(layout: Layout, sizes: TokenSizes): number {
   const { moe } = layout.model;
   const copies = moe === null ? 0 : 2 * moe.topK * sizes.itemBytes * sizes.part;
@@ -143,8 +147,9 @@ function extraBytes(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Returns what a diffusion transformer's block also saves: inputs of the norms of q and k, of modulation and of gates (four
- * of the stream), and in cross-attention a norm, q with its norm, and an output. Source: Wan2.2's model.py, WanAttentionBlock.
+ * Returns the bytes that a diffusion transformer's block also saves: the inputs of the norms of q and k, of modulation and of
+ * gates (four of the stream). In cross-attention, it saves a norm, q with its norm, and an output. Source: Wan2.2's model.py,
+ * WanAttentionBlock.
  */
 function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes): number {
   if (model.crossTokens === 0) return 0;
@@ -152,8 +157,9 @@ function crossBytes({ model }: Layout, { itemBytes, part, dim, q }: TokenSizes):
 }
 
 /**
- * Returns the gradients of activations at the peak of a layer's backward: of the block's output, of the branch, and of the
- * gated feed-forward's two inputs, when the product is already freed. A compiler writes one of them in place.
+ * Returns the bytes of the gradients of activations at the peak of a layer's backward, when the feed-forward's product is freed.
+ * They are the gradients of the block's output, of the branch, and of the gated feed-forward's two inputs. A compiler writes one
+ * of these two in place.
  */
 function gradientsOf({ model, compile }: Layout, sizes: TokenSizes): number {
   const { itemBytes, dim, part, ffn, isSplit } = sizes;
@@ -175,8 +181,9 @@ function attentionOf(layout: Layout, sizes: TokenSizes): number {
 }
 
 /**
- * Returns the memory of ring attention's backward: gathered keys and values of all ranks (heads repeated), and the copy that
- * was sent; float32 gradients of q, k and v; send and receive buffers for those of k and v; and the kernel's own gradients.
+ * Returns the memory of ring attention's backward. It has the gathered keys and values of all ranks (heads repeated) and the copy
+ * that was sent, float32 gradients of q, k and v, buffers to send and receive the gradients of k and v, and the kernel's own
+ * gradients.
  * Source: torch.distributed.tensor.experimental, _attention.py: _AllGatherRotater (TorchTitan's default, 'allgather'),
  * _templated_ring_attention_backward. Megatron-LM passes grouped heads around in their own type.
  */

@@ -52,7 +52,7 @@ interface Passing {
  * Returns the moments of a step at which a stage can reach its peak.
  *
  * [Note: streams keep their memory] The caching allocator reuses a freed block only in the stream in which it was allocated.
- * FSDP2 gathers in one stream and reduces into sharded gradients in another; each stream keeps its peak memory, so sharded
+ * FSDP2 gathers in one stream and reduces into sharded gradients in another. Each stream keeps its peak memory, so sharded
  * gradients count in every phase, even in a forward that begins without gradients. Source: c10/cuda/CUDACachingAllocator.cpp,
  * whose free blocks match only their own stream.
  */
@@ -150,7 +150,10 @@ function outerReduction(ground: Ground): MemoryPhase {
   });
 }
 
-/** Returns the parameters whose state a rank holds between steps: a shard of all, or whole those of its own experts. */
+/**
+ * Returns the number of parameters whose state a rank holds between steps: a shard of all parameters or, if the state is not
+ * sharded, all parameters with only the rank's own experts.
+ */
 function heldParams(layout: Layout, { params, allParams }: PipelineStage, state: ModelState): number {
   const shards = shardsOfState(layout, state);
   return shards > 1 ? allParams / shards : params;

@@ -4,8 +4,9 @@ import { isPlainPyTorch, type TokenSizes } from './layer-activations';
 import type { PipelineStage } from './pipeline-stage';
 
 /**
- * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight;
- * on the last stage the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain in float32.
+ * Returns the activations that are stored outside the layers: a mask of the embedding's dropout for every microbatch in flight
+ * and, on the last stage, the inputs of the last norm and of the head. Only blocks are compiled, so the norm is a chain in
+ * float32.
  * Source: Korthikanti et al. 2022, section 4.3 (sbhp/t for the mask, 4sbh/t for norm and head).
  */
 export function outerActivations(layout: Layout, stage: PipelineStage, sizes: TokenSizes): Bytes {
@@ -19,8 +20,9 @@ export function outerActivations(layout: Layout, stage: PipelineStage, sizes: To
 }
 
 /**
- * Returns the buffers of PyTorch's pipelining: for every microbatch and stage, one to receive an activation (it is the first
- * layer's input) and one to receive a gradient; a stage's outputs are stored until backward. Megatron-LM has none of these.
+ * Returns the buffers of PyTorch's pipelining. Every microbatch and stage has a buffer to receive an activation (the first
+ * layer's input) and a buffer to receive a gradient. A stage's outputs are stored until backward. Megatron-LM has no such
+ * buffers.
  * Source: torch.distributed.pipelining, stage.py: args_recv_info, grad_recv_info, fwd_cache.
  */
 export function pipelineBuffers(layout: Layout, stage: PipelineStage, stream: Bytes): Bytes {

@@ -33,11 +33,11 @@ export function stageOf(layout: Layout, place: number) {
     headParams,
     /** All parameters of the stage, times the model's experts. */
     params: model.experts * (layers * layerParams + embeddingParams + headParams),
-    /** The same with the experts of all ranks of expert parallelism, whose sharded states are divided further. */
+    /** `params` with the experts of all ranks of expert parallelism; sharded states are divided among these ranks too. */
     allParams: model.experts * (layers * allLayerParams + embeddingParams + headParams),
-    /** Most forward passes of a virtual stage whose backward has not run yet. */
+    /** The largest number of a virtual stage's forward passes whose backward has not run yet. */
     chunksInFlight,
-    /** The same in layers; activations are multiplied by it. */
+    /** `chunksInFlight` in layers; a layer's activations are multiplied by this number. */
     layersInFlight: (chunksInFlight * layers) / virtualStages,
   };
 }
@@ -58,8 +58,9 @@ function layersOf({ model, pp, virtualStages }: Layout, place: number): number {
 }
 
 /**
- * Returns the forward passes in flight: all under GPipe; p - s under 1F1B; when interleaved (v - 1)p + 2(p - s - 1) + 1, each
- * through 1/v of the rank's layers, which for the first stage is Korthikanti's 1 + (p - 1)/(pv) of the model.
+ * Returns the number of forward passes in flight: all under GPipe, and p - s under 1F1B. The interleaved schedule has
+ * (v - 1)p + 2(p - s - 1) + 1 passes, each through 1/v of the rank's layers; for the first stage, this is Korthikanti's
+ * 1 + (p - 1)/(pv) of the model.
  * Source: Narayanan et al. 2021, section 2.2; torch.distributed.pipelining's Schedule1F1B and ScheduleInterleaved1F1B.
  */
 function chunksInFlightOf(layout: Layout, place: number): number {

@@ -20,7 +20,7 @@ export function predictMemory(layout: Layout): MemoryPrediction {
   return predictionOf(layout, stage, phase);
 }
 
-/** Predicts the memory of every stage of a pipeline, as predictMemory does of the worst. */
+/** Predicts the memory of every stage of a pipeline, as predictMemory predicts that of the worst stage. */
 export function predictStages(layout: Layout): MemoryPrediction[] {
   return Array.from({ length: layout.pp }, (_, stage) =>
     predictionOf(layout, stage, peakPhase(layout, stage)),
@@ -92,7 +92,7 @@ function largestAssumption({ recompute, stack, compileLoss, optimizer }: Layout,
   }
   if (phase.name === 'loss' && stack === 'fsdp2' && recompute !== 'none') {
     return compileLoss
-      ? 'torch.compile covers the loss as well as the blocks (compileLoss); else 8 bytes per logit more'
+      ? 'torch.compile covers the loss as well as the blocks (compileLoss); otherwise the loss needs 8 more bytes per logit'
       : 'the loss runs op by op: log-probabilities and two gradients in fp32 at once';
   }
   if (recompute === 'selective') {

@@ -63,7 +63,7 @@ const ADAPTER_BYTES: StateBytes = {
   reduced: 2,
 };
 
-/** Returns the layout's row of the table, with the type in which the layout reduces gradients; parameters that do not train have none. */
+/** Returns the layout's row of the table, with the layout's type of reduced gradients; frozen parameters have no gradients. */
 export function stateBytesOf({
   stack,
   precision,
@@ -117,7 +117,7 @@ export function activationBytesOf(precision: Precision): number {
   return precision === 'fp32' ? 4 : 2;
 }
 
-/** Returns the number of ranks over which a state is sharded between steps; 1: every rank has it whole. */
+/** Returns the number of ranks over which a state is sharded between steps; 1: every rank has the whole state. */
 export function shardsOfState(
   layout: Pick<Layout, 'strategy' | 'stack' | 'shards'>,
   state: ModelState,

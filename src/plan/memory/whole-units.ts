@@ -15,7 +15,7 @@ const NONE = {
   accumulated: 0,
   /** Inputs of the reduction that is in flight while the next unit's backward runs. */
   reducing: 0,
-  /** The same at the end of backward, when gradients outside the layers are reduced. */
+  /** These bytes at the end of backward, when gradients outside the layers are reduced. */
   outer: { parameters: 0, gradients: 0, reducing: 0 },
   /** Results of all-gathers in flight, in the memory of the gathering stream. */
   gathering: 0,
@@ -57,15 +57,16 @@ export function wholeUnits(layout: Layout, stage: PipelineStage, bytes: StateByt
  * runs, and the float32 input of a block's reduction is freed at the next block's reduction (post_backward). The root's
  * gradients are reduced last. With pipelining, blocks are not resharded, and whole gradients are summed in the reduction's type
  * until the stage's last microbatch (stage.py: set_requires_gradient_sync(False); FSDPParam.to_accumulated_grad_if_needed). With
- * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins another one's backward.
+ * as many microbatches as ranks, an interleaved schedule finishes one virtual stage before it begins the backward of the next.
  * The input of a virtual stage's last reduction is freed only at the next step's first reduction, because a pipeline reduces
- * after backward, when the callback that frees it has run (stage.py: run_post_backward; FSDPState._root_post_backward_final_callback).
- * Under tensor parallelism, the gradient of the token embedding is a partial sum with the rows of the whole vocabulary until it
- * is reduced (torch/distributed/tensor/_ops/_embedding_ops.py: embedding_dense_backward cannot return rows sharded;
- * FSDPParam._get_grad_inner_tensor). In the interleaved schedule with few microbatches, it exists only when the other virtual
- * stages have finished.
- * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torch.distributed.pipelining, schedules.py; torchtitan, parallelize_llama.py,
- * December 2024 to June 2025 (later releases make the embedding, and norm with head, units of their own).
+ * after backward, and the callback that frees such inputs has run before (stage.py: run_post_backward;
+ * FSDPState._root_post_backward_final_callback). Under tensor parallelism, the gradient of the token embedding is a partial sum
+ * with the rows of the whole vocabulary until it is reduced (torch/distributed/tensor/_ops/_embedding_ops.py:
+ * embedding_dense_backward cannot return rows sharded; FSDPParam._get_grad_inner_tensor). In the interleaved schedule with few
+ * microbatches, this gradient exists only when the other virtual stages have finished.
+ * Source: torch/distributed/fsdp/_fully_shard/_fsdp_param_group.py, _fsdp_collectives.py; torch.distributed.pipelining,
+ * schedules.py; torchtitan, parallelize_llama.py, December 2024 to June 2025 (later releases make the embedding, and norm with
+ * head, units of their own).
  */
 function unitsOfFsdp2(layout: Layout, stage: PipelineStage, bytes: StateBytes): WholeUnits {
   const { gathered, reduced } = bytes;

@@ -35,10 +35,10 @@ function groupsOf({ tp, cp, dp, shards, hardware }: Layout) {
 }
 
 /**
- * Returns the collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients: seconds before forward
- * (`gather`), before backward (`regather`) and after it (`reduce`), and the bytes that a GPU receives in each. A rank that
- * updates a part of the parameters needs only this part of the gradients. Source: Megatron-LM's distributed optimizer
- * (reduce-scatter of its gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
+ * Returns the collectives of one unit of fully_shard or ZeRO-3, or of one bucket of gradients. `gather` runs before forward,
+ * `regather` before backward and `reduce` after backward; each has seconds, and bytes that a GPU receives. A rank that updates
+ * a part of the parameters needs only this part of the gradients. Source: Megatron-LM's distributed optimizer (reduce-scatter
+ * of its gradient buffers); DeepSpeed's reduce_scatter, on by default at stages 1 and 2.
  */
 export function unitComm(layout: Layout, params: number, cal: Calibration) {
   const { hardware } = layout;
@@ -73,9 +73,10 @@ export function unitComm(layout: Layout, params: number, cal: Calibration) {
 }
 
 /**
- * Returns how often a unit is gathered again before its backward: never in TorchTitan's pipelines, whose parameters are whole
- * until the step's end (reshard_after_forward 'default'); once in fully_shard, which recomputes a layer within the unit's
- * backward; twice in DeepSpeed under full recompute, whose hooks also free and gather around the second forward.
+ * Returns how often a unit is gathered again before its backward. In TorchTitan's pipelines it is never gathered again, because
+ * parameters are whole until the step's end (reshard_after_forward 'default'). fully_shard gathers it once, also under full
+ * recompute, because it recomputes a layer within the unit's backward. DeepSpeed gathers it once, but twice under full
+ * recompute, because hooks also free and gather around the second forward.
  */
 export function numRegathers({ strategy, stack, pp, recompute }: Layout): number {
   if (!STRATEGIES[strategy].reshardAfterForward || (stack === 'fsdp2' && pp > 1)) return 0;
@@ -84,7 +85,7 @@ export function numRegathers({ strategy, stack, pp, recompute }: Layout): number
 
 /**
  * Whether units are gathered while others compute. DeepSpeed gathers ahead only while fewer parameters are whole than
- * stage3_max_live_parameters (1e9 by default), so not if a layer has more.
+ * stage3_max_live_parameters (1e9 by default), so it does not gather ahead if a layer has more parameters.
  */
 export function gathersAhead({ stack, model, tp }: Layout): boolean {
   return stack !== 'deepspeed' || model.layerParams / tp < MAX_LIVE;
@@ -101,7 +102,7 @@ export function copyBytes(layout: Layout) {
   return { gather: 2 * param, reduce: (param + grad) * layout.trainedShare };
 }
 
-/** Whether every microbatch gathers and reduces, instead of only the first and only the last. */
+/** Whether every microbatch gathers (otherwise only the first does) and reduces (otherwise only the last does). */
 export function commPerMicroBatch(layout: Layout): { gather: boolean; reduce: boolean } {
   const sharded = shardedStates(layout);
   const keeps = layout.stack === 'fsdp2' && layout.pp > 1;
@@ -129,7 +130,8 @@ function wireBytes(op: GroupOperation, bytes: Bytes, { size }: GroupPlace): Byte
 
 /**
  * Returns the collective of compressed gradients in float32. topK gathers values and indices of 4 bytes each. PowerSGD reduces
- * r (n + m) of n m elements: the share over the matrices of the blocks and of the embeddings, assumed for all parameters.
+ * r (n + m) of n m elements. The share is computed over the matrices of the blocks and of the embeddings, and is used for all
+ * parameters.
  */
 function compressed(
   { model, dp, cp }: Layout,

@@ -19,8 +19,8 @@ export function feedProducts({ model, tp }: Layout, tokens: number, ffn: number)
 
 /**
  * Returns the matmuls of a layer with experts: the router, the routed experts as one grouped matmul with equal loads, and the
- * shared experts. A rank has experts / ep of them, which get tokens of all ep ranks. Source: Megatron-LM's and TorchTitan's
- * grouped matmuls; equal loads are what auxiliary losses and biases of the router aim at.
+ * shared experts. A rank has experts / ep routed experts, which get tokens of all ep ranks. Source: Megatron-LM's and
+ * TorchTitan's grouped matmuls; auxiliary losses and biases of the router aim at equal loads.
  */
 export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: number): LayerProduct[] {
   const { model, ep } = layout;
@@ -47,10 +47,11 @@ export function expertProducts(layout: Layout, moe: MixtureOfExperts, tokens: nu
 const EXCHANGE_SMS = 32;
 
 /**
- * Returns one pass of a layer with experts. An exchange that runs beside another microbatch's compute takes only its excess over
- * that, and the multiprocessors that it occupies. In Megatron-LM the CPU waits for the experts' numbers of tokens before it
- * launches their kernels, so launches hide only behind kernels of the same part of the layer, and in forward the GPU idles for
- * `idle`, the time of the first launches after the wait. A graph of the whole iteration has no wait. Source: its moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
+ * Returns one pass of a layer with experts. If an exchange runs beside another microbatch's compute, it costs only its excess
+ * over this compute, and the multiprocessors that it occupies. In Megatron-LM the CPU waits for the experts' numbers of tokens
+ * before it launches the experts' kernels. So launches hide only behind kernels of the same part of the layer, and in forward
+ * the GPU idles for `idle`, the time of the first launches after the wait. A graph of the whole iteration has no wait. Source:
+ * Megatron-LM's moe/token_dispatcher.py and moe/experts.py (m_splits.tolist()).
  */
 export function passWithExperts(layout: Layout, before: Pass, experts: Pass, idle: Seconds): Pass {
   const both = addPasses(before, experts);

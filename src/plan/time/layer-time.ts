@@ -91,7 +91,7 @@ function productsTime(layout: Layout, products: readonly LayerProduct[], cal: Ca
   return {
     forward: products.reduce((sum, product) => sum + time(product), 0),
     backward: products.reduce(
-      // A frozen matrix has no gradient; adapters' matmuls, of few rows, are left out.
+      // A frozen matrix has no gradient. The small matmuls of adapters are left out.
       (sum, { m, n, k, ...of }) =>
         sum + time({ ...of, m, n: k, k: n }) + trainedShare * time({ ...of, m: k, n, k: m }),
       0,
@@ -132,7 +132,7 @@ function layerAttention(layout: Layout, cal: Calibration) {
   return { forward: self.forward + cross.forward, backward: self.backward + cross.backward };
 }
 
-/** Returns the matmuls of self-attention's projections; those to a low rank are not divided by tensor parallelism. */
+/** Returns the matmuls of self-attention's projections; projections to a low rank are not divided by tensor parallelism. */
 function attentionProducts({ model, tp }: Layout, tokens: number): LayerProduct[] {
   const { dim, heads, kvHeads, headDim, mla } = model;
   if (mla === null) {
@@ -158,7 +158,7 @@ export function numTensorParallelPairs({ crossTokens }: ModelShape): number {
 /**
  * Returns the time of a layer's collectives. Tensor parallelism: an all-reduce per pair and pass; with sequence parallelism
  * an all-gather and a reduce-scatter. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022, section 4.2. Context
- * parallelism gathers keys and values, in backward also reduces their gradients, without overlap (TorchTitan's 'allgather').
+ * parallelism gathers keys and values, and in backward also reduces their gradients, without overlap (TorchTitan's 'allgather').
  */
 function layerCollectives(layout: Layout, tokens: number, cal: Calibration) {
   const { tp, cp, hardware, precision, model, sequenceParallel, asyncTensorParallel } = layout;

@@ -8,10 +8,10 @@ import { shardedStates } from '../stack-rules';
 import { commPerMicroBatch, numRegathers } from './data-parallel';
 
 /**
- * Bytes per parameter that one step reads and writes, without the optimizer's states (16 of Adam's 28: it reads gradient,
- * parameter and two states, and writes three of them). fully_shard's norm also reads and scales float32 gradients (12). Mixed
- * precision in Megatron-LM and DeepSpeed reads 16-bit gradients and writes float32 gradients and 16-bit parameters (8), with
- * states 36 bytes; that agrees with vTrain's rows (20 to 25 ms for 1e9 parameters).
+ * Bytes per parameter that one step reads and writes, without the optimizer's states. Every step reads gradient and parameter
+ * and writes the parameter (12); Adam also reads and writes two states (16). fully_shard's norm also reads and scales float32
+ * gradients (12). Mixed precision in Megatron-LM and DeepSpeed also reads 16-bit gradients and writes float32 gradients and
+ * 16-bit parameters (8). With Adam's states, that is 36 bytes, which agrees with vTrain's rows (20 to 25 ms for 1e9 parameters).
  */
 const UPDATE_BYTES: Record<Layout['stack'], number> = { megatron: 20, fsdp2: 24, deepspeed: 20 };
 

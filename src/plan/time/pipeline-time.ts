@@ -12,8 +12,8 @@ export interface Pipeline {
 }
 
 /**
- * Returns the time from the first forward to the last backward: all microbatches on the slowest stage, plus one microbatch on
- * the other stages, divided by the number of virtual stages. 1F1B and GPipe take the same time. Source: Narayanan et al. 2021,
+ * Returns the time from the first forward to the last backward: all microbatches on the slowest stage, plus 1/v of the time of
+ * one microbatch on the other stages with v virtual stages. 1F1B and GPipe take the same time. Source: Narayanan et al. 2021,
  * section 2.2, for equal stages; if stages differ, the slowest decides, and fill and drain pass through all stages.
  */
 export function pipelineTime(pipeline: Pipeline): { readonly seconds: Seconds; readonly handOvers: Seconds } {

@@ -69,7 +69,7 @@ export function predictTime(layout: Layout, cal: Calibration = CALIBRATION): Tim
 
 const NOTHING = { forward: NO_PASS, backward: NO_PASS };
 
-/** Returns the expected time of the slowest of n nodes over the mean: 1 + spread × √(2 ln n), for a normal distribution. */
+/** Returns the slowest of n nodes' expected time divided by the mean: 1 + spread × √(2 ln n), for a normal distribution. */
 function slowestOf(n: number, spread: number): number {
   return n <= 1 ? 1 : 1 + spread * Math.sqrt(2 * Math.log(n));
 }
@@ -126,7 +126,8 @@ function stageTime(
 
 /**
  * Returns the time in which a microbatch waits for its units' all-gathers and reductions, which overlap with the previous or
- * next layer: their excess over that layer's compute, the first all-gather, the last reduction, and the SMs that they take.
+ * next layer. The microbatch waits for their excess over that layer's compute, for the first all-gather and the last reduction,
+ * and because collectives take SMs from compute.
  */
 function unitWaits(
   layout: Layout,

@@ -57,12 +57,12 @@ export const ACCELERATE_FORMULAS: Functions = {
   /** The number of stated settings that the file does not have. */
   numOtherSettings: () => Object.entries(STATED).filter(([path, value]) => setting(path) !== value).length,
   setting: (path: string) => Number(setting(path)),
-  /** The number of warnings for these settings; those that begin with a text. */
+  /** The number of warnings for these settings that begin with a text. */
   numWarnings: (start: string) =>
     configWarnings(AS_CONFIG, parseTrainConfig(AS_CONFIG), MACHINES * GPUS_EACH).filter((text) =>
       text.startsWith(start),
     ).length,
-  /** The number of keys for shards of parameters that the file sets at a stage that has none. */
+  /** The number of keys for shards of parameters that the file sets although its stage does not shard parameters. */
   numWithoutEffect: () =>
     Number(setting('deepspeed_config.zero_stage')) === 3
       ? 0
@@ -83,7 +83,7 @@ export const ACCELERATE_FORMULAS: Functions = {
     Object.entries(NCCL_ENV).filter(([name, value]) => NCCL_DEFAULTS[name] === value).length,
   /** The number of variables that name an interface or an address of one network. */
   numOfOneNetwork: () => Object.keys(NCCL_ENV).filter((name) => /IFNAME|GID_INDEX/.test(name)).length,
-  /** The number of listed parts of the weights that are numbered 1 to 6 of 6, and of experts in the list. */
+  /** The number of the six parts of the weights that the list names, and the number of experts that the list names. */
   numParts: () =>
     new Set(MODEL_PATHS.flat().flatMap((file) => /-0000([1-6])-of-00006/.exec(file)?.[1] ?? [])).size,
   numListedExperts: () =>
@@ -105,7 +105,7 @@ export const ACCELERATE_FORMULAS: Functions = {
   },
 };
 
-/** Returns a setting of the file by its path, as 'deepspeed_config.zero_stage'. */
+/** Returns a setting of the file by its path, such as 'deepspeed_config.zero_stage'. */
 function setting(path: string): unknown {
   return path
     .split('.')

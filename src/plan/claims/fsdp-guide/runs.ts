@@ -3,7 +3,7 @@ import type { Experiment, Facts } from '../entry';
 import type { LabPlace, LabScope, RunFacts } from '../lab';
 
 const RANKS = 4;
-/** Like four machines with one GPU each. */
+/** A link as between four machines with one GPU each. */
 const SLOW: LabPlace & { readonly rounds: number; readonly warmUp: number } = {
   ranks: RANKS,
   link: '10GbE',
@@ -98,7 +98,7 @@ export const latency: Experiment = {
         const times = Array.from({ length: 3 }, () => {
           dist.barrier();
           const start = performance.now();
-          // Several, because ranks leave the barrier at different times.
+          // Several calls, because ranks leave the barrier at different times.
           for (let i = 0; i < numCalls; i++) {
             const result = call();
             if (result !== x) tf.dispose(result);

@@ -36,14 +36,14 @@ export function swiftFormulas(lab: PlanLab): Functions {
 }
 
 const FIXED: Functions = {
-  /** A value after rounding; the largest value of the type. */
+  /** A value after it is rounded to a type, and the largest value of a type. */
   rounded: (value: number, dtype: 'float16' | 'bfloat16') => {
     const values = new Float32Array([value]);
     roundValues(values, dtype);
     return values[0] ?? Number.NaN;
   },
   largestOf: (dtype: 'float16' | 'bfloat16') => HALF_FORMATS[dtype].largest,
-  /** The number of units of a model, by the least number of parameters or one per linear layer. */
+  /** The number of units of a model: units of at least so many parameters, or one unit per linear layer. */
   numUnits: (model: 'qwen-7b' | 'gpt2-xl', wrap: number | 'linear') => {
     const config = parseTrainConfig({
       model,
@@ -53,7 +53,7 @@ const FIXED: Functions = {
       .length;
   },
   differenceOfParts,
-  /** Degrees of tensor parallelism from 2 to 8 into which GPT-2 XL can be divided: their number, and the least. */
+  /** The number of degrees of tensor parallelism from 2 to 8 that can divide GPT-2 XL, and the least of these degrees. */
   numDegrees: () => degrees().length,
   leastDegree: () => degrees()[0] ?? 0,
   /** The number of replicas of TP x PP ranks on a number of GPUs. */
@@ -76,7 +76,7 @@ function searches(lab: PlanLab): Functions {
   };
   const winners = (): string[] => WINNERS.map((each) => nameOf(fastest(each)));
   return {
-    /** By how many percent the advised degrees are slower than the fastest layout, at most in three cases. */
+    /** By how many percent the advised degrees are slower than the fastest layout; the maximum of three cases. */
     advisedSlower: () =>
       Math.max(
         ...[QWEN, { ...QWEN, gpus: 64, globalBatch: 512 }, SEVENTY].map((each) =>

@@ -1,7 +1,7 @@
 /** A matrix as a list of rows. */
 type Matrix = readonly (readonly number[])[];
 
-/** Two rows of d = 2, d to 4d and back; integers, so that sums are exact. */
+/** Two rows of d = 2, and a layer from d to 4d and back. All values are integers, so that sums are exact. */
 const X: Matrix = [
   [1, -2],
   [3, 4],
@@ -22,8 +22,8 @@ const HALVES = [0, 1].map((rank) => {
 });
 
 /**
- * Returns the largest difference between a whole output and its parts on two ranks: of a split by columns concatenated, of a
- * split by rows summed.
+ * Returns the largest difference between a whole output and the output of two ranks. The outputs of a split by columns are
+ * concatenated; those of a split by rows are summed.
  */
 export function differenceOfParts(split: 'columns' | 'rows'): number {
   const [first, second] = HALVES as [(typeof HALVES)[number], (typeof HALVES)[number]]; // two ranks

@@ -56,19 +56,19 @@ function timesOf(lab: PlanLab): Functions {
       const { exposedComm, seconds } = predict(name, seq).time;
       return (100 * exposedComm) / seconds;
     },
-    /** The same with Ulysses' all-to-alls. */
+    /** Percentage of a step in which ranks wait for FSDP's collectives and Ulysses' all-to-alls. */
     waitsWithUlysses: (name: string, seq: number) => {
       const { exposedComm, seconds } = predict(name, seq).time;
       const waiting = exposedComm + ulyssesSeconds(seq);
       return (100 * waiting) / (seconds - exposedComm + waiting);
     },
-    /** The same if nothing of FSDP's communication overlaps. */
+    /** Percentage of a step in which ranks wait if nothing of FSDP's communication overlaps. */
     waitsForAll: (name: string, seq: number) => {
       const { exposedComm, seconds, commBytes } = predict(name, seq).time;
       const serial = commBytes.dp / (hardwareOf('A100-80G').linkGBps * 1e9 * CALIBRATION.linkEfficiency);
       return (100 * serial) / (seconds - exposedComm + serial);
     },
-    /** GB of a GPU's activations with every 4th block checkpointed (interpolated), and with all of them. */
+    /** GB of a GPU's activations with every 4th block checkpointed (interpolated), and with all blocks checkpointed. */
     activationsEvery4: (name: string, seq: number) => {
       const [none, full] = [lab.memory(of(name, seq)), lab.memory({ ...of(name, seq), recompute: 'full' })];
       return (0.75 * none.activations + 0.25 * full.activations) / 1e9;

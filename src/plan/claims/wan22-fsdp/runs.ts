@@ -14,7 +14,7 @@ const GPT: TrainConfigInput = {
   data: 'synthetic',
   batch: 2,
 };
-/** Two such blocks, for experiments in which their number does not matter. */
+/** Two such blocks, for experiments in which the number of blocks does not matter. */
 const SHORT: TrainConfigInput = {
   ...GPT,
   model: { kind: 'gpt', layers: 2, dim: 64, heads: 4, vocab: 256, seq: 32 },
