@@ -36,9 +36,9 @@ test('an unknown condition is an error with the known ones; no match is shown in
   const wrong = 'wrong' as never;
   assert.throws(() => claims({ verdict: wrong }), {
     code: 'CONFIG',
-    message: /there are holds, holds partly/,
+    message: /choose one of holds, holds partly/,
   });
-  assert.throws(() => claims({ document: wrong }), { code: 'CONFIG', message: /there are wan22-fsdp, / });
+  assert.throws(() => claims({ document: wrong }), { code: 'CONFIG', message: /choose one of wan22-fsdp, / });
   assert.throws(() => claims({ kind: [wrong] }), {
     code: 'CONFIG',
     message: /no claim has the kind 'wrong'/,
