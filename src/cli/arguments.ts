@@ -71,7 +71,7 @@ const PARALLEL_OPTIONS = [
   'stageSplit',
 ] as const satisfies readonly (keyof ParallelConfig)[];
 
-/** Degrees and kinds of model parallelism, as the commands that train take them. */
+/** The options for degrees and kinds of model parallelism, which the training commands accept. */
 export type ParallelOptions = Partial<Pick<ParallelConfig, (typeof PARALLEL_OPTIONS)[number]>>;
 
 /** Adds the options of model parallelism to a command. */
@@ -99,7 +99,7 @@ function valuesOf(schema: z.core.$ZodType): z.core.$ZodType {
     : schema;
 }
 
-const SPLIT_FORMS = `${SPLITS.join(', ')}, numbers as 3,2 or names as blocks.3,blocks.6`;
+const SPLIT_FORMS = `${SPLITS.join(', ')}, numbers such as 3,2 or names such as blocks.3,blocks.6`;
 
 /** Parses '--stage-split'. Throws: an error for commander to show. */
 function parseStageSplit(text: string): ParallelConfig['stageSplit'] {

@@ -22,7 +22,10 @@ type NamesIn<Rows, By extends Original> = {
 /** The arguments of a call that are settings, under the names in their rows. */
 export type SettingArgument<By extends Original> = NamesIn<typeof SETTINGS, By>;
 
-/** An argument that is not a setting: true: accepted; noEffect: why it has no effect; refused: what to write instead. */
+/**
+ * How a call treats an argument that is not a setting. `true` accepts it; `noEffect` says why it has no effect;
+ * `refused` says what to write instead.
+ */
 type OwnArgument = true | { readonly noEffect: string } | { readonly refused: string };
 
 /** A call and its arguments. It does not compile unless `own` has every option that is not a setting. */

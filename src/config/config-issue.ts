@@ -80,7 +80,10 @@ function formOf(path: readonly (string | number)[], { forms }: Pick<Words, 'form
   return form === undefined ? '' : `; write ${form}`;
 }
 
-/** Returns a hint at the allowed value that is spelled alike (without 'torch.'), or that another library calls so. */
+/**
+ * Returns a hint at the allowed value that is spelled alike (without 'torch.'), or whose name in another library is
+ * this value.
+ */
 function meant(value: unknown, allowed: readonly string[]): string {
   if (typeof value !== 'string') return '';
   const bare = value.split('.').at(-1) ?? value;
@@ -102,7 +105,8 @@ function unknownKey(base: readonly (string | number)[], key: string, { known, fo
   if (near !== undefined) return { path, message: `unknown key; did you mean "${near}"?` };
   const elsewhere = settingFromOtherName(key) ?? placeOf(key, known);
   if (elsewhere !== undefined) return { path, message: `unknown key; here it is ${elsewhere}` };
-  const all = here.length === 0 ? formOf(base, { forms }).slice('; '.length) : `known are ${here.join(', ')}`;
+  const all =
+    here.length === 0 ? formOf(base, { forms }).slice('; '.length) : `choose one of ${here.join(', ')}`;
   return { path, message: all === '' ? 'unknown key' : `unknown key; ${all}` };
 }
 

@@ -4,8 +4,9 @@ import { SETTING_ROWS } from './setting-table';
 import { parseTrainConfig, type TrainConfig, type TrainConfigInput } from './train-config';
 
 /**
- * Returns a sentence for each given setting that has no effect, or not the effect of its name, with the reason and what to
- * do. A setting at its default is reported only if the user wrote it, not if the input is a whole config.
+ * Returns a sentence for each given setting that has no effect, or an effect that its name does not suggest, with the
+ * reason and what to do. A setting at its default is reported only if the user wrote it, not if the input is a whole
+ * config.
  */
 export function configWarnings(input: TrainConfigInput, config: TrainConfig, world: number): string[] {
   const facts: Facts<TrainConfig> = { config, world, given: (path) => isGiven(input, config, path) };

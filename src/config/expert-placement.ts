@@ -6,9 +6,9 @@ const ranksSchema = z.array(z.array(z.int().min(0)));
 export const expertPlacementSchema = z.record(
   z.string(),
   z.strictObject({
-    /** Per rank, the experts whose values and optimizer states it has. */
+    /** Per rank, the experts whose values and optimizer states the rank has. */
     experts: ranksSchema,
-    /** Per rank, the experts of other ranks that it computes too: it has copies of them. */
+    /** Per rank, the experts of other ranks of which the rank computes copies. */
     copies: ranksSchema.default([]),
   }),
 );

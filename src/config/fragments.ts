@@ -1,6 +1,6 @@
 import written from './fragments.json';
 
-/** Whether shardlab has what a document writes. */
+/** Whether shardlab has the name or the code that a document writes. */
 export type FragmentStatus = 'here' | 'error' | 'not here yet' | 'never existed' | 'no effect';
 
 /** Code that was run on its original library, and what happened. A test runs it again (`test/data/fragment_outcomes.py`). */
@@ -9,7 +9,7 @@ export interface Trial {
   readonly by: string;
   /** Python; its model is small, and its device is the CPU. */
   readonly code: string;
-  /** Set if it ran on that many processes. Default: one process. */
+  /** The number of processes on which the code ran. Default: one. */
   readonly ranks?: number;
   /** 'runs', the value of the last expression, or the error with the first line of its message. */
   readonly outcome: string;
@@ -18,14 +18,14 @@ export interface Trial {
 /** A name or piece of code of a document. */
 export interface Fragment {
   readonly name: string;
-  /** Which document writes it. */
+  /** The document that writes the name or the code. */
   readonly document: string;
   readonly asWritten: string;
-  /** What it does in the original library. */
+  /** What the name or the code does in the original library. */
   readonly inTheOriginal: string;
-  /** The code as a document writes it, on the original libraries; empty if its original is no package of Python. */
+  /** Trials of the document's code on the original libraries; empty if the original is no package of Python. */
   readonly tried: readonly Trial[];
-  /** Its name here, or what a message here says about it. */
+  /** The fragment's name here, or what a message here says about the fragment. */
   readonly here: string;
   readonly status: FragmentStatus;
   /**

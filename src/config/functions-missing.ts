@@ -7,7 +7,7 @@ const FORMS = {
   loss: "loss: 'function' stands for a function; give it, as job.train({ loss: (output, batch) => … })",
 };
 
-/** The error for a model in Python where no ranks of PyTorch run it. */
+/** The error for a model in Python if no ranks of PyTorch run it. */
 export function pythonRefused({ python }: { readonly python: string }): ConfigError {
   return new ConfigError(
     `model.python: '${python}' is a model in Python, which only ranks of PyTorch run: launch with engine: 'torch'; plans, dry runs and ` +
@@ -15,7 +15,7 @@ export function pythonRefused({ python }: { readonly python: string }): ConfigEr
   );
 }
 
-/** Returns the error for a config (such as a checkpoint's) that stands for a user's function, where the function is missing. */
+/** Returns the error for a config (such as a checkpoint's) that stands for a user's function, if the function is missing. */
 export function functionsMissing(setting: keyof typeof FORMS): ConfigError {
   return new ConfigError(FORMS[setting]);
 }

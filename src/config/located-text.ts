@@ -18,7 +18,10 @@ import type { ConfigIssue } from './setting';
 /** A file's settings and their positions in the file. */
 export interface LocatedText {
   readonly input: unknown;
-  /** Returns the line of a key, or of an element of a list; if it is missing, of the nearest enclosing one. */
+  /**
+   * Returns the line of a key, or of an element of a list. If the key or the element is missing, returns the line of
+   * the nearest enclosing one.
+   */
   lineOf(path: readonly (string | number)[]): number;
   /** Returns the text of a value that is written without quotes; undefined: it has quotes, or is no single value. */
   plainOf(path: readonly (string | number)[]): string | undefined;
@@ -83,9 +86,10 @@ function parsed(text: string, file: string, lines: LineCounter): Document {
 }
 
 /**
- * Returns the first line that is nested too deep; null: none. It uses only the lexer, because the recursive parser overflows
- * the stack on deep text, which ends the process: V8 compiles regular expressions on the same stack. A line's level is the
- * number of its open brackets, of its "- - -", and of the lines below which it is indented.
+ * Returns the first line that is nested too deep; null: none. Uses only the lexer, because the recursive parser
+ * overflows the stack on deep text. The overflow ends the process, because V8 compiles regular expressions on the same
+ * stack. A line's level is the number of its open brackets, of its "- - -", and of the lines below which it is
+ * indented.
  */
 function deepLine(text: string): number | null {
   let [line, open, markers, atStart] = [1, 0, 0, true];

@@ -36,7 +36,7 @@ export function readNamed(name: string, cwd: string): LocatedText {
     const reason = error instanceof Error ? error.message : String(error);
     throw new ConfigError(
       `${name} is neither a preset, a model nor a file that can be read (${reason}); ` +
-        (near === undefined ? `known are ${names.join(', ')}` : `did you mean ${near}?`),
+        (near === undefined ? `choose one of ${names.join(', ')}` : `did you mean ${near}?`),
     );
   }
   return locatedText(text, name);

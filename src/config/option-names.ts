@@ -8,7 +8,7 @@ import { nearest } from './nearest';
 export function requireKnownOptions(what: string, given: object, known: readonly string[]): void {
   if (typeof given !== 'object' || given === null || Array.isArray(given))
     throw new ConfigError(
-      `${what} takes options by name, not ${classOf(given)}; known are ${known.join(', ')}`,
+      `${what} takes options by name, not ${classOf(given)}; the options are ${known.join(', ')}`,
     );
   const wrong = Object.keys(given).filter((name) => !known.includes(name));
   if (wrong.length === 0) return;
@@ -19,7 +19,7 @@ function unknownOption(what: string, name: string, known: readonly string[]): st
   const spelled = camelCase(name);
   if (spelled !== name && known.includes(spelled)) return `${what}: ${name} is written ${spelled} here`;
   const near = nearest(name, known);
-  const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean ${near}?`;
+  const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean ${near}?`;
   return `${what} has no argument ${name}; ${hint}`;
 }
 

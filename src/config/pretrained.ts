@@ -33,7 +33,7 @@ const WITHIN = ['transformer', 'transformer_2', 'high_noise_model', 'low_noise_m
 export function modelOfFolder(given: PretrainedInput): FolderModel {
   const unknown = Object.keys(given).find((key) => !KEYS.includes(key));
   if (unknown !== undefined) {
-    return { wrong: `has the key "${unknown}"; beside from it takes ${KEYS.slice(1).join(', ')}` };
+    return { wrong: `has the key "${unknown}"; beside from, give only ${KEYS.slice(1).join(', ')}` };
   }
   if (typeof given.from !== 'string') return { wrong: `from is ${String(given.from)}; give a folder's path` };
   const from = resolve(given.from);
@@ -45,7 +45,7 @@ export function modelOfFolder(given: PretrainedInput): FolderModel {
     const advice =
       within.length === 0
         ? 'give a folder with config.json and safetensors files, such as a download of a model'
-        : `the folder has a model within; give its folder, one per run: ${within.join(' or ')}`;
+        : `the folder has models in subfolders; give one subfolder per run: ${within.join(' or ')}`;
     return { wrong: `${file} is missing; ${advice}` };
   }
   let config: unknown;
@@ -83,7 +83,7 @@ function sizesOf(config: unknown, given: PretrainedInput): FolderModel {
   const read = video ?? BY_TYPE.get(type ?? '');
   if (read !== undefined) return read(config, given);
   const known = [...BY_TYPE.keys(), ...[...BY_CLASS.keys()].map((one) => `_class_name ${one}`)].join(', ');
-  return { wrong: `model_type is ${JSON.stringify(name ?? type)}; known are ${known}` };
+  return { wrong: `model_type is ${JSON.stringify(name ?? type)}; choose one of ${known}` };
 }
 
 type Read = (config: unknown, given: PretrainedInput) => FolderModel;

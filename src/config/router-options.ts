@@ -4,7 +4,10 @@ import { ConfigError } from '../core/errors';
 export interface RouterOptions {
   /** Default 'temperature'. */
   readonly router?: RouterKind | undefined;
-  /** Experts per row; for 'expert-choice', the mean. Default: 2, or 1 for 'switch' and 'temperature', which take no other. */
+  /**
+   * Experts per row; for 'expert-choice', the mean. Default: 2. 'switch' and 'temperature' allow only 1, which is their
+   * default.
+   */
   readonly topK?: number | undefined;
   /**
    * An expert takes at most capacityFactor · rows · topK / experts rows of a rank's batch, rounded up; null: any number. Default:
@@ -20,7 +23,7 @@ export interface RouterOptions {
 export const ROUTERS = ['temperature', 'topk', 'switch', 'expert-choice'] as const;
 export type RouterKind = (typeof ROUTERS)[number];
 
-/** What a kind of router fixes. */
+/** The rules of a kind of router. */
 interface RouterRules {
   readonly topK: number;
   /** Whether another topK is possible. */
@@ -63,26 +66,29 @@ export function routerOf(options: RouterOptions, experts: number): Routers {
 }
 
 /**
- * Returns why the layers of a router cannot be on different stages of a pipeline; null if they can. A stage knows the rows of one
- * microbatch, not the tokens, and the last one adds to its loss only what it computed itself.
+ * Returns why the layers of a router cannot be on different stages of a pipeline; null if they can. A stage knows the
+ * rows of one microbatch, not the tokens. The last stage adds only the auxiliary losses of its own layers to the loss.
  */
 export function stageConflict(options: RouterOptions, experts: number): string | null {
   const { router, auxLossWeight } = routerOf(options, experts);
   if (router === 'temperature')
     return "its router 'temperature' draws noise by the tokens, which only the first stage reads; give router 'topk', or 'switch' with capacityFactor null";
   const needed = wholeBatchNeed(options, experts);
-  if (needed !== null) return needed('a stage has those of one microbatch');
+  if (needed !== null) return needed('a stage has only the rows of one microbatch');
   if (auxLossWeight > 0)
-    return `its auxLossWeight ${auxLossWeight} adds the losses of all layers to the model's, and the last stage has only its own; give biasUpdateRate instead`;
+    return `its auxLossWeight ${auxLossWeight} adds the losses of all layers to the model's, and the last stage has only those of its own layers; give biasUpdateRate instead`;
   return null;
 }
 
 /** Returns why ranks that have parts of the same sequences cannot have the layers of a router; null if they can. */
 export function sequenceConflict(options: RouterOptions, experts: number): string | null {
-  return wholeBatchNeed(options, experts)?.('a rank has those of its own positions') ?? null;
+  return wholeBatchNeed(options, experts)?.('a rank has only the rows of its own positions') ?? null;
 }
 
-/** Returns the reason why a router needs all rows of a batch, which takes what a rank has instead; null if it chooses row by row. */
+/**
+ * Returns a function that says why a router needs all rows of a batch; null if the router chooses row by row. `what`
+ * says which rows there are on one rank.
+ */
 function wholeBatchNeed(options: RouterOptions, experts: number): ((what: string) => string) | null {
   const { router, capacityFactor } = routerOf(options, experts);
   if (router === 'expert-choice')

@@ -9,7 +9,7 @@ export interface StrategyProperties {
   readonly shardedAtRest: readonly ModelState[];
   /** Whether whole parameters are freed between a unit's forward and backward. */
   readonly reshardAfterForward: boolean;
-  /** Whether shards are replicated: sharded over one axis of a mesh, replicated over the other. */
+  /** Whether states are sharded over one axis of a mesh and replicated over the other. */
   readonly isHybrid: boolean;
   /** Whether gradients of all microbatches except the last stay local, unless parallel.noSync is set. */
   readonly accumulatesLocally: boolean;

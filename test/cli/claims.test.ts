@@ -66,5 +66,5 @@ test('--mutate says which change of its evidence moves a verdict, and why a judg
   assert.ok(env.judged.length > 20 && env.move === null);
   assert.deepEqual(balance.move, { piece: 'fact leftBeforeTheLast', factor: 0.5, verdict: 'holds' });
   const { stdout: text } = await shardlab(['claims', 'wan.balance', 'wan.env', '--mutate']);
-  assert.match(text, /^2 verdicts: evidence moves 1, 1 are judged, 0 rest on nothing/);
+  assert.match(text, /^2 verdicts: 1 change with their evidence, 1 are judged, 0 have no evidence/);
 });

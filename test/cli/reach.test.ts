@@ -92,7 +92,7 @@ test('loopback as the address of four machines is wrong, even if something answe
   const { status, checks } = await reach(yaml('127.0.0.1', 2, open));
   assert.equal(status, 1);
   assert.equal(checks[0]?.facts.outcome, 'open');
-  assert.match(checks[0]?.advice ?? '', /every machine means itself by this address/);
+  assert.match(checks[0]?.advice ?? '', /every machine takes this address for its own/);
 });
 
 test('a file for machine 2 on the machine with the address of machine 0 is wrong', async (context) => {

@@ -64,13 +64,16 @@ test('a wrong --stage-split is bad usage or bad input, which names the values th
     const divided = [...command, '--pp', '2', '--stage-split'];
     const misspelled = await shardlab([...divided, 'tim']);
     assert.equal(misspelled.status, 2);
-    assert.match(misspelled.stderr, /Did you mean time\? Give layers, parameters, time, numbers as 3,2 or/);
+    assert.match(
+      misspelled.stderr,
+      /Did you mean time\? Give layers, parameters, time, numbers such as 3,2 or/,
+    );
     for (const text of ['', '3,', '3;2']) assert.equal((await shardlab([...divided, text])).status, 2, text);
     const zero = await shardlab([...divided, '0,4']);
     assert.equal(zero.status, 2);
     assert.match(zero.stderr, /parallel\.stageSplit/);
     const { stdout } = await shardlab([...command, '--help']);
-    assert.match(stdout.replaceAll(/\s+/g, ' '), /--stage-split <split> where a model is cut into stages: /);
+    assert.match(stdout.replaceAll(/\s+/g, ' '), /--stage-split <split> where a model is cut into stages\. /);
   }
 });
 

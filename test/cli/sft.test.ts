@@ -85,12 +85,12 @@ test('each way of training, serving or loading that is not built here has one li
   );
   await refused(
     ['sft', '--model', 'tiny', '--dataset', 'AI-ModelScope/alpaca-gpt4-data-en#500'],
-    /names a part of a data set of a hub; download it/,
+    /names a part of a hub.s data set; download the data set/,
   );
   for (const [args, message] of [
     [
       '--rlhf_type dpo',
-      /DPO, KTO .* are not trained here; swift rlhf or TRL's DPOTrainer continue of the folder last/,
+      /DPO, KTO .* are not trained here; swift rlhf or TRL's DPOTrainer continue from the exported folder last/,
     ],
     ['--reward_model x', /reward models are not trained here/],
     ['--use_vllm true', /vllm serve output\/last-merged loads the exported folder/],

@@ -82,14 +82,14 @@ describe("a model's folder", () => {
     refused({ ...LLAMA, hidden_size: undefined }, /hidden_size: .*received undefined/);
     refused(
       { model_type: 'bert' },
-      /model_type is "bert"; known are gpt2, llama, mistral, qwen2, _class_name WanModel, _class_name WanTransformer3DModel/,
+      /model_type is "bert"; choose one of gpt2, llama, mistral, qwen2, _class_name WanModel, _class_name WanTransformer3DModel/,
     );
     refused(
       { ...LLAMA, model_type: 'mistral', sliding_window: 4096 },
       /sliding_window is 4096, but attention here sees all/,
     );
     refused('{', /config\.json cannot be read: /);
-    refused(LLAMA, /has the key "revision"; beside from it takes seq, attention, latent, textLen/, {
+    refused(LLAMA, /has the key "revision"; beside from, give only seq, attention, latent, textLen/, {
       revision: 'main',
     });
     const gpt2 = { model_type: 'gpt2', n_layer: 1, n_embd: 8, n_head: 2, n_positions: 8, vocab_size: 9 };
@@ -123,7 +123,7 @@ describe("a model's folder", () => {
       }
       assert.throws(
         () => parseTrainConfig({ model: { from: pipeline } }),
-        /config\.json is missing; .* give its folder, one per run: .*\/transformer or .*\/transformer_2/,
+        /config\.json is missing; .* give one subfolder per run: .*\/transformer or .*\/transformer_2/,
       );
     } finally {
       rmSync(pipeline, { recursive: true });

@@ -70,7 +70,7 @@ test('the error of an unknown key names the nearest known key', () => {
   );
   // A short name with one other letter is another name.
   const { message } = thrown(() => parseTrainConfig({ parallel: { xp: 2 } }));
-  assert.match(message, /^parallel\.xp: unknown key; known are strategy/);
+  assert.match(message, /^parallel\.xp: unknown key; choose one of strategy/);
 });
 
 test('a sequence that its ranks do not divide is refused', () => {

@@ -53,6 +53,6 @@ test('sizes that do not fit say what fits', () => {
   // Megatron's arguments have an order too; a number without a name would have no effect.
   assert.throws(() => initializeModelParallel(group, 2 as unknown as object), {
     code: 'CONFIG',
-    message: /takes options by name, not 2; known are tensorModelParallelSize/,
+    message: /takes options by name, not 2; the options are tensorModelParallelSize/,
   });
 });

@@ -165,7 +165,10 @@ test('a plan of packed rows says what it assumes, and plans the attention of exa
     plan(config, { gpus: 8, exampleTokens, ...(attention && { attention }) });
   const said = ({ assumed }: Plan): string => assumed.find(({ setting }) => setting === 'data')?.says ?? '';
   assert.match(said(of()), /is planned as rows of one example each; .* Give exampleTokens/);
-  assert.match(said(of(512)), /is planned as packed examples of 512 tokens each; unequal ones take more/);
+  assert.match(
+    said(of(512)),
+    /is planned as packed examples of 512 tokens each; with unequal lengths, attention takes more/,
+  );
   const { seq } = of().layout.model;
   assert.deepEqual(of(seq).prediction, of().prediction);
   assert.deepEqual(of(2 * seq).prediction, of().prediction);

@@ -53,7 +53,7 @@ export function addCollectivesBench(bench: Command, perform: Perform, io: Io): v
     .option('--world <n>', 'ranks', wholeNumber(2), 2)
     .option(
       '--rounds <k>',
-      'number of measurements, alternating with the peer; the median counts',
+      "number of measurements, in turn with the peer's; the result is their median",
       wholeNumber(1),
       3,
     )

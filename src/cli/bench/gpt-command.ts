@@ -31,7 +31,7 @@ const STRATEGIES = {
 /** The sizes of the work, with the peer's defaults. */
 const SIZES = {
   world: { usual: 2, says: 'ranks' },
-  steps: { usual: 10, says: 'steps, of which the first two do not count in the speed' },
+  steps: { usual: 10, says: 'steps; the speed leaves out the first two' },
   batch: { usual: 8, says: 'sequences per rank and step' },
   seq: { usual: 128, says: 'tokens per sequence' },
   dim: { usual: 256, says: 'width of the residual stream' },
@@ -81,7 +81,7 @@ interface GptReport extends SpeedReport {
   readonly processor: string;
   readonly peer?: z.output<typeof peerSchema>;
   readonly ratio_tokens_per_s?: number;
-  /** The ratios of all rounds, if there are several; the report is then of the round with the median one. */
+  /** The ratios of all rounds, if there are several rounds; the report then describes the round with the median ratio. */
   readonly ratios_tokens_per_s?: readonly number[];
   readonly ratio_rss?: number;
   /**
@@ -106,10 +106,10 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--peer <python>', 'a Python with torch: also runs the work in it and adds the ratios')
     .option('--port <n>', "the port of the peer's rendezvous", wholeNumber(1), 29517)
-    .option('--threads <n>', "the peer's threads; 0: all cores, divided by its ranks", wholeNumber(0), 0)
+    .option('--threads <n>', "threads that the peer's ranks share; 0: one per core", wholeNumber(0), 0)
     .option(
       '--rounds <n>',
-      'with --peer: so many times theirs and then ours; the report is of the round with the median ratio',
+      'with --peer: the number of rounds, each with one run of the peer and one of ours; the report describes the round with the median ratio',
       wholeNumber(1),
       1,
     );
@@ -142,7 +142,7 @@ export function addGptBench(bench: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** Returns the report with the median ratio, with the ratios of all. */
+/** Returns the report with the median ratio, and adds the ratios of all rounds to it. */
 function middleOf(reports: readonly GptReport[]): GptReport {
   const ratioOf = ({ ratio_tokens_per_s: ratio = 1 }: GptReport): number => ratio;
   const sorted = [...reports].sort((one, two) => ratioOf(one) - ratioOf(two));

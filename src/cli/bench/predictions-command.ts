@@ -15,8 +15,8 @@ interface PredictionsOptions {
 }
 
 /**
- * `shardlab bench predictions`: predicts this machine's own runs from measurements at one world size, and compares them
- * with runs at others.
+ * `shardlab bench predictions`: predicts runs on this machine from measurements at one world size, then does the runs
+ * at several world sizes and compares.
  */
 export function addPredictionsBench(parent: Command, perform: Perform, io: Io): void {
   const command = parent

@@ -72,7 +72,7 @@ function showTable(name: string, entries: readonly ClaimEntry[], output: Output)
   return 0;
 }
 
-/** Lists the verdicts that no change of their evidence moves; exit status 1 if one of them is not a judgement. */
+/** Lists the verdicts that no change of their evidence changes; the exit status is 1 if one of these verdicts is not judged. */
 async function mutate(entries: readonly ClaimEntry[], output: Output, io: Io): Promise<ExitStatus> {
   const mutations = await withProgress(
     'scaling evidence',
@@ -95,11 +95,12 @@ async function mutate(entries: readonly ClaimEntry[], output: Output, io: Io): P
   };
   output.answer(answer, () => {
     const rows = unmoved.map(({ id, verdict, judged }) => ({ id, verdict, judged: judged ?? 'NOT JUDGED' }));
-    const title = `${counted(mutations.length, 'verdict')}: evidence moves ${answer.moved}, ${answer.judged} are judged, ${derived.length} rest on nothing`;
+    const title = `${counted(mutations.length, 'verdict')}: ${answer.moved} change with their evidence, ${answer.judged} are judged, ${derived.length} have no evidence`;
     const columns = ['id', 'verdict', 'judged'].map((key) => ({ key }));
     return rows.length === 0 ? title : createTable(rows, { title, columns }).toText(rows.length);
   });
-  for (const { id } of derived) output.note(`shardlab: no evidence moves ${id}, and it is not judged`);
+  for (const { id } of derived)
+    output.note(`shardlab: ${id} does not change with its evidence, and is not judged`);
   return derived.length === 0 ? 0 : 1;
 }
 

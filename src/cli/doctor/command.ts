@@ -28,7 +28,7 @@ export function addDoctor(program: Command, perform: Perform, io: Io): void {
     .description('reports what this machine has, and how to add what is missing')
     .option(
       '--reach <host:port,...>',
-      `only: tests whether this machine reaches addresses, or those that a file names (Accelerate's YAML, a launch script, a hostfile), and says what is wrong; ends within ${MOST_SECONDS} s`,
+      `only: tests whether this machine reaches these addresses, or the addresses that a file names (Accelerate's YAML, a launch script, a hostfile), and says what is wrong; ends within ${MOST_SECONDS} s`,
     )
     .option(
       '--document [id]',

@@ -18,18 +18,18 @@ export interface Measured {
 
 type Where = Pick<Io, 'env' | 'cwd'>;
 
-/** What several probes share, because it takes seconds to find out. */
+/** Facts that several probes share, because each fact takes seconds to find out. */
 interface Known extends Where {
   readonly torch: Readonly<Record<string, unknown>> | undefined;
   /** Why there is no torch. */
   readonly missing: string;
   readonly devices: Readonly<Record<string, unknown>>;
   readonly gpu: Check;
-  /** Versions of packages of the Python that has torch; null: absent. */
+  /** Versions of packages in the Python that has torch; null: not installed. */
   readonly packages: Readonly<Record<string, string | null>>;
 }
 
-/** Measures the parts of this machine for which probes ask, in their order. */
+/** Runs the probes on this machine; returns one result per probe, in the same order. */
 export async function measureAll(probes: readonly Probe[], where: Where): Promise<readonly Measured[]> {
   const [[first, second], gpu] = await Promise.all([checkTorch(where.env), checkGpu(where.env)]);
   const torch = first.status === 'good' ? first.facts : undefined;

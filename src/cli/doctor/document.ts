@@ -6,7 +6,7 @@ import type { StatedPart } from '../../plan/claims/stated-part';
 import type { Io, Output } from '../io';
 import { type Measured, measureAll } from './document-probes';
 
-/** A part of a document's environment, beside what is here. */
+/** A part of a document's environment, and what this machine has of it. */
 type Row = StatedPart & Measured;
 
 /** `shardlab doctor --document ID`: a document's stated environment, what is here, and what needs it. Throws: CONFIG for an unknown id. */
@@ -36,7 +36,7 @@ export function answerDocuments(output: Output): void {
   output.answer({ documents }, () =>
     [
       ...documents.map(({ id, title, parts }) => `${id.padEnd(width)}  ${title} (${parts} parts)`),
-      'shardlab doctor --document ID shows the environment of one',
+      'shardlab doctor --document ID shows the environment of one document',
     ].join('\n'),
   );
 }
@@ -76,7 +76,7 @@ function asText(name: DocumentName, rows: readonly Row[]): string {
   ].join('\n');
 }
 
-/** Returns a cell's text; --json has all of a longer one. */
+/** Returns a cell's text, shortened if it is too long; --json has the whole text. */
 function shortened(text: string): string {
   return text.length > LONGEST ? `${text.slice(0, LONGEST - 1)}…` : text;
 }

@@ -41,10 +41,13 @@ function wayOf({ isOwn, isLoopback, route }: Probed): string {
   return `by ${route.interface} from ${route.source}${direct}`;
 }
 
-/** Returns what to do, in a sentence; undefined: nothing. `isLost`: several machines meet at an address by which each means itself. */
+/**
+ * Returns what to do, in a sentence; undefined: nothing. `isLost`: several machines are to meet at an address that each
+ * of them takes for its own.
+ */
 export function adviceOn(target: Target, probed: Probed, isLost: boolean): string | undefined {
   if (isLost) {
-    return `every machine means itself by this address: name an address of machine 0 that the others reach (this machine has ${ownNetworks().join(', ') || 'none'})`;
+    return `every machine takes this address for its own: name an address of machine 0 that the others reach (this machine has ${ownNetworks().join(', ') || 'none'})`;
   }
   const { port, host } = target;
   const { outcome, isOwn, isLoopback, route } = probed;

@@ -17,7 +17,7 @@ export type Outcome =
 
 /** The way from this machine to an address. */
 export interface Route {
-  /** This machine's interface and its address there. */
+  /** An interface of this machine, and this machine's address on this interface. */
   readonly interface: string;
   readonly source: string;
   /** Whether the address is in the interface's own network, so that no router is on the way. */
@@ -35,7 +35,7 @@ export interface Probed {
   readonly route: Route | undefined;
   /** Whether this machine has the address. */
   readonly isOwn: boolean;
-  /** Whether every machine means itself by the address. */
+  /** Whether every machine takes the address for its own. */
   readonly isLoopback: boolean;
   readonly milliseconds: number;
   /** The operating system's code, such as ECONNREFUSED; '' if there is none. */
@@ -44,7 +44,7 @@ export interface Probed {
 
 export const NAME_SECONDS = 4;
 export const CONNECT_SECONDS = 5;
-/** The longest that a test of any number of addresses takes: all are tested at once. */
+/** The longest time that a test takes, with any number of addresses, because all are tested at once. */
 export const MOST_SECONDS = NAME_SECONDS + CONNECT_SECONDS + 1;
 
 const OUTCOMES: Readonly<Record<string, Outcome>> = {

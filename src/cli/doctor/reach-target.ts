@@ -9,9 +9,9 @@ import type { Io } from '../io';
 export interface Target {
   readonly host: string;
   readonly port: number;
-  /** What listens there. */
+  /** The service that listens at the address. */
   readonly service: 'rendezvous' | 'ssh';
-  /** The line of the file that names it, as 'main_process_ip, a.yaml:14'; undefined: the user named it. */
+  /** The line of the file that names the address, such as 'main_process_ip, a.yaml:14'; undefined: the user named the address. */
   readonly where: string | undefined;
 }
 
@@ -32,13 +32,13 @@ export interface Asked {
   readonly machines: number | undefined;
 }
 
-/** The port of torchrun's and Accelerate's rendezvous without a number. */
+/** The port of torchrun's and Accelerate's rendezvous if no port is given. */
 const RENDEZVOUS_PORT = 29_500;
-/** The port of torchrun's --rdzv-endpoint without a number. */
+/** The port of torchrun's --rdzv-endpoint if no port is given. */
 const ENDPOINT_PORT = 29_400;
 const SSH_PORT = 22;
 const MOST_PORT = 65_535;
-/** Sockets are opened all at once. */
+/** The most addresses of a test, because the sockets to all of them are open at the same time. */
 const MOST_TARGETS = 64;
 
 /**
@@ -85,7 +85,10 @@ function noAddress(address: string): ConfigError {
   );
 }
 
-/** Returns an address in parts; undefined: it is none. Without a port, it gets `usual`. */
+/**
+ * Returns the host and the port of an address; undefined: the text is no address. An address without a port gets the
+ * port `usual`.
+ */
 function parseAddress(text: string, usual?: number): { host: string; port: number } | undefined {
   const match = /^(?:\[([^\]]+)\]|([^:\s]+))(?::(\d+))?$/.exec(text);
   const host = match?.[1] ?? match?.[2];
@@ -94,7 +97,7 @@ function parseAddress(text: string, usual?: number): { host: string; port: numbe
   return { host, port };
 }
 
-/** The last line that sets one of these keys: arguments of a command come after the files that it names. */
+/** Returns the last line that sets one of these keys. A command's arguments come after the files that the command names. */
 type Find = (...keys: readonly string[]) => ReadLine | undefined;
 
 function finder(lines: readonly ReadLine[]): Find {

@@ -27,7 +27,7 @@ export async function checkReach(text: string, io: Pick<Io, 'cwd' | 'env'>): Pro
   ];
 }
 
-/** Whether somebody has to write the address first: a placeholder, or a variable of the shell that is not set. */
+/** Whether the host is not yet an address, but a placeholder or a shell variable that is not set. */
 function isUnwritten(host: string): boolean {
   return host.includes('$') || isPlaceholder(host);
 }
@@ -65,7 +65,7 @@ function checkOf(target: Target, probed: Probed | null, asked: Asked): Check {
   };
 }
 
-/** Compares the number that a file gives this machine with who has the address of machine 0. */
+/** Checks the number that a file gives this machine: machine 0, and no other machine, has the address of machine 0. */
 function checkNumber({ machine }: Asked, meeting: Probed | undefined): readonly Check[] {
   if (machine === undefined || meeting?.address === undefined || meeting.isLoopback) return [];
   const { isOwn, address, outcome } = meeting;

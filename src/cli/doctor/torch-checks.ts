@@ -24,7 +24,7 @@ interface Looked {
 const name = 'engine torch';
 const COMMAND = 'npx shardlab engine torch';
 
-/** Checks the Python of engine 'torch': its PyTorch, and by one import of it CUDA, NCCL and GPUs. */
+/** Checks the Python of engine 'torch' and its PyTorch. One import of torch also shows CUDA, NCCL and GPUs. */
 export async function checkTorch(
   env: NodeJS.ProcessEnv,
   { withImport = true, patienceMilliseconds = PATIENCE_MILLISECONDS } = {},

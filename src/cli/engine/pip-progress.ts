@@ -1,6 +1,6 @@
 import { Progress, type ProgressPlace } from '../../cell/progress';
 
-/** What pip's lines show, one piece of work after another. */
+/** Shows pip's progress, one piece of work after another, from the lines that pip prints. */
 export interface PipProgress {
   /** Takes a line of pip's stdout. */
   line(text: string): void;

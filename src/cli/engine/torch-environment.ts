@@ -21,7 +21,7 @@ import { showPip } from './pip-progress';
 import { downloadNotices } from './torch-wheels';
 
 const PYTHON_FOLDER = join(INSTALLATION, 'src', 'python');
-/** The packages of the environment, and those that it has if DeepSpeed is asked for. */
+/** The requirement files of every environment, and of an environment with DeepSpeed. */
 const ALWAYS = ['requirements.txt', 'requirements-accelerate.txt'].map((name) => join(PYTHON_FOLDER, name));
 const WITH_DEEPSPEED = [...ALWAYS, join(PYTHON_FOLDER, 'requirements-deepspeed.txt')];
 /** The oldest Python for which the required torch has wheels. */

@@ -4,20 +4,23 @@ import { type Bytes, formatBytes } from '../../core/units';
 /** Bytes of a CUDA build of torch on PyPI. */
 interface CudaBuild {
   readonly torchBytes: Bytes;
-  /** Bytes of the CUDA libraries and Triton, which it needs. */
+  /** Bytes of the CUDA libraries and Triton, which the build needs. */
   readonly libraryBytes: Bytes;
 }
 
 /** The index with PyTorch's builds for CPUs. */
 const CPU_INDEX = 'https://download.pytorch.org/whl/cpu';
 
-/** What PyPI has for a platform. Source: the files of torch 2.13.0 on PyPI and of the packages that it requires. Others: unknown. */
+/**
+ * What PyPI has for a platform; other platforms are unknown. Source: the files on PyPI of torch 2.13.0 and of its
+ * requirements.
+ */
 const BUILDS: Readonly<Record<string, CudaBuild | 'no CUDA' | undefined>> = {
   'linux-x64': { torchBytes: 527e6, libraryBytes: 2.2e9 },
   'darwin-arm64': 'no CUDA',
 };
 
-/** Bytes of smaller packages, with those that they need and torch does not. Source: their files on PyPI for Linux x64. */
+/** Bytes of smaller packages, including their requirements that torch does not need. Source: the files on PyPI for Linux x64. */
 const SMALL_PACKAGES: Readonly<Record<string, Bytes>> = { accelerate: 7e6, deepspeed: 6e6 };
 
 /**

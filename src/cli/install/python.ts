@@ -27,8 +27,8 @@ print(json.dumps({"prefix": sys.prefix, "version": ".".join(map(str, sys.version
 `;
 
 /**
- * Returns the Python of Jupyter: SHARDLAB_PYTHON, else that in the installation's environment, in the active environment,
- * or on the PATH.
+ * Returns the Python of Jupyter: SHARDLAB_PYTHON, else the first Python in the installation's environment, in the
+ * active environment, or on the PATH.
  */
 export function jupyterPython(env: NodeJS.ProcessEnv): string {
   const named = env.SHARDLAB_PYTHON;

@@ -15,7 +15,7 @@ export function pythonsOnPath(env: NodeJS.ProcessEnv): string[] {
 function isNewProgram(path: string, seen: Set<string>): boolean {
   try {
     accessSync(path, constants.X_OK);
-    // Only links of folders are resolved: a virtual environment's python is a link to another program, but another Python.
+    // Only links of folders are resolved: a virtual environment's python links to another program, but is a Python of its own.
     const key = join(realpathSync(join(path, '..')), path.slice(path.lastIndexOf('/') + 1));
     if (seen.has(key)) return false;
     seen.add(key);

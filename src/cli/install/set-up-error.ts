@@ -3,7 +3,7 @@ import { ShardlabError } from '../../core/errors';
 /** The error of a step of set-up that failed: what happened, and what to do. */
 export class SetUpError extends ShardlabError {
   readonly what: string;
-  /** One advice per line. */
+  /** One piece of advice per line. */
   readonly advice: readonly string[];
 
   constructor(what: string, advice: readonly string[]) {

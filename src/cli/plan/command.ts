@@ -48,7 +48,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
     .option('--nic <gbit>', 'Gbit/s per GPU between nodes', positiveNumber)
     .option(
       '--example-tokens <n>',
-      'mean tokens of the examples in a packed row, each of which attends only to itself',
+      'mean number of tokens per example in a packed row; each example attends only to itself',
       wholeNumber(1),
     )
     .option('--calibration <file>', 'the file that shardlab doctor --calibrate wrote')
@@ -97,7 +97,7 @@ export function addPlan(program: Command, perform: Perform, io: Io): void {
   });
 }
 
-/** Returns the sentences of --explain, or for a plan that does not fit the nearest changes that do. */
+/** Returns the sentences of --explain; for a plan that does not fit, the nearest changes that make it fit. */
 function changesOf(
   planned: Plan,
   explains: boolean,

@@ -32,7 +32,7 @@ export function foreignReading(
   return reading;
 }
 
-/** Returns the number of ranks to start for a reading: as many as it says, at most some on this machine. */
+/** Returns the number of ranks to start: as many as the reading says, up to a limit for this machine. */
 export function ranksHere(reading: Reading, output: Output): number {
   const degrees = degreesOf(reading);
   const asked = reading.world ?? Math.max(2, degrees);

@@ -59,7 +59,7 @@ export function addRecommend(program: Command, perform: Perform, io: Io): void {
     )
     .requiredOption(
       '--gpus <n>',
-      'number of GPUs, or fewest..most (8..64): half as many again and again are tried too; with --by cost, down to one node',
+      'number of GPUs, or a range: 8..64 tries 64, 32, 16 and 8; with --by cost, one number also tries its halves down to one node',
       gpuCounts,
     )
     .option('--seq <n>', 'tokens per sequence', wholeNumber(1))

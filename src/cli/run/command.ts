@@ -51,7 +51,7 @@ export function addRun(program: Command, perform: Perform, io: Io): void {
     .addOption(setOption())
     .option('--init <file>', 'initial parameters (safetensors)')
     .option('--save <folder>', 'writes a checkpoint after the last step')
-    .option('--resume <folder>', 'continues from a checkpoint; its steps count among --steps')
+    .option('--resume <folder>', "continues from a checkpoint; --steps includes the checkpoint's steps")
     .option('--events <file>', 'writes the events of every step, for `shardlab trace`');
   addEngineOptions(command);
   addParallelOptions(command);

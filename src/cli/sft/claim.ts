@@ -6,9 +6,10 @@ import { ShardlabError } from '../../core/errors';
 import { makeFolder } from '../../core/regular-file';
 
 /**
- * [Note: claims] A training has a file in its output folder that names its process and its machine. Each training first makes its file, and
- * then looks for others: so of two trainings that begin at once, at least one sees the other. A killed process leaves its file; the next
- * training deletes it. Whether a process of another machine still runs is unknown, so its file is only reported.
+ * [Note: claims] A training has a file in its output folder that names its process and its machine. Each training first
+ * makes its file, and then looks for files of others. So if two trainings begin at once, at least one sees the other. A
+ * killed process leaves its file; the next training deletes it. Whether a process of another machine still runs is
+ * unknown, so its file is only reported.
  */
 const CLAIM = /^\.training-(\d+-\d+)$/;
 

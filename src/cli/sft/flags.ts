@@ -11,10 +11,10 @@ import { SWIFT } from '../../dialects/trainers/swift';
 
 /** An argument of `shardlab sft` that the command itself reads; all others are read as `shardlab read` does. */
 interface SftFlag<Value> {
-  /** How its value is written in --help. */
+  /** How --help writes the argument's value. */
   readonly value: string;
   readonly says: string;
-  /** Throws: CONFIG for a value that it cannot have. */
+  /** Throws: CONFIG for a value that is not possible. */
   readonly read: (value: unknown, cwd: string) => Value;
 }
 
@@ -62,7 +62,7 @@ export const FLAGS = {
   output_dir: flag('<folder>', 'for checkpoints and models (default output)', path),
   save_steps: flag('<n>', 'saves after each n-th step, and after the last (default 500)', whole),
   eval_steps: flag('<n>', 'evaluates after each n-th step, and after the last (default: save_steps)', whole),
-  save_total_limit: flag('<n>', 'checkpoints that remain; the best one always does', whole),
+  save_total_limit: flag('<n>', 'number of checkpoints that remain; the best one always remains', whole),
   resume_from_checkpoint: flag(
     '<folder>',
     "continues from a checkpoint; true: output_dir's newest",
@@ -76,7 +76,7 @@ export type SftValues = {
   readonly [Name in keyof typeof FLAGS]?: ReturnType<(typeof FLAGS)[Name]['read']>;
 };
 
-/** Arguments that --help names besides; the dialect of swift reads them. */
+/** Further arguments in --help, which the dialect of swift reads. */
 const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['tuner_type <name>', 'lora or full; also --train_type (default lora)'],
   ['lora_rank <n>', 'default 8'],
@@ -94,7 +94,7 @@ const READ_ELSEWHERE: readonly (readonly [string, string])[] = [
   ['deepspeed <name>', 'zero1, zero2 or zero3; --fsdp fsdp2 is FULL_SHARD'],
 ];
 
-const FURTHER = 'of the folder last (or last-merged), which they load';
+const FURTHER = 'from the exported folder last (or last-merged)';
 
 /** What other commands do with the result. */
 const ELSEWHERE: Readonly<Record<string, string>> = {
@@ -156,8 +156,8 @@ function requireKnown({ path: [name = ''], key, value }: LocatedKey): void {
 }
 
 /**
- * Returns what the other arguments mean, by the dialect of swift, for a training of some steps. `note` gets a line per argument without
- * effect. Throws: CONFIG naming arguments that are wrong, or that nothing here does.
+ * Returns what the other arguments mean, by the dialect of swift, for a training of some steps. `note` gets a line per
+ * argument without effect. Throws: CONFIG naming arguments that are wrong, or that have no counterpart here.
  */
 export function readOthers(
   others: readonly LocatedKey[],
@@ -188,6 +188,8 @@ export function flagsHelp(): string {
 /** Returns a path of local data. Throws: CONFIG for a name of a hub. */
 function localPath(given: string, cwd: string): string {
   if (/[#:]/.test(given) && !/^[A-Za-z]:/.test(given))
-    throw new ConfigError(`${given} names a part of a data set of a hub; download it and give its files`);
+    throw new ConfigError(
+      `${given} names a part of a hub's data set; download the data set and give its files`,
+    );
   return resolve(cwd, given);
 }

@@ -36,7 +36,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   const config = {
     ...readOthers(others, { steps: MOST_STEPS, cwd, note }),
     model,
-    // The number of steps decides it.
+    // The schedule depends on the number of steps: see withSteps.
     schedule: null,
     data: {
       instructions: dataset,
@@ -54,7 +54,7 @@ export function configOf({ values, others, ranks, cwd, note }: SftSettings): Tra
   return { ...config, accumulation };
 }
 
-/** Returns the number of steps: that of --max_steps, or of the epochs over some rows. */
+/** Returns the number of steps: the value of --max_steps, or the steps of all epochs over a number of rows. */
 export function stepsOf(config: TrainConfig, { values, ranks }: SftSettings, rows: number): number {
   const { max_steps: steps, num_train_epochs: epochs = 3 } = values;
   if (steps !== undefined) return steps;

@@ -90,15 +90,15 @@ function noteEarlier(output: OutputFolder, note: SftSettings['note']): void {
   const steps = output.steps();
   if (steps.length === 0) return;
   note(
-    `${output.path} has checkpoints of an earlier training (steps ${steps.join(', ')}); this one begins at step 1 and replaces those of the same ` +
-      'steps. --resume_from_checkpoint true continues the earlier one',
+    `${output.path} has checkpoints of an earlier training (steps ${steps.join(', ')}); this training begins at step 1 ` +
+      'and replaces the checkpoints of the same steps. --resume_from_checkpoint true continues the earlier training',
   );
 }
 
 const UNMERGED =
   'the model is in no folder, so its adapters alone cannot be loaded elsewhere; --merge_lora true also writes whole models';
 
-/** Whether only adapters are written, of a model that is in no folder. */
+/** Whether only adapters are written although the model is in no folder. */
 function needsMerging({ lora, model }: TrainConfig, { merge_lora: isMerged = false }: SftValues): boolean {
   const isInFolder = typeof model === 'object' && 'from' in model && model.from !== undefined;
   return lora !== null && !isInFolder && !isMerged;
@@ -109,7 +109,10 @@ function begin(job: Job, config: ReturnType<typeof withSteps>, from: string | un
   return from === undefined ? building : building.load(from);
 }
 
-/** Returns the checkpoint to continue from; undefined: the training begins. Throws: CONFIG if there is none. */
+/**
+ * Returns the checkpoint to continue from; undefined: the training begins at step 1. Throws: CONFIG if there is no
+ * checkpoint.
+ */
 function checkpointOf(
   { resume_from_checkpoint: asked }: SftValues,
   output: OutputFolder,
@@ -123,7 +126,10 @@ function checkpointOf(
   );
 }
 
-/** The rows of the steps and evaluations; a training that continues keeps those up to its checkpoint. */
+/**
+ * The file with a row per step and evaluation. If a training continues from a checkpoint, the rows up to the checkpoint
+ * remain.
+ */
 function logOf({ path }: OutputFolder): string {
   return join(path, 'logging.jsonl');
 }

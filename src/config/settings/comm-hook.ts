@@ -25,7 +25,7 @@ export const commHookSchema = z.discriminatedUnion('kind', [powerSgdSchema, topK
 
 /** How gradients are compressed before they are sent, with all options. */
 export type CommHookConfig = Readonly<z.output<typeof commHookSchema>>;
-/** The same as a user writes it. */
+/** The same options as a user writes them. */
 export type CommHookInput = Readonly<z.input<typeof commHookSchema>>;
 export type PowerSGDConfig = Readonly<z.output<typeof powerSgdSchema>>;
 export type TopKConfig = Readonly<z.output<typeof topKSchema>>;

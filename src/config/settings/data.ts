@@ -82,12 +82,12 @@ export const DATA = {
   format: {
     schema: z.enum(DATA_FORMATS).optional(),
     says:
-      "format of the files. Default: by their names: '.jsonl', '.ndjson' and '.json' have one JSON object per line; '.csv' and " +
+      "format of the files. By default, the ending of a file's name decides. '.jsonl', '.ndjson' and '.json' have one JSON object per line; '.csv' and " +
       "'.tsv' have a header; '.parquet'; '.png', '.jpg' and '.jpeg' are images; all other files are text",
   },
   tokenizer: {
     schema: path.optional(),
-    says: "a tokenizer.json of Hugging Face, or its folder. Default: that of the model's folder (model.from), else each byte of the text is a token",
+    says: "a tokenizer.json of Hugging Face, or its folder. Default: the tokenizer in the model's folder (model.from); without one, each byte of the text is a token",
     form: "'./tokenizer.json'",
     names: { transformers: 'tokenizer_name' },
   },
@@ -111,7 +111,7 @@ export const DATA = {
   },
   y: {
     schema: z.union([columns, arraySchema]).optional(),
-    says: 'targets of rows, as x. A column of words gives the index of each word among all words in sorted order',
+    says: 'targets of rows, in the same forms as x. A column of words gives the index of each word among all words in sorted order',
     form: "'label', or new Int32Array(100)",
   },
   tokens: {
@@ -276,7 +276,7 @@ function withInstructions(data: OwnData, { parallel, ...config }: Read): WrongKe
   const degree = cp > 1 ? `parallel.cp ${cp}` : `parallel.pp ${pp}`;
   return {
     key: 'packing',
-    message: `does not go with ${degree}: rows then have documents of other lengths; use packing: false, or FULL_SHARD or tp`,
+    message: `cannot be combined with ${degree}, because the lengths of documents differ between rows; use packing: false, or FULL_SHARD or tp`,
   };
 }
 

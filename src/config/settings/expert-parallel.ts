@@ -29,7 +29,7 @@ export const EXPERT_PARALLEL = {
   },
   expertPlacement: {
     schema: expertPlacementSchema.nullable().default(null),
-    says: "which rank of an ep group has which experts, and copies of which, by layer; `run.reshard({ expertPlacement: 'by-use' })` computes it from measured loads. `null`, and for layers that are left out: equal consecutive parts",
+    says: "which rank of an ep group has which experts, and copies of which, by layer; `run.reshard({ expertPlacement: 'by-use' })` computes it from measured loads. If it is `null`, and for layers that are left out, each rank has an equal consecutive part",
     form: "{ 'blocks.0.moe': { experts: [[0, 3], [1, 2]], copies: [[1], [0]] } } (a list per rank) or null",
     conflict: (config: ExpertParallelRead): string | null => misplaced(config),
     planned: { refused: 'is not read: plans have no experts within layers' },

@@ -3,7 +3,7 @@ import { sequenceConflict } from '../router-options';
 import type { Facts, Settings } from '../setting';
 import { isOwnModel, type ModelSetting, modelShape, positionsOf, size } from './model';
 
-/** How ranks compute attention over a sequence of which each has a part. */
+/** How ranks compute attention over a sequence that is divided among these ranks. */
 export const CP_KINDS = ['ulysses', 'ring'] as const;
 
 /** The part of a config that the rules below read. */
@@ -84,7 +84,7 @@ export function dataRanksOf({ parallel }: ModelParallelRead, world: number): num
   return world / (parallel.tp * parallel.cp * parallel.pp);
 }
 
-/** Returns a rank's place among the data-parallel ranks. Source of the order: Megatron's tp-cp-dp-pp. */
+/** Returns a rank's index among the data-parallel ranks. Source of the order: Megatron's tp-cp-dp-pp. */
 export function dataPlaceOf(config: ModelParallelRead, rank: number, world: number) {
   const { tp, cp } = config.parallel;
   const worldSize = dataRanksOf(config, world);

@@ -58,7 +58,10 @@ export const llamaSchema = z.strictObject({
   attention: attentionSchema.default('eager'),
 });
 
-/** Wan2.2's video transformer, with one expert or two; of two, the timestep chooses one per step. Defaults: Wan2.2's. */
+/**
+ * Wan2.2's video transformer, with one expert or two. If there are two, the timestep chooses one per step. Defaults:
+ * Wan2.2's.
+ */
 export const ditSchema = z.strictObject({
   kind: z.literal('dit'),
   from,
@@ -165,7 +168,7 @@ export type ModelName = keyof typeof NAMED_MODELS;
 export type ModelConfig = z.output<typeof kindSchema>;
 /** The sizes of a model of this library. */
 export type BuiltInModel = Exclude<ModelConfig, { kind: OwnKind }>;
-/** The kinds of models of the user's own, of which only ranks know parameters and work. */
+/** The kinds of a user's own models. Only ranks know the parameters and the work of these models. */
 type OwnKind = 'own' | 'python';
 export type ModelSetting = z.output<typeof modelSchema>;
 export type LlamaConfig = z.output<typeof llamaSchema>;
@@ -211,16 +214,16 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
     "a folder in Hugging Face's format (GPT-2, Llama, Mistral, Qwen2, Wan, also in diffusers' form); its config.json gives the sizes, its weights are the initial values",
   ),
   className: values(
-    "the names under which savePretrained writes a dit, by config.json's _class_name: those of Wan's own code, or of diffusers; default: those of the folder it came from, else WanModel",
+    "the class whose parameter names savePretrained writes for a dit (_class_name in config.json): WanModel of Wan's own code, or the class of diffusers; default: the class in the model's folder (model.from), else WanModel",
     "'WanModel' or 'WanTransformer3DModel'",
   ),
   layers: read('number of blocks'),
   dim: read('width of the residual stream (hidden size)'),
-  heads: read('number of attention heads; dim is divisible by it'),
+  heads: read('number of attention heads; dim must be a multiple of this number'),
   kvHeads: read('number of key and value heads; default: heads'),
   attnDim: read('width of all heads together; default: dim'),
   ffn: read(
-    'width within the feed-forward layer; default: 4 · dim; for llama two thirds of that, rounded up to a multiple of 256',
+    'width within the feed-forward layer; default: 4 · dim; for llama 8/3 · dim, rounded up to a multiple of 256',
   ),
   vocab: read('tokens in the vocabulary; a run on text needs at least 256'),
   seq: read('tokens per sequence'),
@@ -236,7 +239,7 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
     "experts per token of a moe (Megatron's moe_router_topk); default: 2 for 'topk' and 'expert-choice', else 1",
   ),
   capacityFactor: read(
-    "an expert takes at most this times the mean number of tokens per expert, and drops the rest (Megatron's moe_expert_capacity_factor); null: no limit; default: 1.25 for 'switch', 1 for 'expert-choice', else null",
+    "an expert takes at most this factor times the mean number of tokens per expert, and drops the rest (Megatron's moe_expert_capacity_factor); null: no limit; default: 1.25 for 'switch', 1 for 'expert-choice', else null",
   ),
   auxLossWeight: values(
     "factor of the auxiliary loss that balances experts (Megatron's moe_aux_loss_coeff with moe_router_load_balancing_type aux_loss)",
@@ -262,7 +265,7 @@ export const MODEL_PARTS: Readonly<Record<KeyOf<ModelConfig>, ModelPart>> = {
   ropeTheta: values('base of the rotary frequencies (Su et al. 2021); 500000 in Llama 3'),
   normEps: values('epsilon of the norms'),
   audioLayers: read(
-    'indices of the blocks that attend to audio, one set of features per latent frame (Wan2.2-S2V); []: none',
+    'indices of the blocks that attend to audio (Wan2.2-S2V); each latent frame has one set of audio features; []: none',
     '[0, 4, 8]',
   ),
   audioDim: read("width of the audio's features of a frame"),

@@ -56,7 +56,10 @@ const DEFAULTS_OF_KIND = {
   lion: LION_DEFAULTS,
 } as const;
 
-/** Optimizers that divide a gradient by its size, or take its sign: an update is as large for a small gradient as for a large one. */
+/**
+ * Optimizers that divide a gradient by its size, or use only its sign, so that a small gradient gives as large an
+ * update as a large one.
+ */
 export const NORMALIZING_OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'adamW8bit', 'lion'];
 
 /** The part of a config that the rules below read. */

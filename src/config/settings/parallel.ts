@@ -273,7 +273,7 @@ const DATA_PARALLEL = {
         return 'has no effect with a dit: it has no token embedding, and no gradient is sparse';
       if (shape.kind === 't5-encoder' || !shape.tied) return null;
       const rest = shape.kind === 'moe' ? 'only experts benefit' : 'no gradient is sparse';
-      return `does not help the token embedding: its gradient is dense, because it is tied to the output head, which uses every row; so ${rest}; set model.tied false`;
+      return `does not help the token embedding, whose gradient is dense: the output head shares its weight (model.tied) and uses every row. So ${rest}; set model.tied false`;
     },
     planned: { refused: 'is not read: all gradients are planned as dense' },
   },

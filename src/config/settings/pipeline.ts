@@ -109,8 +109,9 @@ export const PIPELINE = {
   stageSplit: {
     schema: z.union([z.enum(SPLITS), z.array(size).min(1), z.array(z.string()).min(1)]).default('layers'),
     says:
-      'where a model is cut into stages: so that they have equally many layers, so that the largest has the fewest parameters, or so that the slowest is fastest ' +
-      '(by a short measurement at the start); or layers per stage, or names of the modules at which the second and later stages begin',
+      "where a model is cut into stages. 'layers': all stages have equally many layers; 'parameters': the largest stage has as few parameters " +
+      "as possible; 'time': the slowest stage takes as little time as possible (by a short measurement at the start). Or give the numbers " +
+      'of layers per stage, or the names of the modules at which the second and later stages begin',
     form: "'layers', 'parameters', 'time', layers per stage ([3, 2]) or names (['blocks.3'])",
     names: {
       deepSpeed: 'partition_method',
@@ -144,7 +145,7 @@ function withoutStages({ parallel }: PipelineRead): string | null {
 /** Kinds of models whose layers need more than the output of the layer before. */
 const UNCUT: Readonly<Record<string, string>> = {
   dit: "its layers also read the timestep and the text; use a 'gpt' or 'llama', or a model of your own that is a chain",
-  't5-encoder': 'its layers also read the bias of the first one, and it has no loss',
+  't5-encoder': 'its layers also read the bias of the first layer, and the model has no loss',
 };
 
 /** Returns why the config's model cannot be divided into its stages; null if it can, or if only the ranks know. */
@@ -156,7 +157,7 @@ function uncut({ model, activationCheckpointing, parallel }: PipelineRead): stri
   if (reason !== null) return `a model of kind '${shape.kind}' cannot be cut into stages: ${reason}`;
   if ('layers' in shape && shape.layers < pp * virtualStages) {
     const stages = virtualStages === 1 ? `${pp}` : `${pp} x ${virtualStages}`;
-    return `${shape.layers} layers cannot be divided into ${stages} stages, because each needs one; give fewer stages or more layers`;
+    return `${shape.layers} layers cannot be divided into ${stages} stages, because each stage needs one; give fewer stages or more layers`;
   }
   const isBudget =
     typeof activationCheckpointing === 'object' &&

@@ -160,7 +160,10 @@ export function precisionConflict({ mixedPrecision, parallel }: PrecisionSetting
   );
 }
 
-/** Returns the settings of a config's GradScaler; null: it has none. If the config does not say, it has one for float16. */
+/**
+ * Returns the settings of a config's GradScaler; null: it has none. If gradScaler is null in the config, there is a
+ * GradScaler only for float16.
+ */
 export function gradScalerOf(settings: PrecisionSettings & ScalerSetting): GradScalerConfig | null {
   const { gradScaler } = settings;
   if (typeof gradScaler === 'object' && gradScaler !== null) return gradScaler;

@@ -25,7 +25,7 @@ export const ENDING: readonly ScheduleKind[] = ['WarmupCosineLR', 'linear', 'cos
 const SCHEDULE_PARTS = {
   kind: {
     schema: z.enum(SCHEDULE_KINDS).default('WarmupCosineLR'),
-    says: "how the rate changes after warmupSteps. 'WarmupCosineLR': it falls by half a cosine, to etaMin at step maxSteps; 'cosine' does so one step later; 'linear' falls as 'cosine', but by a line; 'constant': it stays; 'wsd': it stays, then falls within decaySteps; 'step': it is multiplied by gamma every stepSize steps; 'exponential': in each step",
+    says: "how the rate changes after warmupSteps. 'WarmupCosineLR': it falls by half a cosine and reaches etaMin at step maxSteps; 'cosine': it reaches etaMin one step later; 'linear': as 'cosine', but it falls in a straight line; 'constant': it stays; 'wsd': it stays, then falls within decaySteps; 'step': it is multiplied by gamma every stepSize steps; 'exponential': it is multiplied by gamma in each step",
     words: {
       constantwithwarmup: 'constant',
       linearlr: 'linear',
@@ -47,7 +47,7 @@ const SCHEDULE_PARTS = {
   },
   maxSteps: {
     schema: z.int().min(1).optional(),
-    says: 'the step at which the learning rate is etaMin; with cosine, linear and wsd, the step before. Default: `steps`',
+    says: 'the step at which the learning rate reaches etaMin; with cosine, linear and wsd, the rate reaches etaMin one step later. Default: `steps`',
     names: { torch: 'T_max', deepSpeed: 'total_num_steps' },
     warns: (facts: Facts<Read>): string | null => {
       const { steps } = facts.config;
@@ -109,7 +109,7 @@ function scheduleIn({ schedule, steps }: Read) {
   return { ...given, end: given.maxSteps ?? steps };
 }
 
-/** Returns the number of steps in which wsd falls, of a run of `steps` steps. */
+/** Returns the number of steps in which the rate of wsd falls, in a run of `steps` steps. */
 export function decayStepsOf(
   { decaySteps, warmupSteps, maxSteps }: Pick<ScheduleConfig, 'decaySteps' | 'warmupSteps' | 'maxSteps'>,
   steps: number,

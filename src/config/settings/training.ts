@@ -190,6 +190,6 @@ export const SETTINGS = {
 function plannedData({ data }: Read, { exampleTokens }: PlannedOn): string | null {
   if (ownData(data)?.packing !== true) return null;
   return exampleTokens === undefined
-    ? 'is planned as rows of one example each; packed examples attend only to themselves, so attention takes less. Give exampleTokens, the mean tokens of an example, to plan it'
-    : `is planned as packed examples of ${exampleTokens} tokens each; unequal ones take more attention`;
+    ? 'is planned as rows of one example each; packed examples attend only to themselves, so attention takes less time. Give exampleTokens, the mean tokens of an example, to plan it'
+    : `is planned as packed examples of ${exampleTokens} tokens each; with unequal lengths, attention takes more time`;
 }

@@ -47,12 +47,12 @@ export const MOVING_SHAPES = {
 const TEXT_ENCODER_PARTS = {
   model: {
     schema: z.union([z.enum(['umt5-xxl-encoder', 't5-tiny']), t5Schema]).default('umt5-xxl-encoder'),
-    says: 'its name, or its sizes',
+    says: "the encoder's name, or its sizes",
     form: "'umt5-xxl-encoder', 't5-tiny', or { kind: 't5-encoder', layers: 2, dim: 32, heads: 4, ffn: 64, vocab: 64, seq: 8 }",
   },
   fsdp: {
     schema: z.boolean().default(true),
-    says: 'whether its parameters are sharded over all ranks, and its blocks are gathered one after another (FULL_SHARD)',
+    says: "whether the encoder's parameters are sharded over all ranks, and its blocks are gathered one after another (FULL_SHARD)",
     names: { wan: 't5_fsdp' },
   },
 } as const satisfies Required<Setting<never>>['parts'];
@@ -90,7 +90,7 @@ function encoderConflicts({ model, data, textEncoder }: Read): readonly ConfigIs
   if (dit.kind !== 'dit') return issue(`is for a dit, but model.kind is '${dit.kind}'; leave it out`);
   if (data === 'function')
     return issue(
-      "encodes the captions of 'moving-shapes' or 'synthetic', and data is a function; leave one of them out",
+      "encodes the captions of 'moving-shapes' or 'synthetic', but data is a function; leave one of them out",
     );
   const { dim, seq, vocab } = encoderShape(textEncoder);
   if (dim !== dit.textDim)
@@ -118,8 +118,8 @@ export function movingShapesConflicts({ model, data }: Pick<Read, 'model' | 'dat
   const { outChannels, inChannels, textLen } = shape;
   if (coderPatch(outChannels) === null) {
     return issue(
-      `'moving-shapes' needs model.outChannels of 3·t·s², so that a fixed coder makes them of t x s x s pixels of 3 colours, but it is ` +
-        `${outChannels}; use 12, 24, 48 or 96`,
+      `'moving-shapes' needs model.outChannels of 3·t·s², because a fixed coder makes a position's channels from t x s x s pixels of 3 ` +
+        `colours, but model.outChannels is ${outChannels}; use 12, 24, 48 or 96`,
     );
   }
   const extra = inChannels - outChannels;

@@ -1,7 +1,10 @@
 import { rankNames } from '../../core/rank-names';
 import type { RankEvent } from './messages';
 
-/** Writes the lines of a run's ranks: each line once, after the names of its ranks if not all ranks wrote it. */
+/**
+ * Writes the lines of a run's ranks, equal lines of several ranks only once. If not all ranks wrote a line, the names
+ * of its ranks come before the line.
+ */
 export class FoldedLines {
   readonly #write: (line: string) => void;
   readonly #ranks = new Map<string, Set<number>>();

@@ -161,13 +161,16 @@ export interface StepGrant {
 /** A rank's report of one training step. */
 export interface RankStep {
   readonly result: StepResult;
-  /** Null: the step was not recorded, as most steps of PyTorch are not. */
+  /** Null: the step was not recorded. Most steps on PyTorch are not recorded. */
   readonly record: StepRecord | null;
 }
 
 /** A rank's report of one step of a cell or of a function. [Note: steps of cells] */
 export interface CellStep {
-  /** 'step': it ended with an update; 'cell': a cell without an update; 'minor': such a cell that only made temporaries. */
+  /**
+   * 'step': it ended with an update; 'cell': a cell without an update; 'minor': a cell without an update that only made
+   * temporaries.
+   */
   readonly kind: 'step' | 'cell' | 'minor';
   /** The loss of this rank; null if there is none. */
   readonly loss: number | null;

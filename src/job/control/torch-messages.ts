@@ -14,18 +14,18 @@ export interface TorchModel {
   readonly source?: string | undefined;
 }
 
-/** The libraries that shard a model on PyTorch: fully_shard, or FullyShardedDataParallel. */
+/** The libraries that shard a model on PyTorch: fully_shard, FullyShardedDataParallel, or DeepSpeed. */
 export const TORCH_FRAMEWORKS = ['fsdp2', 'fsdp1', 'deepspeed'] as const;
 export type TorchFramework = (typeof TORCH_FRAMEWORKS)[number];
 
 /** What a checkpoint stores of a run on PyTorch that only the launcher knows. */
 export type TorchState = Pick<TrainerState, 'data' | 'schedule'>;
 
-/** A question of a rank of PyTorch for microbatches, which the launcher makes. */
+/** A PyTorch rank's request for microbatches, which the launcher makes. */
 export interface BatchesNeeded {
   readonly run: number;
   readonly what: 'train' | 'validation';
-  /** The data-parallel rank whose microbatches they are. */
+  /** The data-parallel rank that gets the microbatches. */
   readonly rank: number;
   /** Number of the first microbatch, from 0 over the whole run or over the validation rows. */
   readonly first: number;
@@ -40,8 +40,8 @@ export interface MadeTensor {
 }
 
 /**
- * Microbatches: token ids [k, batch, seq + 1], and of instructions labels [k, batch, seq]; or the velocity of videos and the inputs of their model.
- * [Note: batches for Python ranks] in torch/batches.ts.
+ * Microbatches. Of text: token ids [k, batch, seq + 1]. Of instructions: also labels [k, batch, seq]. Of videos: the
+ * velocity, and the model's inputs. [Note: batches for Python ranks] in torch/batches.ts.
  */
 export interface BatchesMade {
   readonly run: number;
@@ -54,7 +54,7 @@ export interface BatchesMade {
   };
   /** The learning rate of each step that begins in these microbatches, by group. */
   readonly lrs: readonly (readonly number[])[];
-  /** Of validation rows: the rows of each microbatch that count, and whether no more follow. */
+  /** Of validation rows: the number of rows of each microbatch that count, and whether these are the last rows. */
   readonly counts?: readonly number[];
   readonly last?: boolean;
 }

@@ -6,7 +6,7 @@ import { modelScript } from './model-script';
 import { lines } from './python';
 import { type BundleFacts, type BundleFile, nameIn, worldOf } from './target';
 
-/** Whether Accelerate shards by DeepSpeed: ZERO_1 and ZERO_2, whose parameters are whole, are not FSDP's. */
+/** Whether Accelerate shards by DeepSpeed: under ZERO_1 and ZERO_2, parameters are whole, which FSDP does not offer. */
 export function isByDeepSpeed({ config }: BundleFacts): boolean {
   return ['ZERO_1', 'ZERO_2'].includes(config.parallel.strategy);
 }
@@ -15,7 +15,7 @@ export function isByDeepSpeed({ config }: BundleFacts): boolean {
 interface Started {
   /** The script and its arguments. */
   readonly script: string;
-  /** The class of the model's blocks; undefined: the model says it itself. */
+  /** The class of the model's blocks; undefined: the model names the class itself. */
   readonly blockClass: string | undefined;
 }
 
@@ -46,7 +46,7 @@ function yamlOf(facts: BundleFacts, machine: number, { blockClass }: Started): s
     main_process_ip: machines === 1 ? '127.0.0.1' : 'machine-0',
     main_process_port: PORT,
     main_training_function: 'main',
-    // With ds_config.json, the precision is there, and Accelerate refuses it here.
+    // ds_config.json has the precision if there is one; Accelerate then refuses a precision here.
     ...(!isByDeepSpeed(facts) && {
       [nameIn('accelerate', 'mixedPrecision')]: precision[paramDtype ?? 'float32'],
     }),

@@ -52,8 +52,8 @@ export interface BundleSources {
 const MOST_BYTES = 256 * 2 ** 20;
 
 /**
- * Checks that a target can express a config. Throws: CONFIG for an unknown target, a model or a setting that it cannot express (each by
- * name), degrees that do not divide the ranks, and a folder that is not empty.
+ * Checks that a target can express a config. Throws: CONFIG for an unknown target, for models and settings (with their
+ * names) that the target cannot express, for degrees that do not divide the ranks, and for a folder that is not empty.
  */
 export function planBundle(
   config: TrainConfig,
@@ -87,7 +87,7 @@ function targetNamed(to: string): Target {
   if (name !== undefined) return TARGETS[name];
   const near = nearest(String(to), TARGET_NAMES);
   throw new ConfigError(
-    `export: to is '${to}'; known are ${TARGET_NAMES.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
+    `export: to is '${to}'; choose one of ${TARGET_NAMES.join(', ')}${near === undefined ? '' : `; did you mean '${near}'?`}`,
   );
 }
 
@@ -202,7 +202,7 @@ function writeData(
     notes: isAll
       ? []
       : [
-          `data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); then they begin again, and losses differ from those of a run here`,
+          `data has the batches of ${numSteps} of ${wanted} steps (${formatBytes(numSteps * bytes)}); then the batches begin again, and losses differ from those of a run here`,
         ],
     text:
       data === 'batches'

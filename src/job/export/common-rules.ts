@@ -4,10 +4,10 @@ import { STRATEGIES } from '../../config/strategies';
 import type { BundleFacts, Rule, Said } from './target';
 
 /**
- * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked about values that
- * are not the default. A setting that the target cannot express is left out, with a sentence in the report, only if the losses stay the same
- * up to rounding: it changes time, memory or messages. A setting that changes what is trained is refused. Names that settings have
- * elsewhere come from the table of settings.
+ * [Note: exported settings] Every target has a rule for every setting; a missing rule does not compile. Rules are asked
+ * about values that are not the default. A setting that the target cannot express is left out, with a sentence in the
+ * report, only if it changes time, memory or messages and the losses stay the same up to rounding. A setting that
+ * changes what is trained is refused. Names that settings have elsewhere come from the table of settings.
  */
 export type Rules = Readonly<Record<SettingPath, Rule>>;
 
@@ -19,7 +19,10 @@ export const refused = (text: string): Said => ({ refused: text });
 export const OWN_DATA_RULE = other('the program reads texts from data/train.jsonl, in its own order');
 export const OWN_SEED_RULE = other("is the seed of the program's own random numbers");
 
-/** Returns what becomes of a strategy; of a hybrid one without a mesh, which has one replica here, a replica per machine. */
+/**
+ * Returns how a target treats a strategy. A hybrid strategy without a mesh has one replica here, but one replica per
+ * machine there.
+ */
 export function replicasRule({ config: { parallel }, machines }: BundleFacts): Said {
   const { isHybrid, reshardAfterForward } = STRATEGIES[parallel.strategy];
   if (!isHybrid || (parallel.mesh !== null && parallel.mesh.dpReplicate > 1)) return 'said';
@@ -28,12 +31,15 @@ export function replicasRule({ config: { parallel }, machines }: BundleFacts): S
     : other(`has one replica, so it is ${reshardAfterForward ? 'FULL_SHARD' : 'SHARD_GRAD_OP'}`);
 }
 
-/** Returns what becomes of a type, where gradients are reduced in a type of the program's own. */
+/** Returns how a program treats the type of reduced gradients if it always reduces gradients in its own type `there`. */
 export function reducedIn(there: FloatDType, { config }: Pick<BundleFacts, 'config'>): Said {
   return reduceDtypeOf(config) === there ? 'said' : other(`gradients are reduced in ${there}`);
 }
 
-/** The type in which Accelerate and transformers' Trainer reduce gradients: that of sharded parameters, else torch.autocast's float32. */
+/**
+ * The type in which Accelerate and transformers' Trainer reduce gradients: the type of sharded parameters, else
+ * torch.autocast's float32.
+ */
 export function trainerReduction({ config }: Pick<BundleFacts, 'config'>): FloatDType {
   return config.parallel.strategy === 'NO_SHARD'
     ? 'float32'
@@ -42,7 +48,7 @@ export function trainerReduction({ config }: Pick<BundleFacts, 'config'>): Float
 
 export const IN_SCRIPT = 'write it into train.py, or leave it out of the config';
 
-/** Rules of settings that are ranks' own business here, and have the same answer everywhere. */
+/** Rules of settings that have the same answer for every target. */
 export const ANYWHERE = {
   'parallel.unitStrategies': left('all units have the strategy of parallel.strategy'),
   'parallel.ignoredModules': refused('modules that no unit shards are not exported; leave them out'),

@@ -14,7 +14,7 @@ import {
 } from './script-parts';
 import { type BundleFacts, nameIn } from './target';
 
-/** DeepSpeed's stages of our strategies. SHARD_GRAD_OP and the hybrid strategies have near ones. */
+/** DeepSpeed's stages of our strategies. SHARD_GRAD_OP and the hybrid strategies have no equal stage and get the nearest one. */
 export const ZERO_STAGES: Readonly<Record<StrategyName, 0 | 1 | 2 | 3>> = {
   NO_SHARD: 0,
   ZERO_1: 1,

@@ -4,7 +4,7 @@ import type { BundleFacts, BundleFile } from './target';
 /** The port at which the processes of all machines meet. Source: torchrun's default. */
 export const PORT = 29500;
 
-/** Returns launch.sh for torchrun: the same on every machine, which is given its number. */
+/** Returns launch.sh for torchrun. The file is the same on every machine; its argument is the machine's number. */
 export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
   const text =
     machines === 1
@@ -29,7 +29,10 @@ export function torchrunFile({ machines, gpusPerMachine }: BundleFacts): BundleF
   return { path: 'launch.sh', text: `${text}\n`, isExecutable: true };
 }
 
-/** Returns the lines with the place of a training, for swift and LLaMA-Factory, which call torchrun themselves. */
+/**
+ * Returns the lines that say on which machines and ranks a training runs, for swift and LLaMA-Factory, which call
+ * torchrun themselves.
+ */
 export function environmentLines({ machines, gpusPerMachine }: BundleFacts): readonly string[] {
   const isOne = machines === 1;
   return [

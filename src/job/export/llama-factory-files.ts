@@ -10,7 +10,10 @@ import { type BundleFacts, type BundleFile, exportedOf } from './target';
 
 const SETTINGS_FILE = 'train.yaml';
 
-/** Returns train.yaml, its data set's description, and what starts it: FSDP is Accelerate's, in a config of its own. */
+/**
+ * Returns train.yaml, the description of its data set, and the files that start it. FSDP is Accelerate's, so it has a
+ * config of its own.
+ */
 export function llamaFactoryFiles(facts: BundleFacts): BundleFile[] {
   return [
     { path: SETTINGS_FILE, text: settingsText(facts) },

@@ -16,7 +16,7 @@ function byTorchFsdp2({ parallel, mixedPrecision }: BundleFacts['config'], isTie
     : other('is --use-torch-fsdp2, whose units are layers');
 }
 
-/** Megatron-LM, which has its own training script, batches and initial values. */
+/** Rules of Megatron-LM, which has its own training script, batches and initial values. */
 export const MEGATRON_RULES: Rules = {
   ...ANYWHERE,
   model: 'said',
@@ -65,7 +65,7 @@ export const MEGATRON_RULES: Rules = {
       : other("is 'selective': attention runs again");
   },
   data: other(
-    'the tokens of the first steps are a data set, of which Megatron-LM chooses rows by its own seed',
+    'the tokens of the first steps are a data set; Megatron-LM chooses its rows by a seed of its own',
   ),
   'optimizer.kind': ({ config: { optimizer } }) => {
     if (optimizer.kind === 'adamW' || optimizer.kind === 'sgd') return 'said';

@@ -3,13 +3,14 @@ import { basename, dirname, join } from 'node:path';
 import { isRunning, processMark } from '../../checkpoint/format/process-mark';
 
 /**
- * [Note: partial folders] A bundle is written into a hidden folder, whose entries become those of `out` at the end. So a process that is killed
- * while it writes (Ctrl-C) leaves no half bundle in `out`, and the next export to the same place removes what was left. The hidden folder is in
- * `out` if that exists, because only `out` itself may be writable; otherwise, it is beside `out`.
+ * [Note: partial folders] A bundle is written into a hidden folder, whose entries move to `out` at the end. So a
+ * process that is killed while it writes (Ctrl-C) leaves no half bundle in `out`, and the next export to the same place
+ * removes the hidden folder. The hidden folder is in `out` if `out` exists, because only `out` itself may be writable;
+ * otherwise, it is beside `out`.
  */
 const PARTIAL = /^\..*partial-(\d+-\d+)$/;
 
-/** Fills a new or empty folder; if that fails, a new one does not exist, and an empty one is empty. */
+/** Fills a new or empty folder. If filling fails, no new folder is made, and an empty folder stays empty. */
 export function fillFolder<Result>(out: string, fill: (folder: string) => Result): Result {
   const isNew = !fs.existsSync(out);
   const base = isNew ? dirname(out) : out;
@@ -38,7 +39,7 @@ function removeStale(base: string, start: string): void {
       fs.rmSync(join(base, name), { recursive: true, force: true });
 }
 
-/** Whether a name is that of a partial folder whose process has ended. */
+/** Whether a name belongs to a partial folder whose process has ended. */
 function isStale(name: string): boolean {
   const mark = PARTIAL.exec(name)?.[1];
   return mark !== undefined && !isRunning(mark);

@@ -13,7 +13,7 @@ const VERSIONS = {
 
 type OtherPackage = keyof typeof VERSIONS;
 
-/** The packages for bundles; those of the second kind have a file of their own, `requirements-NAME.txt`. */
+/** The packages for bundles. 'accelerate' and 'deepspeed' have requirement files of their own, `requirements-NAME.txt`. */
 export type Package = OtherPackage | 'accelerate' | 'deepspeed';
 
 /** Returns a package's version. */

@@ -51,7 +51,7 @@ const WITHOUT_TP = refused(
   "tensor parallelism is exported to 'torchrun', 'slurm', 'kubernetes' and 'megatron'",
 );
 
-/** torchrun, slurm and kubernetes, which have the same train.py. */
+/** Rules of torchrun, slurm and kubernetes, which have the same train.py. */
 export const TORCH_RULES: Rules = {
   ...SCRIPT,
   'parallel.strategy': (facts) => {
@@ -111,12 +111,12 @@ function inDDP(sharded: Said, ddp?: string) {
   };
 }
 
-/** DeepSpeed's file says the type of messages; without it, the type is Accelerate's. */
+/** Returns the rule for the type of reduced gradients: ds_config.json says it; without this file, the type is Accelerate's. */
 function reductionRule(facts: BundleFacts): Said {
   return isByDeepSpeed(facts) ? 'said' : reducedIn(trainerReduction(facts), facts);
 }
 
-/** Accelerate. */
+/** Rules of Accelerate. */
 export const ACCELERATE_RULES: Rules = {
   ...SCRIPT,
   'parallel.strategy': (facts) =>
@@ -150,7 +150,7 @@ export const ACCELERATE_RULES: Rules = {
   'offload.parameters': 'said',
 };
 
-/** DeepSpeed. */
+/** Rules of DeepSpeed. */
 export const DEEPSPEED_RULES: Rules = {
   ...SCRIPT,
   'parallel.strategy': ({ config }) => {

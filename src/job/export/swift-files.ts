@@ -17,7 +17,7 @@ export function swiftKeys(facts: BundleFacts) {
   return (isByMegatron(facts) ? MEGATRON_SWIFT : SWIFT).keys;
 }
 
-/** Returns launch.sh, and the settings of FSDP if it shards. */
+/** Returns launch.sh, and the settings of FSDP if FSDP shards. */
 export function swiftFiles(facts: BundleFacts): BundleFile[] {
   const isMegatron = isByMegatron(facts);
   const values: Readonly<Record<string, unknown>> = {
@@ -50,7 +50,7 @@ function argumentText(value: unknown): string {
   return typeof value === 'object' ? `'${JSON.stringify(value)}'` : String(value);
 }
 
-/** Returns the file of --fsdp. swift asks for its keys without their prefix, except that of the version. */
+/** Returns the file of --fsdp. swift takes the keys without the prefix fsdp_; only the version's key has it. */
 function fsdpText(facts: BundleFacts): string {
   const { wrap } = facts.config.parallel;
   const { offload, activationCheckpointing } = facts.config;

@@ -17,7 +17,7 @@ export interface BundleFacts {
   readonly gpusPerMachine: number;
   /** Number of steps that the parameters have been trained for; the bundle continues with the next one. */
   readonly firstStep: number;
-  /** Whether the parameters are given: else they are those of the seed, or a published model's. */
+  /** Whether the parameters are given. If not, they come from the seed or from a published model. */
   readonly hasWeights: boolean;
 }
 
@@ -29,7 +29,7 @@ export interface BundleFile {
   readonly isExecutable?: boolean;
 }
 
-/** What becomes of a setting in a target. */
+/** How a target treats a setting. */
 export type Said =
   /** The target does what the setting says. */
   | 'said'
@@ -40,7 +40,7 @@ export type Said =
   /** The target cannot express the setting, and would train something else without it. */
   | { readonly refused: string };
 
-/** What becomes of a setting whose value is not the default. */
+/** How a target treats a setting whose value is not the default. */
 export type Rule = Said | ((facts: BundleFacts) => Said);
 
 /** A program or a scheduler for which a bundle is written. */
@@ -51,11 +51,11 @@ export interface Target {
   readonly originals: readonly Original[];
   /** The tables of keys by which the bundle is written: the report shows their names. */
   readonly keys?: (facts: BundleFacts) => readonly KeyTable[];
-  /** What pip installs; of a target with a script, besides PyTorch, numpy and safetensors. */
+  /** The packages that pip installs; for a target with a script, in addition to PyTorch, numpy and safetensors. */
   readonly packages: (facts: BundleFacts) => readonly Package[];
   /**
-   * Whether batches are stored in the order in which a run here reads them, or as Megatron-LM's data set; 'own': the program reads texts of the
-   * user's, and a model in Hugging Face's format.
+   * 'batches': batches are stored in the order in which a run here reads them. 'megatron': they are stored as a data
+   * set of Megatron-LM. 'own': the program reads the user's texts, and a model in Hugging Face's format.
    */
   readonly data: 'batches' | 'megatron' | 'own';
   readonly rules: Readonly<Record<SettingPath, Rule>>;
@@ -71,7 +71,7 @@ export function exportedOf({ config, machines, gpusPerMachine }: BundleFacts): E
   return { config, machines, ranksPerMachine: gpusPerMachine };
 }
 
-/** Returns the keys of a table that say a setting in an export. */
+/** Returns the keys of a table that express a setting in an export. */
 export function keysOfSetting(path: string, table: KeyTable): readonly string[] {
   return Object.entries(table).flatMap(([key, { says, parts, write }]) => [
     ...(write !== undefined && (says === path || says.startsWith(`${path}.`)) ? [key] : []),

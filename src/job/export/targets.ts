@@ -42,7 +42,7 @@ function startByAccelerate({ machines }: BundleFacts): string {
 }
 
 const TRAINER_NOTES = [
-  "transformers' rates are one step behind during the warm-up: its first step has rate 0.",
+  "transformers' rates are one step behind during the warm-up: the first step has rate 0.",
   'Nothing was trained: the parsers of transformers, Accelerate and DeepSpeed read files such as these.',
 ] as const;
 

@@ -4,7 +4,7 @@ import { writeAll } from '../../checkpoint/format/file-system';
 import { makeFolder } from '../../core/regular-file';
 import type { BatchSource } from '../../data/batch';
 
-/** Which batches are stored: those of `numMicrobatches` microbatches from `first` on, of every data-parallel rank. */
+/** The batches that are stored: of every data-parallel rank, `numMicrobatches` microbatches from `first` on. */
 export interface StoredBatches {
   readonly ranks: number;
   readonly first: number;

@@ -68,7 +68,9 @@ export function torchTitanNotes(facts: BundleFacts): readonly string[] {
     ...(typeof facts.config.activationCheckpointing === 'object' &&
     facts.config.activationCheckpointing !== null &&
     'everyNth' in facts.config.activationCheckpointing
-      ? ['TorchTitan runs the last of n layers again, and a run here the first.']
+      ? [
+          'Of each n layers, TorchTitan runs the last one again in backward; a run here runs the first one again.',
+        ]
       : []),
   ];
 }
@@ -104,8 +106,9 @@ function launchFile({ machines, gpusPerMachine }: BundleFacts): BundleFile {
 }
 
 /**
- * Returns the module that registers the model's sizes. TorchTitan computes the width of a feed-forward layer: the next multiple of multiple_of
- * above ffn_dim_multiplier · 8/3 · dim; half the width as the second number gives the width itself.
+ * Returns the module that registers the model's sizes. TorchTitan computes the width of a feed-forward layer: the next
+ * multiple of multiple_of above ffn_dim_multiplier · 8/3 · dim. With multiple_of equal to the width and a product of
+ * half the width, the result is the width.
  */
 function modelText({ shape }: BundleFacts): string {
   if (shape.kind !== 'llama') return ''; // the rules refuse it

@@ -77,7 +77,7 @@ function stagesRule(facts: BundleFacts): Said {
     : other('is pipeline_parallel_layers_per_stage, which is not read back, because train.toml has no sizes');
 }
 
-/** TorchTitan's TOML. */
+/** Rules of TorchTitan's TOML. */
 export const TORCHTITAN_RULES: Rules = {
   ...ANYWHERE,
   model: modelRule,

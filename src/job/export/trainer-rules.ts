@@ -93,13 +93,13 @@ const TRAINER = {
   seed: OWN_SEED_RULE,
 } as const satisfies Partial<Rules>;
 
-/** Returns what becomes of offloaded parameters: only those that are sharded can be. */
+/** The rule for offloaded parameters: only sharded parameters can be offloaded. */
 const ofSharded: Rule = ({ config }) =>
   STRATEGIES[config.parallel.strategy].shardedAtRest.includes('parameter')
     ? 'said'
     : left('only sharded parameters are offloaded');
 
-/** swift sft. */
+/** Rules of swift sft. */
 const SWIFT_SFT: Rules = {
   ...TRAINER,
   'parallel.strategy': ({ config }) =>
@@ -122,11 +122,11 @@ const SWIFT_SFT: Rules = {
   'offload.optimizer': ({ config }) =>
     config.parallel.strategy === 'ZERO_2'
       ? 'said'
-      : left("optimizer states stay on the GPU: of swift's own settings, zero2_offload moves them"),
+      : left("optimizer states stay on the GPU; swift's own setting zero2_offload moves them"),
   'offload.parameters': ofSharded,
 };
 
-/** megatron sft, whose arguments are Megatron-LM's. */
+/** Rules of megatron sft, whose arguments are Megatron-LM's. */
 const MEGATRON_SFT: Rules = {
   ...MEGATRON_RULES,
   model: modelRule,
@@ -144,7 +144,7 @@ const MEGATRON_SFT: Rules = {
   seed: OWN_SEED_RULE,
 };
 
-/** swift, by one of its two commands. */
+/** Rules of swift, which trains by one of its two commands. */
 export const SWIFT_RULES = Object.fromEntries(
   Object.keys(SWIFT_SFT).map((key) => {
     const path = key as keyof Rules; // the rules' keys are the paths of settings
@@ -158,7 +158,7 @@ export const SWIFT_RULES = Object.fromEntries(
   }),
 ) as Rules; // every path has a rule
 
-/** LLaMA-Factory's YAML. */
+/** Rules of LLaMA-Factory's YAML. */
 export const LLAMA_FACTORY_RULES: Rules = {
   ...TRAINER,
   'parallel.strategy': replicasRule,

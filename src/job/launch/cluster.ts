@@ -5,7 +5,10 @@ import { ConfigError } from '../../core/errors';
 export const LAUNCHERS = ['torchrun', 'ssh', 'mpirun', 'slurm'] as const;
 export type Launcher = (typeof LAUNCHERS)[number];
 
-/** A host. With the words of `run` before it, a command runs there: ['ip', 'netns', 'exec', 'a'] or ['docker', 'exec', '-i', 'a']. */
+/**
+ * A host. A command runs on the host if the words of `run` come before the command: ['ip', 'netns', 'exec', 'a'] or
+ * ['docker', 'exec', '-i', 'a'].
+ */
 export interface CommandHost {
   readonly address: string;
   readonly run: readonly string[];

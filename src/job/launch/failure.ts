@@ -111,7 +111,10 @@ function saying({ code, ename, evalue }: RankError): string {
   return code === 'RANK_FAILED' && !ename.startsWith('ShardlabError') ? `${ename}: ${text}` : text;
 }
 
-/** Returns an error's traceback without its first entry if that is its message, which the caller writes. */
+/**
+ * Returns an error's traceback. Leaves out the first entry if this entry is the error's message, because the caller
+ * writes the message.
+ */
 function withoutMessage({ ename, traceback }: RankError): readonly string[] {
   return traceback[0]?.startsWith(`${ename}: `) === true ? traceback.slice(1) : traceback;
 }

@@ -194,7 +194,7 @@ export function freePort(): Promise<number> {
   });
 }
 
-/** A rank's last output may still be in the pipes when it has ended; after this time it has been read. */
+/** A rank's last output may still be in the pipes when the rank has ended; after this time, the output has been read. */
 const LAST_WORDS_MS = 50;
 
 /** Receives the messages and outputs of ranks. */

@@ -28,7 +28,7 @@ export interface LaunchOptions extends ClusterOptions {
   readonly ranks: number;
   /** 'wasm' (default): Node processes with this library's engine; 'torch': processes of PyTorch, which torchrun starts. */
   readonly engine?: (typeof ENGINES)[number];
-  /** With engine 'torch', the Python that has PyTorch; default: that of `npx shardlab engine torch`. */
+  /** With engine 'torch', the Python that has PyTorch; default: the Python of `npx shardlab engine torch`. */
   readonly python?: string;
   /**
    * The library for matmuls: 'auto' searches for one, 'none' uses WebAssembly, { path } names a library's file. Default

@@ -138,7 +138,7 @@ export class Supervisor implements FleetListener {
       const waiting = await this.#snapshot(`when ${[...titles].join(' and ')} was interrupted`);
       if (this.#running.size > 0) this.#fail({ kind: 'interrupted', waiting }, INTERRUPT_DELAY_MS);
     }
-    // Child processes come after the ranks: an error of a rank that waited for one then counts as the interrupt's.
+    // Ranks are interrupted before child processes, so that an error of a rank that waited for a child counts as the interrupt's.
     for (const [rank, { since }] of this.#running) {
       const { pid } = this.#fleet.processes[rank] ?? {};
       if (pid !== undefined) interruptChildren(pid, since);

@@ -143,7 +143,7 @@ export interface MissingCollective {
   readonly idle: readonly number[];
 }
 
-/** Finds ranks that have waited longer than the grace period for a rank that has also been idle for longer than that. */
+/** Finds ranks that have waited longer than the grace period for a rank that has also been idle for longer than this period. */
 export function findMissing(
   situations: ReadonlyMap<number, Situation>,
   idle: readonly number[],

@@ -95,7 +95,7 @@ export class Claims implements Iterable<ClaimResult> {
     return sessionGuesses().reveal(claimsFigure(this.results));
   }
 
-  /** Returns one row per claim; or, by its name, a table of a document, with documented, found and verdict in one cell. */
+  /** Returns one row per claim. `name` chooses a document's table instead, with documented, found and verdict in one cell. */
   table(name?: TableName): Table {
     return name === undefined ? claimsTable(this.results) : documentTable(name, this.results);
   }

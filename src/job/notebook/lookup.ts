@@ -3,7 +3,10 @@ import { findFragment, fragmentText } from '../../config/lookup';
 import { type Shown, shownAsText, withShown } from '../../figures/shown';
 import { createTable, type Table } from '../../figures/table';
 
-/** Returns every name that the documents use, the errors of the document's code on the original libraries, and whether shardlab has it. */
+/**
+ * Returns every name that the documents use, the errors of the document's code on the original libraries, and whether
+ * shardlab has the name.
+ */
 export function lookup(): Table;
 /**
  * Returns what a name or setting of the documents is in its original framework, and what it is here: 'here', an 'error',

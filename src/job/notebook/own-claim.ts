@@ -11,7 +11,7 @@ import { entryOfRow } from '../../plan/claims/row-entry';
  * of `plans`, `given.name`, `documented`, `found`.
  */
 export interface OwnClaim extends Pick<RowCheck, 'let' | 'found' | 'measured' | 'tolerance' | 'holds'> {
-  /** Another one than the documents' claims have, as 'mine.bubble'. */
+  /** An id that no claim of the documents has, such as 'mine.bubble'. */
   readonly id: string;
   /** The sentence in your own words. */
   readonly says: string;
@@ -20,7 +20,7 @@ export interface OwnClaim extends Pick<RowCheck, 'let' | 'found' | 'measured' | 
   readonly unit?: string;
   /** Numbers for the expressions, such as those of your runs. */
   readonly given?: Readonly<Record<string, number>>;
-  /** Requests to the planner, as of `sl.plan`. */
+  /** Requests to the planner, in the form that `sl.plan` takes. */
   readonly plans?: Requests;
   /** The reason; `${found}` shows the number. Default: how the number was found. */
   readonly why?: string;

@@ -10,7 +10,7 @@ export interface OwnRunCase {
   readonly strategy: StrategyName;
   readonly recompute: boolean;
   readonly world: number;
-  /** null if the wire is as fast as ranks of one machine can exchange. */
+  /** null: the wire is not slowed down. */
   readonly link: LinkNumbers | null;
 }
 
@@ -38,8 +38,8 @@ const LAYOUTS: readonly OwnLayout[] = [
 ];
 
 /**
- * Returns the cases of these worlds and links, world by world. Only the last strategy also has a case with recompute. One
- * rank has one strategy and no link.
+ * Returns the cases of these worlds and links, world by world. Only the last strategy also has a case with recompute. A
+ * world of one rank has one strategy and no link.
  */
 export function ownRunCases(
   worlds: readonly number[],

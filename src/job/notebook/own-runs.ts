@@ -27,7 +27,7 @@ import {
 export interface OwnRunsOptions {
   /** Numbers of ranks of the predicted runs. Default 1, 2 and 4. */
   readonly worlds?: readonly number[];
-  /** Links of the predicted runs; null: as fast as this machine's ranks exchange. Default: 2 Gbit/s with 50 µs, and null. */
+  /** Links of the predicted runs; null: the wire is not slowed down. Default: 2 Gbit/s with 50 µs, and null. */
   readonly links?: readonly (LinkNumbers | null)[];
   /** Whether runs with divided models, on shared memory, are predicted too. Default true. */
   readonly modelParallel?: boolean;
@@ -157,7 +157,7 @@ function calibrated(): readonly { readonly config: TrainConfig; readonly world: 
   ];
 }
 
-/** Returns configs whose steps show what the library's code around calls takes. */
+/** Returns configs whose steps show how much time the library's code around calls takes. */
 function withCalls(): readonly TrainConfig[] {
   const one = { model: 'tiny', strategy: 'FULL_SHARD', recompute: false, world: 2, link: null } as const;
   const tp = layoutCases().filter(({ layout, model }) => layout?.name === 'tp 2' && model === 'tiny');

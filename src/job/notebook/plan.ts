@@ -22,13 +22,13 @@ import { type OwnPrices, priceTable } from '../../plan/prices';
 export interface Plan<L extends AnyLayout = Layout> extends Planned<L>, ConfigReading, TableView {
   readonly layout: L;
   readonly prediction: Prediction;
-  /** The time of one iteration. Of a counted plan no interval is known: `low` and `high` are equal to `value`. */
+  /** The time of one iteration. A counted plan has no interval: `low` and `high` are equal to `value`. */
   readonly seconds: Estimate;
   /** Samples that all GPUs together process per second. */
   readonly samplesPerSecond: number;
-  /** Samples, if the model's inputs are not tokens. */
+  /** Tokens per second per GPU; samples per second per GPU, if the model's inputs are not tokens. */
   readonly tokensPerSecondPerGpu: number;
-  /** Model FLOP/s divided by the GPU's published peak FLOP/s; of a counted plan, with recomputed operations. */
+  /** Model FLOP/s divided by the GPU's published peak FLOP/s; for a counted plan, recomputed operations count too. */
   readonly mfu: number;
   /** The peak memory of the GPU that needs the most. */
   readonly peakBytes: Estimate;

@@ -13,7 +13,7 @@ export interface Predictions extends OwnRuns, Shown {
   /** Mean absolute value of the runs' `error`. */
   readonly meanError: number;
   readonly worstError: number;
-  /** The mean of data-parallel runs, and that of runs with divided models; 0 if there are none. */
+  /** The mean error of data-parallel runs, and the mean error of runs with divided models; 0 if there are no such runs. */
   readonly dataParallelError: number;
   readonly modelParallelError: number;
   /** Whether every run's peak and the bytes that its ranks received were as predicted, to the byte. */

@@ -16,7 +16,8 @@ import type { CellStep } from '../control/messages';
  * contains what the cell does after the update, such as an all-reduce of its loss. In a cell with several updates, what runs
  * after an update belongs to the next step, and what runs after the last update belongs to no step. A cell without an
  * update is recorded whole; if a later cell continues its step, figures draw the later cell only and name the earlier one,
- * because the time between the cells is the user's. In a rank without an optimizer (it updates with tfjs alone), a report of the loss ends a step.
+ * because the user decides how much time passes between cells. In a rank without an optimizer (tfjs alone updates
+ * parameters), a report of the loss ends a step.
  */
 
 /*
@@ -60,7 +61,7 @@ export class CellSteps {
   #send: ((step: CellStep) => void) | undefined;
   /** Where the open step ends if another pass begins. */
   #mark: Moment | undefined;
-  /** The newest step that has ended; it is sent when the next one has, because only the newest has a curve. */
+  /** The newest step that has ended. It is sent when the next step has ended, because only the newest step has a curve. */
   #held: HeldStep | undefined;
   #notes = emptyNotes();
   /** Losses of the passes of the last cell without an update: the update may be in a later cell. */
@@ -70,7 +71,7 @@ export class CellSteps {
   #hasOptimizer = false;
   #began: Seconds = 0;
   #spent: Seconds = 0;
-  /** Of these many steps, one gets a record. */
+  /** One of this number of steps gets a record. */
   #every = 1;
   #hasWarned = false;
 

@@ -18,15 +18,15 @@ export function compile(source: string, name: string): (...args: unknown[]) => u
   );
 }
 
-/** Returns an error about a name that a function does not see in its rank with an explanation; other errors unchanged. */
+/** Adds an explanation to an error about a name that a function does not see in its rank; returns other errors unchanged. */
 export function explained(error: unknown, why: string): unknown {
   if (!(error instanceof ReferenceError && error.message.endsWith('is not defined'))) return error;
   return new ShardlabError('RANK_FAILED', `${error.message} in this rank. ${why}`, { cause: error });
 }
 
 /**
- * Returns an error about a class or function that a user's function takes from its scope, as ({ Net }) => new Net(), and that the
- * scope lacks, with what to do; other errors unchanged.
+ * Adds advice to an error about a class or function that a user's function takes from its scope, as ({ Net }) => new
+ * Net(), although the scope lacks it; returns other errors unchanged.
  */
 export function explainedAbsence(error: unknown, scope: object): unknown {
   if (!(error instanceof TypeError)) return error;

@@ -1,5 +1,5 @@
 /*
- * The names of context and expert parallelism. They need a separate module, because src/rank.ts exports the same ones.
+ * The names of context and expert parallelism. They need a separate module, because src/rank.ts exports the same names.
  */
 
 import type { ProcessGroup } from '../../dist/types';

@@ -19,7 +19,7 @@ export type LoaderData = string | Exclude<TrainConfigInput['data'], string | und
 /** Settings of a loader, with the names and defaults of job.train. */
 export type LoaderOptions = Pick<TrainConfigInput, 'batch' | 'seed'>;
 
-/** The ranks that share the rows, and where these are. */
+/** The ranks that share the rows, and the folders of the data. */
 export interface LoaderPlace {
   readonly engine: Engine;
   readonly group: ProcessGroup;
@@ -116,7 +116,10 @@ export class DataLoader implements Iterable<FileBatch> {
     return this.#batches.numBatches;
   }
 
-  /** Returns a microbatch; `index` counts from 0 over all epochs. The caller disposes its tensors, or calls it in tf.tidy. */
+  /**
+   * Returns a microbatch; `index` counts from 0 over all epochs. The caller disposes the microbatch's tensors, or calls
+   * `batch` in tf.tidy.
+   */
   batch(index: number): FileBatch {
     return tensorsOf(this.#engine, this.#batches.batch(this.#rank, index));
   }

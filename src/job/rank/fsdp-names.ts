@@ -1,6 +1,6 @@
 /*
  * The names of torch.distributed.fsdp that do not depend on the rank. They need a separate module, because src/rank.ts
- * exports the same ones.
+ * exports the same names.
  */
 
 import { strictNames } from '../../config/strict-names';

@@ -16,7 +16,7 @@ export function evaluateRun(
   return trainer.evaluate(reporting(report), ownMetrics(metrics, place));
 }
 
-/** Returns the ids with the ones that a run's model adds. */
+/** Returns the ids, and after them the ids that a run's model adds. */
 export function sampleTokens(
   trainer: Trainer,
   { ids, ...how }: Sampling & { readonly ids: readonly number[] },

@@ -30,7 +30,7 @@ export function ownOnMeta(functions: OwnFunctions | null, data?: PreparedData): 
         return ownParts(functions, takeModel(made, config.seed), scope, batches);
       made.catch(() => undefined);
       throw new ConfigError(
-        'a dry run or a plan: model is async, but it does not wait; give a function that is not',
+        'a dry run or a plan cannot wait for an async model; give a function that is not async',
       );
     },
   };

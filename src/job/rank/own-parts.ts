@@ -41,7 +41,10 @@ export interface OwnPlace {
   readonly batchNorms: BatchNormWarning;
 }
 
-/** Loads the functions that a launcher sent, and makes the model. Throws: CONFIG for what is no model, errors of functions. */
+/**
+ * Loads the functions that a launcher sent, and makes the model. Throws: CONFIG if the result is not a model, and
+ * errors of the functions.
+ */
 export async function makeOwn(sources: OwnSources, place: OwnPlace): Promise<OwnParts> {
   const { run, config, group, recorder, load } = place;
   const loaded = async (name: keyof OwnSources): Promise<UserFunction | null> => {
@@ -105,7 +108,7 @@ async function loadShipped(shipped: Shipped, name: string, load: Importer): Prom
   );
 }
 
-/** Calls the user's function or class for a new model. Throws: CONFIG for what is no new module with parameters. */
+/** Calls the user's function or class for a new model. Throws: CONFIG if the result is not a new module with parameters. */
 export function callModel(model: UserFunction, scope: RankScope): unknown {
   const isClass = model.prototype instanceof Module;
   return calling("job.train's model", scope, () =>

@@ -67,7 +67,7 @@ export class ParameterWarnings {
     this.#warn(
       `${listed(unknown.map(({ name }) => name || 'a parameter'))}: the loss depends on ${unknown.length === 1 ? 'it' : 'them'}, but no ` +
         'optimizer got the module that holds it, so it does not train. A private #field and a variable hide a module from its ' +
-        'model: put it in a field, give it to an optimizer too, or freeze it. This warning appears once',
+        'model: put the module in a field, give it to an optimizer too, or freeze it. This warning appears once',
     );
   }
 }

@@ -81,7 +81,7 @@ export function rankReshard(engine: Engine, group: ProcessGroup) {
   };
 }
 
-/** Throws: CONFIG if the models are one, or differ in their parameters. */
+/** Throws: CONFIG if both are the same model, or if their parameters differ. */
 function requireSameModel(before: Module, after: Module): void {
   const [old, wanted] = [before, after].map((model) =>
     [...model.namedState().values()].map((each) => `${each.name} [${wholeShapeOf(each)}]`),

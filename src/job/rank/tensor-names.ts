@@ -1,6 +1,6 @@
 /*
  * The names of tensor parallelism that do not depend on the rank. They need a separate module, because src/rank.ts exports the
- * same ones.
+ * same names.
  */
 
 export {

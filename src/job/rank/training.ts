@@ -39,7 +39,7 @@ export interface RankTrainingParts extends Pick<OwnPlace, 'scope' | 'load' | 're
   readonly warn: Warn;
 }
 
-/** What the trainers of a rank differ in. */
+/** The options in which the trainers of a rank differ. */
 interface TrainerParts extends Pick<TrainerOptions, 'config' | 'data' | 'group' | 'initialState'> {
   readonly own: OwnSources | undefined;
 }

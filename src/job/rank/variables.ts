@@ -28,7 +28,7 @@ function variable(name: string): unknown {
   }
 }
 
-/** Returns the names of the values that can be declared: all of them, or none if the scope has one already. */
+/** Returns the names of the values that can be declared: all of them, or none if the scope already has one of them. */
 export function freeNames(values: Readonly<Record<string, unknown>>, scope: RankScope): string[] {
   const names = Object.keys(values);
   return names.some((name) => name in scope) ? [] : names;

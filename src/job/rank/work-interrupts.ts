@@ -3,7 +3,7 @@ import { clearUnbroken, isUnbroken, unbroken } from '../../cell/unbroken';
 import { ShardlabError } from '../../core/errors';
 import type { CourierHandle } from '../control/courier-handle';
 
-/** Number of no work. */
+/** The number that means that no work runs. */
 const NONE = 0;
 
 /** Ends a rank's interrupted work at its next operation. [Note: interrupted operations] */

@@ -78,7 +78,10 @@ export class Callbacks<R> {
   }
 }
 
-/** Runs a function of the user's. Throws: CALLBACK naming `what` and the cell's line; INTERRUPTED as it is. */
+/**
+ * Runs a function of the user's. Throws: CALLBACK naming `what` and the cell's line; an INTERRUPTED error is thrown
+ * unchanged.
+ */
 export async function userCode(what: string, place: string, work: () => unknown): Promise<unknown> {
   try {
     return await work();

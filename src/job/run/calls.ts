@@ -33,7 +33,7 @@ export interface RunParts extends RunHome {
   readonly history: RunHistory;
   /** The user's own data; undefined: the config's data are built in. */
   readonly data: PreparedData | undefined;
-  /** The functions of the user's; undefined: there are none. */
+  /** The user's functions; undefined: there are none. */
   readonly own: OwnWork | undefined;
 }
 

@@ -17,7 +17,10 @@ import type { RunParts } from './calls';
 
 /** Options of run.save. */
 export interface RunSaveOptions extends Omit<SaveOptions, 'trainer'> {
-  /** If true, run.save resolves when the state is copied, so steps may continue while it is written. Default false. */
+  /**
+   * If true, run.save resolves when the state is copied, so steps may continue while the checkpoint is written. Default
+   * false.
+   */
   readonly async?: boolean;
 }
 

@@ -19,7 +19,7 @@ export interface RowCounts {
 /** Prepares the data of a job's runs; runs on the same files share the prepared data. [Note: prepared data] */
 export class JobData {
   readonly #options: DataFolders;
-  /** By what identifies settings and files. */
+  /** The prepared data, by a key that identifies settings and files. */
   readonly #prepared = new Map<string, Promise<PreparedData>>();
 
   constructor(options: DataFolders) {
@@ -27,8 +27,8 @@ export class JobData {
   }
 
   /**
-   * Prepares a config's own data and checks that they fit to the model; returns undefined for built-in data. Throws: CONFIG naming file,
-   * line or row, column, and what to change.
+   * Prepares a config's own data and checks that they fit the model; returns undefined for built-in data. Throws:
+   * CONFIG naming file, line or row, column, and what to change.
    */
   async prepare(config: TrainConfig, world: number): Promise<PreparedData | undefined> {
     const data = this.#dataOf(config);
@@ -49,13 +49,16 @@ export class JobData {
     return { train: train.numRows, validation: validation?.numRows ?? 0, examples: train.numExamples };
   }
 
-  /** Returns the tokens of a config's texts: of its tokenizer, of the tokenizer in the model's folder, or bytes. Throws: CONFIG. */
+  /**
+   * Returns the codec of a config's texts: the config's tokenizer, the tokenizer in the model's folder, or bytes.
+   * Throws: CONFIG.
+   */
   codecOf(config: TrainConfig): Promise<TextCodec> {
     const tokenizer = ownData(config.data)?.tokenizer ?? this.#tokenizerOfModel(config);
     return textCodecOf({ tokenizer, eosToken: null }, this.#options.baseDir);
   }
 
-  /** Returns a config's own data, with the tokenizer in the model's folder if they name none. */
+  /** Returns a config's own data, with the tokenizer in the model's folder if the data name none. */
   #dataOf(config: TrainConfig): OwnData | null {
     const data = ownData(config.data);
     if (data === null) return null;
@@ -86,7 +89,10 @@ export class JobData {
     }
   }
 
-  /** Returns what identifies settings and the state of their files; arrays may change unseen, so they are never the same. */
+  /**
+   * Returns what identifies settings and the state of their files; arrays may change unseen, so two arrays never count
+   * as the same.
+   */
   #keyOf(data: OwnData, seed: number): string {
     const { format, validation, tokenizer } = data;
     const path = data.instructions ?? data.path;

@@ -16,7 +16,7 @@ export interface RunPlace {
   readonly world: number;
 }
 
-/** Consecutive steps that are made alike: of a run, with the same config and number of ranks. */
+/** Consecutive steps that are made in the same way; in a run, with the same config and number of ranks. */
 export type Phase<P> = P & {
   /** The number of the phase's first step, from 1. */
   readonly firstStep: number;
@@ -62,7 +62,7 @@ export class RunHistory<P extends Pick<RunPlace, 'world'> = RunPlace> {
     return this.#lastStep;
   }
 
-  /** The validation losses, by step, in order. A loaded checkpoint brings those that led to it. */
+  /** The validation losses, by step, in order. A loaded checkpoint contains the losses up to its step. */
   get evaluations(): readonly EvaluatedStep[] {
     return this.#evaluations;
   }

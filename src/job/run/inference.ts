@@ -17,7 +17,7 @@ import type { RankVariables } from './variables';
 
 /** The loss on rows that are never trained on. Shown in a notebook as one line. */
 export interface Evaluation<Name extends string = string> extends Shown {
-  /** Number of the last step before it; 0 before the first. */
+  /** Number of the last step before the evaluation; 0 before the first step. */
   readonly step: number;
   /** Mean over all rows. */
   readonly loss: number;
@@ -49,7 +49,7 @@ export interface EvaluateOptions<Name extends string = string, Output = Tensor, 
 export interface SampleOptions {
   /** The number of tokens to add. Default 100. */
   readonly tokens?: number;
-  /** The logits are divided by it; 0 takes the most probable token each time. Default 1. */
+  /** The logits are divided by this number; 0 takes the most probable token each time. Default 1. */
   readonly temperature?: number;
   /** The number of most probable tokens to choose from. Default: all. */
   readonly topK?: number | null;
@@ -83,7 +83,7 @@ export async function evaluateRun<Name extends string = never, Output = Tensor, 
   return withShown(facts, shownAsText(text));
 }
 
-/** Returns the source of each metric. Throws: CONFIG for what is no function. */
+/** Returns the source of each metric. Throws: CONFIG for a metric that is no function. */
 function sourcesOf(options: object): Record<string, string> {
   requireKnownOptions('run.evaluate({ … })', options, ['metrics']);
   const { metrics = {} } = options as { readonly metrics?: Readonly<Record<string, unknown>> }; // checked below

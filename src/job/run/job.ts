@@ -44,11 +44,9 @@ export interface PythonCell extends Omit<CellRequest, 'js'> {
 }
 
 export interface TrainOptions {
-  /**
-   * Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs.
-   */
+  /** Trains on this number of the job's first ranks; default: all. The other ranks stay free for cells and other runs. */
   readonly ranks?: number | undefined;
-  /** Safetensors files with the initial parameters; default: those of the model's folder, else from the config's seed. */
+  /** Safetensors files with the initial parameters; default: those in the model's folder, else values from the config's seed. */
   readonly init?: string | readonly string[] | undefined;
   /** With engine 'torch': the library that shards the model: 'fsdp2' (fully_shard; default), 'fsdp1' (FullyShardedDataParallel) or 'deepspeed'. */
   readonly framework?: TorchFramework | undefined;

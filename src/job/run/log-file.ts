@@ -12,14 +12,17 @@ export interface StepRow extends Omit<StepResult, 'spans' | 'experts' | 'rankRow
   readonly kind: 'step';
   /** Tokens per second of all ranks; rows per second if rows have no tokens. */
   readonly tokensPerSecond: number;
-  /** Maximum over ranks of the bytes that the run held at once; absent if the step was not recorded, as most steps of PyTorch. */
+  /**
+   * Maximum over ranks of the bytes that the run held at once; absent if the step was not recorded. Most steps on
+   * PyTorch are not recorded.
+   */
   readonly peakBytes?: Bytes;
 }
 
 /** The numbers of an evaluation. */
 export interface EvaluationRow {
   readonly kind: 'evaluation';
-  /** Number of the last step before it. */
+  /** Number of the last step before the evaluation. */
   readonly step: number;
   readonly evalLoss: number;
   /** Absent if rows have no tokens. */
@@ -68,7 +71,10 @@ export function appendTo(path: string) {
   };
 }
 
-/** Returns the position after the last line that is not a row of a step after `step`, nor the begun row of a crash. */
+/**
+ * Returns the position at which the last rows begin that must be removed: rows of steps after `step`, or a row that a
+ * crash left unfinished.
+ */
 function endOfRows(bytes: Buffer, step: number): Bytes {
   let end = bytes.length;
   while (end > 0) {

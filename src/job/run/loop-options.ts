@@ -6,18 +6,18 @@ import { OutputFolder } from './output-folder';
 
 /** What happens between the steps of `run.step` and `run.steps`; names as in transformers' TrainingArguments. */
 export interface LoopOptions {
-  /** Evaluates after each step whose number is a multiple of it. */
+  /** Evaluates after each step whose number is a multiple of this number. */
   readonly evalSteps?: number | undefined;
-  /** Saves after each step whose number is a multiple of it, into `outputDir`/checkpoint-<step>. */
+  /** Saves after each step whose number is a multiple of this number, into `outputDir`/checkpoint-<step>. */
   readonly saveSteps?: number | undefined;
   readonly outputDir?: string | undefined;
   /** Number of checkpoints that remain in `outputDir`: the newest ones, and always the one with the least validation loss. */
   readonly saveTotalLimit?: number | undefined;
   /** Loads the parameters with the least validation loss when the steps have ended, but not after an interrupt or `break`. */
   readonly loadBestModelAtEnd?: boolean | undefined;
-  /** Ends the training after this number of consecutive evaluations whose loss is not less than the least one before. */
+  /** Ends the training after this number of consecutive evaluations without a new least loss. */
   readonly earlyStoppingPatience?: number | undefined;
-  /** A loss counts as less if it is less by more than this. Default 0. */
+  /** A loss counts as a new least loss only if it is less by more than this number. Default 0. */
   readonly earlyStoppingThreshold?: number | undefined;
 }
 
@@ -26,7 +26,7 @@ const NAMES = [
   ...(['earlyStoppingPatience', 'earlyStoppingThreshold'] as const),
 ] satisfies (keyof LoopOptions)[];
 
-/** Options without effect if another one is missing. */
+/** Options that have no effect if another option is missing. */
 const NEEDS: readonly (readonly [keyof LoopOptions, keyof LoopOptions])[] = [
   ['saveSteps', 'outputDir'],
   ['outputDir', 'saveSteps'],
@@ -87,7 +87,10 @@ export function checkLoopOptions(
   return [...unused, ...laterCheckpoints(what, outputDir, lastStep)];
 }
 
-/** Warns of checkpoints that another training has left, or this one before it loaded an earlier one. */
+/**
+ * Warns of checkpoints of later steps: another training has left them, or this training before it loaded an earlier
+ * checkpoint.
+ */
 function laterCheckpoints(what: string, outputDir: string | undefined, lastStep: number): string[] {
   if (outputDir === undefined) return [];
   const step = new OutputFolder(outputDir).steps().at(-1) ?? 0;

@@ -15,7 +15,7 @@ export interface LrRangeOptions {
   readonly startLr?: number;
   /** The last learning rate. Default 1. */
   readonly endLr?: number;
-  /** The number of steps; from one to the next, the rate grows by the same factor. Default 100. */
+  /** The number of steps. From each step to the next, the rate grows by the same factor. Default 100. */
   readonly numIter?: number;
   /** The share of the newest loss in the smoothed loss. Default 0.05. */
   readonly smoothF?: number;

@@ -95,5 +95,5 @@ function bytesOfRank(
 function moreRanks({ parallel }: TrainConfig, world: number): string {
   const { shardedAtRest } = STRATEGIES[parallel.strategy];
   if (world > 1 && shardedAtRest.includes('parameter')) return '';
-  return ", or use several ranks with parallel: { strategy: 'FULL_SHARD' }, which shards all of it";
+  return ", or use several ranks with parallel: { strategy: 'FULL_SHARD' }, which shards all of the model";
 }

@@ -54,7 +54,7 @@ export type TrainInput<Net = Module, Batch = FileBatch> = Omit<
   readonly loss?: TrainConfigInput['loss'] | OwnLoss<Net, Batch> | FileExport;
 };
 
-/** A file and its export. Relative paths begin at the notebook. */
+/** A file and its export. Relative paths begin in the notebook's folder. */
 export type FileExport = `${string}#${string}`;
 
 /** The functions of a run, and the form in which ranks get them. */

@@ -24,8 +24,8 @@ const WHAT = SETTING_ROWS.map(({ path }) => path).filter(
 type Compared = Pick<RunParts, 'history' | 'torch'>;
 
 /**
- * Throws: CONFIG naming each setting in which two runs differ, if it changes what a step computes; other numbers of ranks with
- * batches of their own; other numbers of steps so far; a run on DeepSpeed.
+ * Throws: CONFIG naming each setting that changes what a step computes and in which two runs differ; CONFIG if the
+ * numbers of data-parallel ranks or of steps so far differ, and for a run on DeepSpeed.
  */
 export function requireSameTraining(one: Compared, other: Compared): void {
   if (one.history === other.history)

@@ -23,7 +23,7 @@ const NUM_SPEED = 10;
 
 /** What the progress of steps shows besides their results. */
 export interface ProgressOptions {
-  /** null: the number of steps is not known before. */
+  /** null: the number of steps is not known in advance. */
   readonly numSteps: number | null;
   readonly hasOwnLoss: boolean;
   readonly evaluations: () => readonly EvaluatedStep[];
@@ -63,8 +63,8 @@ export function createProgress(options: ProgressOptions) {
       },
     } satisfies ProgressPlace,
     /**
-     * Shows the final state: the whole figure, in the form that documents without plotly need, with the speed of all steps, as in
-     * their summary. `note` says why it ended.
+     * Shows the final state: the whole figure in the form that documents without plotly need, with the speed of all
+     * steps. `note` says why the steps ended.
      */
     finish(note: string | null = null): void {
       if (newest.length > 0) display(finalBundle({ ...state, timed: [whole] }, note));
@@ -128,7 +128,7 @@ function finalBundle(state: State, note: string | null): MimeBundle {
   return { ...bundle, 'text/plain': `${text}\n${bundle['text/plain']}` };
 }
 
-/** Returns the time that the remaining steps need if they are as fast; nothing for short work. */
+/** Returns the time that the remaining steps need if they are as fast as the newest steps; nothing for short work. */
 function stepsLeft({ numSteps, losses, start }: State): string {
   if (numSteps === null || losses.length === 0) return '';
   const perStep = (now() - start) / losses.length;

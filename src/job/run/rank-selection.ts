@@ -68,9 +68,10 @@ export class RankSelection {
   }
 
   /**
-   * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values` become variables
-   * first; variables stay available. Returns the value of the last expression of each rank as JSON, or its repr if it is not JSON; null without one. `rank`, `world_size`,
-   * `dist`, `torch`, `device` and `runs` are in scope. Throws: CONFIG if the ranks run JavaScript; as `run`.
+   * Runs Python in each of these ranks of a job on PyTorch, as `job.on('all').python('rank * n', { n: 2 })`. `values`
+   * become variables first; variables stay available. Returns, per rank, the value of the last expression as JSON; the
+   * value's repr if it is not JSON; null without an expression. `rank`, `world_size`, `dist`, `torch`, `device` and
+   * `runs` are in scope. Throws: CONFIG if the ranks run JavaScript, and as `run` does.
    */
   async python(source: string, values: Readonly<Record<string, unknown>> = {}): Promise<unknown[]> {
     requireLanguage(this.#engine, 'Python', 'python(source)');

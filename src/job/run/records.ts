@@ -28,11 +28,11 @@ interface StepOfRank {
   readonly step: CellStep;
 }
 
-/** What ran from a step on. */
+/** What ran, beginning with a step. */
 interface Title {
   readonly firstStep: number;
   readonly title: string;
-  /** What ran, if earlier cells ran a part of the step, which figures do not draw. */
+  /** The title if earlier cells ran a part of the step. Figures do not draw that part. */
   readonly part?: string;
 }
 
@@ -49,7 +49,7 @@ export class Recording extends StepFigures {
   readonly #unknown = new Set<number>();
   /** The first steps of the newest cells, and what ran: 'cell 7'. */
   readonly #titles: Title[] = [];
-  /** The newest record, if it is not of a step: the next record replaces it. */
+  /** The kind of the newest record if it is not of a whole step; the next record then replaces it. */
   #unfinished: CellStep['kind'] | undefined;
   /** If the newest record is of a cell without an update: its spans, and where its step began. */
   #begun: { readonly names: ReadonlySet<SpanName>; readonly title: string } | undefined;
@@ -216,7 +216,10 @@ export class Recordings {
   }
 }
 
-/** Puts the steps of a call's ranks together: the first of each rank, then the second of each. */
+/**
+ * Puts the steps of a call's ranks together: first the first step of every rank, then the second step of every rank,
+ * and so on.
+ */
 class StepsOfCall {
   readonly #waiting: Map<number, CellStep[]>;
   readonly #done: (steps: readonly StepOfRank[]) => void;

@@ -19,7 +19,10 @@ type ParallelInput = NonNullable<TrainConfigInput['parallel']>;
 export interface ReshardChange
   extends Omit<ParallelInput, 'expertPlacement'>,
     Pick<TrainConfigInput, 'mixedPrecision'> {
-  /** 'by-use': experts are placed by the loads of the last 10 steps; or as the setting `parallel.expertPlacement`. */
+  /**
+   * 'by-use' places experts by the loads of the last 10 steps; other values are those of the setting
+   * `parallel.expertPlacement`.
+   */
   readonly expertPlacement?: ParallelInput['expertPlacement'] | typeof BY_USE;
   /** With 'by-use': the number of copies of much used experts per layer, over all ranks of an ep group. Default 0. */
   readonly redundantExperts?: number;
@@ -115,7 +118,10 @@ function placedByUse(
   return placementByUse(loads, ep, { redundantExperts });
 }
 
-/** Returns the settings of a change, as a config has them, for warnings; no placement of experts has one. */
+/**
+ * Returns the settings of a change as a config has them, for warnings. The placement of experts is left out, because no
+ * warning is about it.
+ */
 export function changedSettings(change: ReshardChange): TrainConfigInput {
   const { world: _, redundantExperts: __, expertPlacement: ___, mixedPrecision = null, ...parallel } = change;
   return { mixedPrecision, parallel };

@@ -34,7 +34,7 @@ export class RunLogs {
     this.#warn = warn;
   }
 
-  /** Adds a log; the returned function ends it. Throws: CONFIG, IO. `lastStep` is the run's. */
+  /** Adds a log; the returned function ends it. Throws: CONFIG, IO. `lastStep` is the number of the run's last step. */
   add(target: unknown, path: unknown, lastStep: number): () => void {
     if (typeof target === 'function') {
       const log = { call: target as LogFunction['call'], place: cellPlace(new Error()) }; // it gets rows

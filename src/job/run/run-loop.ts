@@ -18,7 +18,7 @@ import { RunLogs } from './run-logs';
 import type { RunTraining } from './training';
 import { type LoopHome, stoppedBy, TrainingLoop } from './training-loop';
 
-/** An interrupt waits at least for the time of this number of steps: those that the ranks may run ([Note: grants]), and as many again. */
+/** An interrupt waits at least for the time of this number of steps: twice the steps that ranks may run ([Note: grants]). */
 const STOP_STEPS = 4;
 
 /** What training needs of a run. */
@@ -36,7 +36,7 @@ export abstract class RunLoop extends StepFigures {
   readonly #places = new ProgressPlaces();
   readonly #callbacks = new Callbacks<this>();
   protected readonly logs: RunLogs;
-  /** Steps that have begun and have not ended, also while their caller does something else. */
+  /** Loops of steps that have begun and have not ended, also while their caller does something else between two steps. */
   readonly #loops = new Set<Pick<TrainingLoop<this>, 'interrupt' | 'stop'>>();
   /** The learning rate that the ranks do not have yet; null: there is none. */
   #rate: number | null = null;
@@ -49,9 +49,9 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all groups
-   * of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from it, with its later rates scaled.
-   * Throws: CONFIG for a value that is not a number from 0 on.
+   * The learning rate that was set for the next step, else the last step's, else the config's. Setting it changes all
+   * groups of parameters, as a loop over torch's optimizer.param_groups does; a schedule continues from the new rate
+   * and scales its later rates. Throws: CONFIG for a value that is not a number from 0 on.
    * @example
    * run.lr = 1e-4;
    * await run.step(20);
@@ -145,8 +145,8 @@ export abstract class RunLoop extends StepFigures {
   }
 
   /**
-   * Trains some steps with a growing learning rate, draws the losses, and suggests the rate at which the loss falls fastest. It ends
-   * when the loss diverges. Afterwards parameters, optimizer, position in the data and number of steps are as before, to
+   * Trains some steps with a growing learning rate, draws the losses, and suggests the rate at which the loss falls fastest. The
+   * test ends when the loss diverges. Afterwards parameters, optimizer, position in the data and number of steps are as before, to
    * the bit. Source: torch-lr-finder; Smith 2017. Throws: CONFIG, INTERRUPTED, IO and errors of ranks.
    * @example
    * const test = await run.lrRangeTest({ startLr: 1e-5, endLr: 1, numIter: 30 });
@@ -187,9 +187,9 @@ export abstract class RunLoop extends StepFigures {
 
   /**
    * Returns the mean loss on the rows that are never trained on, with dropout off. Every row counts once, also if ranks
-   * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with the scope;
-   * each becomes the mean over all rows. Throws: CONFIG if the config's data keep no rows (`validation`), or for metrics of a
-   * model that returns only its loss; errors of ranks.
+   * cannot share the rows equally. `metrics` are functions of the model's output and the batch, which ranks call with
+   * the scope; each becomes the mean over all rows. Throws: CONFIG if the config's data have no validation rows, or for
+   * metrics of a model that returns only its loss; errors of ranks.
    * @example
    * const run = await job.train({ model: 'tiny', data: { path: './text.txt', validation: 0.1 } });
    * const { loss, metrics } = await run.evaluate({

@@ -20,7 +20,7 @@ export interface LoopHome<R> {
   readonly turns: RunTurns;
   readonly callbacks: Callbacks<R>;
   readonly logs: RunLogs;
-  /** Sends the learning rate that was set to the ranks. */
+  /** Sends ranks the learning rate that the user has set. */
   readonly sendRate: () => Promise<void>;
 }
 
@@ -64,8 +64,8 @@ export class TrainingLoop<R> {
   }
 
   /**
-   * Runs at most `most` steps, and what follows on the last one. Returns that step's result. Throws: INTERRUPTED, CALLBACK, and
-   * errors of steps, evaluations and saves.
+   * Runs at most `most` steps, and then what follows the last of these steps (logs, callbacks, an evaluation, a save).
+   * Returns the last step's result. Throws: INTERRUPTED, CALLBACK, and errors of steps, evaluations and saves.
    */
   async advance(most: number): Promise<StepResult> {
     try {
@@ -91,7 +91,7 @@ export class TrainingLoop<R> {
     this.#endedEarly ??= reason;
   }
 
-  /** Does what follows on the last step: loads the best parameters. */
+  /** Does what follows the last step of the call: loads the best parameters. */
   async finish(): Promise<void> {
     const { parts } = this.#home;
     const { options, progress } = this.#call;
@@ -137,7 +137,7 @@ export class TrainingLoop<R> {
     return Math.min(numSteps - this.#numDone, ...toNext);
   }
 
-  /** Does what follows on a step: logs, callbacks, an evaluation, a save. */
+  /** Does what follows a step: logs, callbacks, an evaluation, a save. */
   async #followUp(last: StepResult): Promise<void> {
     const { parts, callbacks, logs, run } = this.#home;
     const { options, progress } = this.#call;

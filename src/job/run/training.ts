@@ -97,7 +97,7 @@ export class RunTraining {
     }
   }
 
-  /** Adds settings that fit to an error about a memoryLimit, after it has freed the model; returns other errors unchanged. */
+  /** For an error about a memoryLimit, frees the model and adds settings that fit; returns other errors unchanged. */
   async advised(error: unknown): Promise<unknown> {
     if (!isOverMemoryLimit(error)) return error;
     const { groups, calls, history } = this.#parts;
@@ -135,7 +135,7 @@ export class Stepping {
   readonly #numSteps: number;
   readonly #grant: (grant: StepGrant) => void;
   readonly #done: (steps: readonly RankStep[]) => void;
-  /** By rank, the steps that it has reported and at least one other rank has not reported. */
+  /** By rank, the steps that this rank has reported, but at least one other rank has not. */
   readonly #waiting: RankStep[][];
   /** Number of steps that all ranks have done. */
   numDone = 0;
@@ -177,7 +177,10 @@ export class Stepping {
     }
   }
 
-  /** Lets ranks end after the granted steps. Returns false if the ranks have not got the steps yet; then they will not. */
+  /**
+   * Lets ranks end after the granted steps. Returns false if the ranks have not got the steps yet; then the ranks never
+   * get them.
+   */
   stop(): boolean {
     this.#isStopped = true;
     if (!this.#hasBegun) return false;

@@ -35,7 +35,7 @@ export class Agent {
           this.#exit = { code, signal };
           resolve();
         };
-        // Its last output may arrive later; ranks that outlive it keep its output open.
+        // The agent's last output may arrive later. Ranks that outlive the agent keep its output open.
         const timer = setTimeout(end, LAST_WORDS_MS);
         process.once('close', () => {
           clearTimeout(timer);
@@ -62,17 +62,17 @@ export class Agent {
     return new Agent(process, written);
   }
 
-  /** How it ended; undefined while it runs. */
+  /** How the process ended; undefined while it runs. */
   get exit(): RankExit | undefined {
     return this.#exit;
   }
 
-  /** Its last output, with torchrun's report. */
+  /** The process's last output, with torchrun's report. */
   get tail(): string {
     return this.#tail;
   }
 
-  /** Its last output without PyTorch's warnings, for messages. */
+  /** The process's last output without PyTorch's warnings, for messages. */
   get lastWords(): string {
     const lines = this.#tail.split('\n').filter((line) => !line.startsWith('[W'));
     return lines.join('\n').trim();
@@ -86,7 +86,7 @@ export class Agent {
   }
 }
 
-/** Lines of torchrun's own log, which say nothing to a notebook's user that the error does not. */
+/** Lines of torchrun's own log that say nothing new to a notebook's user, because the error says it already. */
 const AGENT_LINE = /^([WEI]\d{4} |\*{5,}|Setting OMP_NUM_THREADS|\[[WE]\d+ )/;
 
 function withoutAgentLines(text: string): string {

@@ -20,7 +20,7 @@ export interface AgentPlan {
   /** The folder of the Python package. */
   readonly packages: string;
   readonly baseDir: string;
-  /** What ranks need in their environment, the job's key among it. */
+  /** The environment variables that ranks need, such as the job's key. */
   readonly variables: Readonly<Record<string, string>>;
   /** The environment of this process. */
   readonly env: NodeJS.ProcessEnv;
@@ -119,7 +119,7 @@ function placeVariables(host: string | undefined, port: number): Record<string, 
   return { MASTER_PORT: String(port), ...(host === undefined ? {} : { MASTER_ADDR: host }) };
 }
 
-/** Removes another job's rank, which ranks would take for their own. */
+/** Removes the variables of another job's rank, which ranks would take for their own. */
 function withoutPlace({
   RANK: _,
   LOCAL_RANK: __,

@@ -22,7 +22,7 @@ export class TorchBatches {
   readonly #base: { lr: number };
   readonly #schedule: LRSchedule | null;
 
-  /** `world` is the number of ranks of the run. Throws: CONFIG for data that do not fit to the model. */
+  /** `world` is the number of ranks of the run. Throws: CONFIG for data that do not fit the model. */
   constructor(config: TrainConfig, world: number, prepared: PreparedData | undefined) {
     const { tp, pp, cp } = config.parallel;
     this.#config = config;

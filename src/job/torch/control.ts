@@ -30,7 +30,7 @@ export interface TorchAddress {
   readonly key: string;
 }
 
-/** Hears of ranks. */
+/** Receives news and messages of ranks. */
 export interface TorchListener {
   receive(rank: number, message: FromRank): void;
   /** A rank has proved itself. */
@@ -47,15 +47,16 @@ export interface TorchControl extends ControlServer {
 }
 
 /**
- * [Note: links between hosts] If the network fails, no end of a connection arrives. So both sides of a link between hosts say that they
- * are there. The launcher ends the connection when a rank was silent for this time; a rank ends its process a little later.
+ * [Note: links between hosts] If the network fails, neither side learns that the connection has ended. So both sides
+ * of a link between hosts regularly send a message. The launcher ends the connection if a rank was silent for
+ * `silentSeconds`; a rank waits a little longer before it ends its process.
  */
 export interface LinkPatience {
   readonly beatSeconds: number;
   readonly silentSeconds: number;
 }
 
-/** Where a control link listens; `patience`: its ranks are on other hosts. */
+/** Where a control link listens. `patience` is given if its ranks are on other hosts. */
 export interface LinkPlace {
   readonly host: string;
   readonly patience?: LinkPatience | undefined;
@@ -187,7 +188,7 @@ class RankLink {
     this.#write(json, bytes);
   }
 
-  /** Says that this side is there. */
+  /** Sends the regular message that says that this side runs. */
   beat(): void {
     this.#write({ type: 'alive' });
   }
@@ -209,7 +210,10 @@ class RankLink {
   }
 }
 
-/** Says regularly that this side is there, and ends a silent connection; returns a function that says whether it was silent. */
+/**
+ * Regularly sends a message that says that this side runs, and ends a silent connection; returns a function that says
+ * whether the connection was silent.
+ */
 function watchSilence(
   link: RankLink,
   socket: Socket,

@@ -33,7 +33,7 @@ type TorchPython =
   | { readonly python: string; readonly isNamed: boolean }
   | { readonly python?: never; readonly missing: string };
 
-/** Returns the Python of SHARDLAB_TORCH_PYTHON, else that of a complete `shardlab engine torch`. */
+/** Returns the Python of SHARDLAB_TORCH_PYTHON, else the Python of `shardlab engine torch` if its environment is complete. */
 export function torchPython(env: NodeJS.ProcessEnv = process.env): TorchPython {
   const named = env.SHARDLAB_TORCH_PYTHON;
   if (named !== undefined && named !== '') return { python: named, isNamed: true };
@@ -44,8 +44,8 @@ export function torchPython(env: NodeJS.ProcessEnv = process.env): TorchPython {
 }
 
 /**
- * Returns the Python of ranks: the given one, that of SHARDLAB_TORCH_PYTHON, or that of `shardlab engine torch`. Throws: CONFIG if there
- * is none, or if it has no PyTorch.
+ * Returns the Python of ranks: the given one, else the Python of SHARDLAB_TORCH_PYTHON, or of `shardlab engine torch`.
+ * Throws: CONFIG if there is none, or if it has no PyTorch.
  */
 export function findTorch(given: string | undefined, env: NodeJS.ProcessEnv = process.env): string {
   const own = given === undefined ? torchPython(env) : { python: given };

@@ -94,7 +94,10 @@ const PATIENCE = { beatSeconds: 2, silentSeconds: 30 } as const;
 /** Ranks wait longer for the launcher, so that it says why they end. */
 const PATIENCE_OF_RANKS = { ...PATIENCE, silentSeconds: 40 } as const;
 
-/** Returns the variables that ranks need. The number of threads is a guard's to choose on a host whose cores are not known here. */
+/**
+ * Returns the variables that ranks need. On a host whose number of cores is not known here, a guard chooses the number
+ * of threads.
+ */
 function variables(plan: TorchPlan, setup: object): Record<string, string> {
   const { cluster } = plan;
   const packages = packagesFolder();
@@ -124,7 +127,7 @@ async function endProcesses(
     if (exit === undefined) control?.send(rank, { type: 'shutdown' });
   }
   const timer = setTimeout(() => processes.kill(), FAREWELL_MS);
-  // A rank that never connected has no connection whose end would be seen.
+  // Nobody sees the end of a rank that never connected, because only the end of a connection shows it.
   await processes.ended();
   clearTimeout(timer);
 }

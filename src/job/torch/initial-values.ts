@@ -17,9 +17,10 @@ import { firstStateOf } from '../rank/first-state';
 const BLOCK = 2 ** 20;
 
 /**
- * Writes the initial values of a config's model into a folder of safetensors: those that ranks of this library would compute from the
- * seed, or read from `init` or the model's folder. `progress` gets elements. Returns the folder; undefined for a model in Python without
- * `init`, which its class gives values. Throws: SHAPE for values that do not fit, IO.
+ * Writes the initial values of a config's model into a folder of safetensors: the values that ranks of this library
+ * would compute from the seed, or read from `init` or from the model's folder. `progress` gets bytes. Returns the
+ * folder; undefined for a model in Python without `init`, because its class sets the values. Throws: SHAPE for values
+ * that do not fit, IO.
  */
 export function writeInitialValues(
   config: TrainConfig,
@@ -110,7 +111,10 @@ interface Filled {
   readonly fill: (start: number, values: Float32Array) => void;
 }
 
-/** Returns the values of a model of this library. Files have none of adapters, which get those of the seed, or of the files' matrices. */
+/**
+ * Returns the values of a model of this library. Files have no values of adapters; adapters get values from the seed,
+ * or from the files' matrices.
+ */
 function fillsOf(config: TrainConfig, first: FirstState | undefined): ReadonlyMap<string, Filled> {
   const model = buildModel(config);
   if (first !== undefined) {

@@ -22,7 +22,10 @@ export function toPython(message: ToRank): PythonMessage {
   };
 }
 
-/** Returns a message of a Python rank. Its writer knew the job's key, so it is ours, and has the fields of its type. */
+/**
+ * Returns a message of a Python rank. The writer knew the job's key, so the message is from our own program and has the
+ * fields of its type.
+ */
 export function fromPython({ json }: Payload): FromRank {
   const message = json as { readonly type: string; readonly id: number };
   if (message.type === 'need') {

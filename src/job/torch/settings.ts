@@ -4,7 +4,10 @@ import { ConfigError } from '../../core/errors';
 import type { TorchFramework } from '../control/torch-messages';
 import { refusedValues } from './values';
 
-/** Where PyTorch's ranks do what a setting says; else why not, and what to do instead. `by`: the only framework that ignores it. */
+/**
+ * Whether PyTorch's ranks do what a setting says; if not, why not, and what to do instead. `by`: the only framework
+ * that ignores the setting.
+ */
 type Support =
   | 'done'
   | { readonly refused: string }
@@ -17,8 +20,8 @@ const ONLY_HERE = (what: string): Support => ({
 const FSDP1 = "framework 'fsdp1' reads it";
 
 /**
- * [Note: settings on PyTorch] Says of every setting whether a run on PyTorch does what it says. A setting that is refused may have its
- * default only. A row is missing: a type error.
+ * [Note: settings on PyTorch] For every setting, whether a run on PyTorch does what the setting says. A setting that is
+ * refused may only have its default. A missing row is a type error.
  */
 const TORCH: Readonly<Record<SettingPath, Support>> = {
   model: 'done',
@@ -68,7 +71,8 @@ const TORCH: Readonly<Record<SettingPath, Support>> = {
   },
   gradScaler: { refused: "float16 and its scaler are not built for PyTorch; use mixedPrecision: 'bf16'" },
   'offload.optimizer': {
-    refused: 'on CPUs there is no other memory to store it in, and offload to the host of a GPU is not built',
+    refused:
+      'on CPUs there is no other memory to store the states in, and offload to the host of a GPU is not built',
   },
   'offload.parameters': {
     refused:

@@ -81,8 +81,9 @@ export class TorchRun {
   }
 
   /**
-   * Returns the work that builds a model on its ranks, whose initial values are then in files; a model in Python has its own values,
-   * unless there is `init`. `progress` gets bytes of them. Throws: CONFIG for data that do not fit, SHAPE, IO.
+   * Writes a model's initial values to files, and returns the work that builds the model on its ranks. A model in
+   * Python has its own values unless there is `init`. `progress` gets the bytes that are written. Throws: CONFIG for
+   * data that do not fit, SHAPE, IO.
    */
   train(
     { run, config, data, init, group, world }: TorchPlace,
@@ -158,7 +159,10 @@ function checkCompiled(config: TrainConfig, framework: TorchFramework): void {
     throw new ConfigError(`job.train: compile is not done with ${what}; leave one of them out`);
 }
 
-/** Returns the launcher's part of a run; undefined if the ranks are this library's. Throws: CONFIG for a framework that they do not have. */
+/**
+ * Returns the launcher's part of a run; undefined if the ranks are this library's. Throws: CONFIG for a framework that
+ * the ranks do not have.
+ */
 export function torchRunOf(
   { engine, folder }: Pick<Fleet, 'engine' | 'folder'>,
   { framework, compile }: TorchOptions,

@@ -7,8 +7,8 @@ const OPTIMIZERS: readonly string[] = ['adamW', 'adam', 'sgd'];
 const SHARDED: readonly string[] = ['FULL_SHARD', 'SHARD_GRAD_OP', 'HYBRID_SHARD', '_HYBRID_SHARD_ZERO2'];
 
 /**
- * Names the values that PyTorch's ranks do not have, of settings that they do, each with what to do. `world` is the number of the run's
- * ranks. Python trusts this list and checks nothing again.
+ * Returns a message for each value that PyTorch's ranks do not support although they support its setting; the message
+ * says what to do. `world` is the number of the run's ranks. Python trusts this list and checks nothing again.
  */
 export function refusedValues(config: TrainConfig, framework: TorchFramework, world: number): string[] {
   const { optimizer, activationCheckpointing: recompute } = config;

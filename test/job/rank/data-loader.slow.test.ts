@@ -242,7 +242,7 @@ test('a loader of files in cells', async (context) => {
         ["{ path: 'my.txt', sq: 8 }", 'CONFIG', /data\.sq: unknown key; did you mean "seq"\?/],
         ["'typescript'", 'CONFIG', /dataLoader reads files and arrays, not typescript; write dataLoader\(/],
         ['() => 1', 'CONFIG', /not a function; .* call a function of your own in the loop itself/],
-        ["'my.txt', { batchSize: 2 }", 'CONFIG', /has no argument batchSize; known are batch, seed/],
+        ["'my.txt', { batchSize: 2 }", 'CONFIG', /has no argument batchSize; choose one of batch, seed/],
         ["'my.txt', { batch: 0 }", 'CONFIG', /batch: /],
         [
           "{ path: 'my.txt', seq: 8 + rank }",

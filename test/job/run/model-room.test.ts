@@ -32,7 +32,7 @@ test('a model that fits no rank is refused before ranks make its values, and the
   );
   assert.match(
     refusal({ model: 'gpt2-xl', parallel: { strategy: 'NO_SHARD' } }, 8).message,
-    /FULL_SHARD' }, which shards all of it/,
+    /FULL_SHARD' }, which shards all of the model/,
   );
 });
 

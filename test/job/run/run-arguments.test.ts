@@ -22,7 +22,11 @@ test('unknown options of train, save and load, and files that are not checkpoint
   for (const name of ['one.safetensors', 'both/model.safetensors']) writeFileSync(place(name), empty);
   const parametersOnly = true;
   const cases: readonly [string, RegExp, () => Promise<unknown>][] = [
-    ['CONFIG', /no argument world; known are ranks, init/, () => job.train(CONFIG, { world: 1 } as object)],
+    [
+      'CONFIG',
+      /no argument world; choose one of ranks, init/,
+      () => job.train(CONFIG, { world: 1 } as object),
+    ],
     [
       'CONFIG',
       /a folder, but must be safetensors files; for a model in Hugging Face's format, use model: \{ from: folder \}/,
@@ -30,7 +34,7 @@ test('unknown options of train, save and load, and files that are not checkpoint
     ],
     [
       'CONFIG',
-      /stateDictType; known are type/,
+      /stateDictType; choose one of type/,
       () => run.save(place('a'), { stateDictType: 'FULL' } as object),
     ],
     ['CONFIG', /dtype is "bf16"; give 'F32', 'BF16'/, () => run.save(place('a'), { dtype: 'bf16' as never })],

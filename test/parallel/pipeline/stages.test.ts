@@ -166,7 +166,7 @@ test("options of a schedule under torch's names are refused", () => {
       {} as never,
     );
   const cases: readonly [unknown, RegExp][] = [
-    [undefined, /takes options by name, not undefined; known are numMicrobatches, lossFn/],
+    [undefined, /takes options by name, not undefined; the options are numMicrobatches, lossFn/],
     [4, /takes options by name, not 4/],
     [{ n_microbatches: 4 }, /has no argument n_microbatches; did you mean numMicrobatches\?/],
     [{ numMicrobatches: 4, loss_fn: () => 0 }, /loss_fn is written lossFn here/],

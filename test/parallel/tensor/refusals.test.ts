@@ -84,7 +84,7 @@ test('options of parallelizeTensors that would be without effect are refused', (
   const cases: readonly [unknown, RegExp][] = [
     [{ sequence_parallel: true }, /sequence_parallel is written sequenceParallel here/],
     [{ sequenceParallel: 'yes' }, /sequenceParallel is yes; give true or false/],
-    [true, /takes options by name, not true; known are sequenceParallel/],
+    [true, /takes options by name, not true; the options are sequenceParallel/],
   ];
   for (const [options, message] of cases)
     assert.throws(() => parallelizeTensors(gpt(GPT), context, options as TensorOptions), {
