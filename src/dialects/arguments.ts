@@ -5,7 +5,7 @@ import type { Word } from './shell/word';
 /** Arguments as keys with values, and the words that follow them. */
 export interface Arguments {
   readonly entries: readonly LocatedKey[];
-  /** The words from the first one that is no argument; of a script that takes none, empty. */
+  /** The words after the arguments, from the first word that is no argument; empty for a script that takes no such words. */
   readonly rest: readonly Word[];
 }
 
@@ -57,14 +57,14 @@ export function readArguments(words: readonly Word[], options: ArgumentOptions):
   return { entries, rest: words.slice(at) };
 }
 
-/** Returns the value of an argument with one letter that has no blank between both: '-N2'; undefined: there is none. */
+/** Returns the value that directly follows the letter of an argument: 2 for '-N2'; undefined if there is no such value. */
 function gluedValue(text: string, short: Readonly<Record<string, string>>): string | undefined {
   const [, letter, value] = /^-([A-Za-z])([\w.-]+)$/.exec(text) ?? [];
   return letter !== undefined && Object.hasOwn(short, letter) ? value : undefined;
 }
 
 /**
- * Returns the only name that begins with a text; undefined: there is none, or several. Names with hyphens and with underscores are two in
+ * Returns the only name that begins with a text; undefined if there is no such name, or several. Names with hyphens and with underscores are two in
  * Python, so the text must reach into the last word.
  */
 function fullName(text: string, keys: KeyTable): string | undefined {
@@ -75,7 +75,7 @@ function fullName(text: string, keys: KeyTable): string | undefined {
   return second === undefined && only?.split('_').length === words ? only : undefined;
 }
 
-/** Returns the words that are values of an argument: at most one with a launcher, and of a flag only 'true' or 'false'. */
+/** Returns the words that are values of an argument: a launcher's argument has at most one, and a flag only 'true' or 'false'. */
 function valuesAfter(
   words: readonly Word[],
   from: number,

@@ -12,7 +12,7 @@ import { leftOutWarmup, onlyWarmup, type Together, together, whereOf } from './t
 /** `shardlab run` starts at most this number of ranks, except with --ranks. */
 export const MOST_RANKS_HERE = 8;
 
-/** Stands in for a model that no line names, so that the check finds only what lines say: it can be divided in any way. */
+/** Stands in for a model that no line names. This model can be divided in any way, so that the check finds only faults of lines. */
 const ANY_MODEL = {
   kind: 'llama',
   layers: 1024,
@@ -22,7 +22,7 @@ const ANY_MODEL = {
   seq: 2 ** 20,
 } as const;
 
-/** The same for experts that are divided among ranks. */
+/** The same, for lines that divide experts among ranks. */
 const ANY_EXPERTS = { ...ANY_MODEL, kind: 'moe', experts: 1024, router: 'topk' } as const;
 
 /**
@@ -77,7 +77,7 @@ export function nested(settings: readonly (readonly [string, unknown])[]): Train
   return root as TrainConfigInput; // `judge` checks it
 }
 
-/** What is wrong with a config, and which of its settings have no effect. */
+/** The errors of a config, and the settings that have no effect in it. */
 interface Judged {
   readonly issues: readonly ConfigIssue[];
   readonly warnings: readonly string[];
@@ -180,7 +180,7 @@ function concerns({ path, message }: ConfigIssue, paths: readonly string[]): boo
   );
 }
 
-/** Returns a line for each issue that belongs to no line. */
+/** Returns a line of its own for each issue that belongs to no given line. */
 function unplaced(meant: readonly Meant[], { issues }: Judged): readonly ReadLine[] {
   const [first] = meant;
   if (first === undefined) return [];

@@ -42,7 +42,7 @@ const TRAINER_MARKS = [
   'fsdp',
 ];
 
-/** A script that nobody knows: names of transformers' and DeepSpeed's arguments mean what they mean there, and others are its own. */
+/** An unknown script: names of transformers' and DeepSpeed's arguments have their usual meaning; all other arguments are the script's own. */
 const OWN_SCRIPT: Dialect = {
   ...TRANSFORMERS,
   keys: { ...TRANSFORMERS.keys, ...DEEPSPEED_ARGUMENTS },
@@ -102,7 +102,7 @@ export interface Launch {
   readonly hasLauncher: boolean;
 }
 
-/** Returns the parts of a command that trains; null: it does not. `file` is where its words were written. */
+/** Returns the parts of a command that trains; null if the command does not train. `file` is where its words were written. */
 export function launchOf(words: readonly Word[], file: string): Launch | null {
   const [first, ...others] = words;
   if (first === undefined) return null;
@@ -151,7 +151,7 @@ function trainerLaunch(words: readonly Word[], dialect: Dialect, file: string): 
   return { sources: [{ dialect: launcher, entries, at: { file, line } }, ...own], hasLauncher: true };
 }
 
-/** Returns the launch after the words of another program: it begins with the first word that launches one. */
+/** Returns the launch after the words of another program; the launch begins with the first word that is a launcher. */
 function underRunner(words: readonly Word[], file: string): Launch | null {
   const at = words.findIndex((_, index) => launchOf(words.slice(index), file) !== null);
   return at < 0 ? null : launchOf(words.slice(at), file);
@@ -211,7 +211,7 @@ function wrongDash({ text, line }: Word, file: string): Source {
   return { dialect, entries: [{ file, line, key: text, path: [text], value: text }] };
 }
 
-/** Returns the arguments of a script; a first one that is a file of settings stands for these. */
+/** Returns the arguments of a script. If the first argument is a file of settings, it stands for the settings in the file. */
 function scriptSources(words: readonly Word[], dialect: Dialect, file: string): readonly Source[] {
   const [first, ...others] = words;
   const isFile = first !== undefined && /^[^-].*\.(ya?ml|json|toml)$/.test(first.text);
@@ -221,7 +221,7 @@ function scriptSources(words: readonly Word[], dialect: Dialect, file: string): 
   return sources.filter(({ entries }) => entries.length > 0);
 }
 
-/** Returns a file of settings as an argument. A script that nobody knows may have settings that nobody knows: `isOwn`. */
+/** Returns a file of settings as an argument. `isOwn`: the script is unknown, so its settings may be unknown too. */
 function fileSource({ text, line }: Word, { file, isOwn }: { file: string; isOwn: boolean }): Source {
   const row: KeyRow = {
     ...none('a file of settings, which is read too'),
@@ -238,13 +238,13 @@ function scriptSource(words: readonly Word[], dialect: Dialect, file: string): S
   return { dialect, entries: entries.map((entry) => ({ ...entry, path: entry.path[0]?.split('.') ?? [] })) };
 }
 
-/** Whether an argument has a name as those of TorchTitan: 'training.steps'. */
+/** Whether an argument has a name like the arguments of TorchTitan: 'training.steps'. */
 function isTorchTitan(name: string): boolean {
   const [section = '', key] = name.split('.');
   return key !== undefined && Object.hasOwn(TORCHTITAN.keys, section);
 }
 
-/** Returns the dialect that knows most of a script's arguments; its name decides among equals. */
+/** Returns the dialect that knows most of a script's arguments; among equals, the script's name decides. */
 function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (/pretrain_\w+\.py$/.test(script)) return MEGATRON_DEEPSPEED;
   if (/axolotl[./]cli[./]train/.test(script)) return AXOLOTL;
@@ -261,7 +261,7 @@ function dialectOf(script: string, words: readonly Word[]): Dialect {
   if (isOf(LLAMA_FACTORY, 'finetuning_type', 'cutoff_len', 'lora_target', 'stage')) return LLAMA_FACTORY;
   if (/(^|\/)trl\//.test(script) || isOf(TRL, 'use_peft', 'assistant_only_loss', 'dataset_text_field'))
     return TRL_SCRIPT;
-  // A dialect in which keys of other scripts are errors has to know most of them.
+  // If unknown keys are errors in a dialect, the dialect must know most of the arguments.
   return [MEGATRON, WAN, DIFFSYNTH].reduce(
     (best, one) => (known(one) > Math.max(known(best), names.length / 2) ? one : best),
     OWN_SCRIPT,

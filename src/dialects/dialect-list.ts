@@ -42,7 +42,7 @@ export const DIALECTS: readonly Dialect[] = [
   SLURM,
 ];
 
-/** Returns the row of a key, or of the section that stands for all its keys; null: the dialect does not know it. */
+/** Returns the row of a key, or of the section that stands for all its keys; null if the dialect does not know the key. */
 export function rowOf(keys: KeyTable, key: string): KeyRow | null {
   let table: KeyTable | undefined = keys;
   let row: KeyRow | null = null;

@@ -2,9 +2,9 @@ import type { Meant } from './rows/meant';
 import type { Place, Told } from './rows/reading';
 import { type Together, whereOf } from './together';
 
-/** What follows from the numbers of ranks, machines and rows together. */
+/** Results of checking the numbers of ranks, machines and rows together. */
 interface PlaceFindings {
-  /** What lines say wrongly about these numbers. */
+  /** Errors of lines about these numbers. */
   readonly findings: ReadonlyMap<Meant, Told>;
   /** Settings that follow from the rows of a step, and the lines that have them. */
   readonly derived: readonly Derived[];
@@ -46,7 +46,7 @@ export function placeFindings(meant: readonly Meant[], said: Together): PlaceFin
   };
 }
 
-/** Returns the passes by which a program fills up a step, if no line says them. Source of swift's: swift/trainers/arguments.py. */
+/** Returns the number of passes with which a program fills a step, if no line has this number. Source of swift's: swift/trainers/arguments.py. */
 function usualPasses({ settings, place }: Together, line: Meant | undefined): readonly Derived[] {
   const { world, usualRows, globalBatch } = place;
   const isSaid = globalBatch !== undefined || settings.get('accumulation')?.by != null;
@@ -97,7 +97,7 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
       );
       return null;
     }
-    const why = `rows per step of all ranks, whose number is in no line: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
+    const why = `rows per step of all ranks, and no line has the number of ranks: batch is ${globalBatch} / ${accumulation ?? 1} passes / data-parallel ranks`;
     findings.set(line, { effect: 'planned', why });
     return null;
   }
@@ -123,7 +123,7 @@ function derivedOf({ settings, place }: Together, facts: BatchFacts): Derived | 
   return isDerived ? { path, value: rest, by: line } : null;
 }
 
-/** Returns the number of data-parallel ranks; undefined: unknown; null: the degrees do not divide the ranks. */
+/** Returns the number of data-parallel ranks; undefined if unknown; null if the degrees do not divide the ranks. */
 function dataRanksOf(
   settings: Together['settings'],
   { world, wrong }: BatchFacts,
@@ -140,7 +140,7 @@ function dataRanksOf(
   const largest = split.reduce((most, one) => (one.degree > most.degree ? one : most));
   wrong(
     largest.by,
-    `${text} = ${divided} ranks hold one copy of the model, and ${world} ranks are no multiple of it; change one of them`,
+    `${text} = ${divided} ranks hold one copy of the model, and ${world} ranks are no multiple of this number; change one of them`,
   );
   return null;
 }

@@ -33,15 +33,15 @@ const FILE_DIALECTS: readonly Dialect[] = [
   LLAMA_FACTORY_V1,
 ];
 
-/** Dialects of files that name a model or data: their names of sizes are those of other files, too. */
+/** Dialects of files that name a model or data. Other kinds of files also contain their names of sizes. */
 const COMMAND_FILES: readonly Dialect[] = [SWIFT, MEGATRON_SWIFT];
 
 /** A file of another program: the sources of each of its launches; a file of settings has one. */
 export type ForeignFile = readonly ScriptLaunch[];
 
 /**
- * Reads a file of another program; null: it is a config of ours. `name` is how messages call it. Throws: CONFIG if it cannot be read, or if it
- * is no file of a known program.
+ * Reads a file of another program; null if the file is a config of this library. `name` is the file's name in messages. Throws: CONFIG if the
+ * file cannot be read, or if it is no file of a known program.
  */
 export function readForeign(name: string, cwd: string): ForeignFile | null {
   const text = textOf(name, cwd);
@@ -66,7 +66,7 @@ export function isScriptName(name: string): boolean {
   return /\.(sh|bash|slurm|sbatch|env|txt)$/.test(name);
 }
 
-/** Returns the launches of a script. Throws: CONFIG if it launches nothing and has no other settings. */
+/** Returns the launches of a script. Throws: CONFIG if the script launches nothing and has no other settings. */
 function scriptFile(text: string, name: string): ForeignFile {
   const launches = scriptLaunches(text, name);
   const [first] = launches;
@@ -80,14 +80,14 @@ function scriptFile(text: string, name: string): ForeignFile {
   throw new ConfigError(`${name} launches no training and exports no variable; ${instead}`, { file: name });
 }
 
-/** Returns a file that a script writes itself; undefined: it does not write this one. */
+/** Returns a file that a script writes itself; undefined if the script does not write this file. */
 export function writtenBy(written: WrittenFiles | undefined, name: string): WrittenFile | undefined {
   return written?.files.get(normalize(name));
 }
 
 /**
- * Reads a file to which a line of another file refers, in the dialect that fits; one that the script writes itself has the script's lines.
- * Throws: CONFIG if it cannot be read.
+ * Reads a file to which a line of another file refers, in the dialect that fits. If the script writes the file itself, lines are those of the
+ * script. Throws: CONFIG if the file cannot be read.
  */
 export function readReferred(name: string, cwd: string, written?: WrittenFiles): readonly Source[] {
   const made = writtenBy(written, name);
@@ -135,8 +135,8 @@ function readText(name: string, cwd: string): string {
 }
 
 /**
- * Returns a file's entries in the dialect that knows most of its keys; null: ours does. `file` is where its text was written. Throws: CONFIG if
- * no dialect knows one.
+ * Returns a file's entries in the dialect that knows most of the file's keys; null if these are settings of this library. `file` is where the
+ * text was written. Throws: CONFIG if no dialect knows a key.
  */
 function sourceOf(text: string, file: string, name = file): Source | null {
   const isToml = name.endsWith('.toml');
@@ -187,7 +187,7 @@ interface At {
   readonly isYaml: boolean;
   readonly file: string;
   readonly dialect: Dialect;
-  /** The section's names in the dialect's table, and as they were written. */
+  /** The section's names: as in the dialect's table, and as they were written. */
   readonly path: readonly string[];
   readonly written: readonly string[];
 }
@@ -211,7 +211,7 @@ function entriesOf(input: object, keys: KeyTable, at: At): readonly LocatedKey[]
   });
 }
 
-/** Words without quotes that other programs' reader of YAML takes for truth values, as YAML 1.1 does. Source: PyYAML's resolver. */
+/** Words without quotes that the YAML reader of other programs takes for truth values, as in YAML 1.1. Source: PyYAML's resolver. */
 const TRUTH_VALUES: Readonly<Record<string, boolean>> = { yes: true, on: true, no: false, off: false };
 
 /** Whether a value is a section with keys. */
@@ -222,7 +222,7 @@ function isFilled(value: unknown): value is object {
 }
 
 function modelPathsSource(located: Located, file: string): Source {
-  const items = located.input as readonly unknown[]; // the caller has looked
+  const items = located.input as readonly unknown[]; // the caller has checked that it exists
   const entries = items.map((value, index) => ({
     file,
     line: located.lineOf([index]),

@@ -10,7 +10,7 @@ import { type Meant, meantBy, type Source, valuesOf } from './rows/meant';
 import type { Reading } from './rows/reading';
 import { type ScriptLaunch, scriptLaunches, type WrittenFiles } from './script';
 
-/** Somebody's settings: a file, 'file:line' of a script with several launches, or a command. */
+/** The user's settings: a file, 'file:line' of a script with several launches, or a command. */
 export type Foreign = string | readonly string[];
 
 /** What a reader needs beside the settings. */
@@ -21,7 +21,7 @@ export interface ReadOptions {
   readonly world?: number | undefined;
 }
 
-/** How lines of a command call their file. */
+/** The name of the file in lines of a command. */
 const COMMAND_LINE = 'command line';
 
 /**
@@ -88,7 +88,7 @@ function readingOf({ sources, written }: ScriptLaunch, { cwd = '.', world }: Rea
   );
 }
 
-/** Where files are to which sources refer. */
+/** Where to look for the files to which sources refer. */
 interface Places {
   readonly cwd: string;
   readonly written: WrittenFiles | undefined;
@@ -124,7 +124,7 @@ function withReferred(source: Source, places: Places, above: readonly string[]):
     ...within,
     ...own.flatMap((one): readonly Meant[] => {
       const { file, script, unread = 'error' } = one.meaning;
-      if (script !== undefined && !files.includes(script)) return []; // nobody has given the script
+      if (script !== undefined && !files.includes(script)) return []; // the user has not given the script's file
       const failure = failures.get(file ?? script ?? '');
       if (failure !== undefined) return [{ ...one, meaning: { effect: unread, why: failure } }];
       const isEmpty = script !== undefined && empty.has(script);
@@ -145,7 +145,7 @@ function isThere(file: string, { cwd, written }: Places): boolean {
   return writtenBy(written, file) !== undefined || existsSync(resolve(cwd, file));
 }
 
-/** Returns another program's settings that a command names, by one word or by the words of a launch; null: the words are not such. */
+/** Returns another program's settings that a command names, by one word or by the words of a launch; null if the words name no such settings. */
 export function foreignOf(words: readonly string[], cwd: string): Foreign | null {
   const [first = '', second] = words;
   const isHere = existsSync(resolve(cwd, first.replace(/:\d+$/, '')));
@@ -155,7 +155,7 @@ export function foreignOf(words: readonly string[], cwd: string): Foreign | null
   return isLaunch(first.split(/\s+/)) ? first : null;
 }
 
-/** Whether a file has settings of another program; false for a config that cannot be read, whose reader says why. */
+/** Whether a file has settings of another program; false if the file cannot be read as a config; the reader of configs then reports why. */
 function isForeignFile(name: string, cwd: string): boolean {
   try {
     return readForeign(name, cwd) !== null;

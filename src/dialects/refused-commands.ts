@@ -3,14 +3,14 @@ import type { Dialect, Source } from './rows/meant';
 import { beginsWith, programOf } from './shell/program';
 import type { Word } from './shell/word';
 
-/** A command that trains in a way which is not built here, and the reason; its arguments are not read one by one. */
+/** A command for a kind of training that is not built here, and the reason; its arguments are not read one by one. */
 type Refusal = readonly [words: readonly string[], why: string];
 
 /** What TRL trains in other ways. */
 const TRL_OTHERS =
   /^(async_|online_)?(dpo|kto|bco|cpo|orpo|xpo|nash_md|grpo|rloo|ppo|gkd|prm|reward|reward_modeling|rlhf)(_\w+)?$/;
 
-/** Returns why a command is refused; null: it is another command. */
+/** Returns why a command is refused; null if it is not refused. */
 export function refusalOf(words: readonly Word[]): Refusal | null {
   const [, kind] = words;
   for (const program of ['swift', 'megatron'])
@@ -19,13 +19,13 @@ export function refusalOf(words: readonly Word[]): Refusal | null {
   return isTrl ? [['trl', kind.text], whyNot('trl sft')] : null;
 }
 
-/** Returns why a script of TRL is refused; null: it is another script. */
+/** Returns why a script of TRL is refused; null if it is not refused. */
 export function refusedScript(script: string): Refusal | null {
   return TRL_OTHERS.test(programOf(script).replace(/\.py$/, '')) ? [[script], whyNot('sft.py')] : null;
 }
 
 function whyNot(instead: string): string {
-  return `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${instead}, from whose result in the folder of run.savePretrained ms-swift or TRL continue`;
+  return `preferences and rewards (DPO, KTO, GRPO, …) are not trained here; write ${instead}; ms-swift or TRL can continue from the folder that run.savePretrained writes`;
 }
 
 /** Returns a command as one line, which says why it is refused. */

@@ -9,10 +9,10 @@ import { readShell, type WrittenFile } from './shell/script';
 import { NOTES } from './shell/statement';
 import type { Variables, Word } from './shell/word';
 
-/** A command of a script that trains, with all that comes before it. */
+/** A command of a script that trains, with the settings that come before it. */
 export interface ScriptLaunch {
   readonly sources: readonly Source[];
-  /** The line of the command; null: the script only sets the environment. */
+  /** The line of the command; null if the script only sets the environment. */
   readonly line: number | null;
   /** Files that the script writes before the command. */
   readonly written?: WrittenFiles;
@@ -61,8 +61,8 @@ export function scriptLaunches(text: string, file: string): readonly ScriptLaunc
 }
 
 /**
- * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each after the words before bash (`srun --label`) if it launches a training, and those
- * of `eval "COMMAND"`. null: the words have no such text.
+ * Returns the commands of `bash -c 'COMMAND; COMMAND'`, each with the words before bash (`srun --label`) if it launches a training, and those
+ * of `eval "COMMAND"`; null if the words have no such text.
  */
 function innerCommands(words: readonly Word[], variables: Variables): readonly (readonly Word[])[] | null {
   const [first, only, third] = words;
@@ -101,7 +101,7 @@ function slurmVariables(entries: readonly LocatedKey[]): readonly (readonly [str
   );
 }
 
-/** Takes assignments off a command, and stores them: those of `export` and those before a command are the environment's. */
+/** Removes assignments from a command, and stores them. Assignments by `export` and before a command belong to the environment. */
 function withoutAssignments(words: readonly Word[], variables: Variables, file: string) {
   const isExport = words[0]?.text === 'export';
   const rest = isExport ? words.slice(1) : words;
@@ -126,7 +126,7 @@ function withoutAssignments(words: readonly Word[], variables: Variables, file: 
   return { environment: entries.map((entry) => environmentSource(entry)), command };
 }
 
-/** Returns a variable as a source of its own: names that nobody knows are the script's own, unless they look misspelled. */
+/** Returns a variable as a source of its own. Unknown names belong to the script, unless they look misspelled. */
 function environmentSource(entry: LocatedKey): Source {
   const { key } = entry;
   if (Object.hasOwn(ENVIRONMENT.keys, key)) return { dialect: ENVIRONMENT, entries: [entry] };
@@ -138,7 +138,7 @@ function environmentSource(entry: LocatedKey): Source {
 
 const SHELL_WHY = "is the shell's own, and is not run: only launches, exports and #SBATCH lines are settings";
 
-/** Rows of what is not a command, by its name. */
+/** Rows for parts of a script that are not commands, by name. */
 const NOTE_ROWS: Readonly<Record<string, KeyRow>> = {
   [NOTES.branch]: none(
     'is set by an earlier branch of the same if, too; conditions are not evaluated, and the first one is read',
@@ -170,7 +170,7 @@ function otherCommand(words: readonly Word[], file: string, files: ReadonlyMap<s
   return { dialect, entries: [{ file, line: first?.line ?? 1, key: name, path: [name], value }] };
 }
 
-/** Returns the script that a command runs or reads; null: it runs none. */
+/** Returns the script that a command runs or reads; null if there is no such script. */
 function calledScript(name: string, first: string | undefined): string | null {
   if (/\.(sh|bash)$/.test(name)) return name;
   const isShell = ['bash', 'sh', 'zsh', 'source', '.', 'sbatch'].includes(programOf(name));
@@ -178,7 +178,7 @@ function calledScript(name: string, first: string | undefined): string | null {
 }
 
 function calledWhy(script: string): string {
-  return `runs another script, of which no line is read; to read its launches: shardlab read ${script}`;
+  return `runs another script, which is not read; to read the launches of that script: shardlab read ${script}`;
 }
 
 /** Returns the scripts that a script calls. */

@@ -1,24 +1,24 @@
 import type { Meant } from './rows/meant';
 import type { Entry, Place, Told } from './rows/reading';
 
-/** A setting's value, and the line that has it; null: it is a program's default. */
+/** A setting's value, and the line that has it; null if the value is a program's default. */
 export interface Said {
   readonly value: unknown;
   readonly by: Meant | null;
 }
 
-/** What lines say together. */
+/** The settings of all lines together. */
 export interface Together {
-  /** Settings by path, with the line that set each of them last; null: a program's default. */
+  /** Settings by path, each with the line that set it last; null for a program's default. */
   readonly settings: ReadonlyMap<string, Said>;
   readonly place: Partial<Place>;
 }
 
-/** Merges what lines set; defaults of programs come first. */
+/** Merges the settings of lines; defaults of programs come first. */
 export function together(meant: readonly Meant[], ranks: number | undefined): Together {
   const settings = new Map<string, Said>();
   let place: Partial<Place> = {};
-  // What a line says by the way holds before a program's defaults.
+  // A line's `usual` settings replace a program's defaults.
   const usual = [...meant].sort((a, b) => Number(a.row !== null) - Number(b.row !== null));
   for (const { meaning } of usual) {
     for (const [path, value] of Object.entries(meaning.usual ?? {})) settings.set(path, { value, by: null });
@@ -45,8 +45,8 @@ export function together(meant: readonly Meant[], ranks: number | undefined): To
 const WARMUP = 'schedule.warmupSteps';
 
 /**
- * Takes a warm-up out of the settings if no line has the number of steps, which other programs get from their script. Returns the findings of
- * the lines that have it.
+ * Removes a warm-up from the settings if no line has the number of steps; other programs get this number from their script. Returns the
+ * findings of the lines that have the warm-up.
  */
 export function leftOutWarmup(
   meant: readonly Meant[],
@@ -60,8 +60,8 @@ export function leftOutWarmup(
 }
 
 /**
- * Makes a schedule that ends within its warm-up one that only warms up: other programs train it, and our schedules that fall refuse it. Returns
- * the findings of the lines that have the warm-up.
+ * Replaces a schedule that ends within its warm-up by a schedule that only warms up. Other programs train such a schedule, but our falling
+ * schedules refuse it. Returns the findings of the lines that have the warm-up.
  */
 export function onlyWarmup(
   meant: readonly Meant[],

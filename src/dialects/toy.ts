@@ -10,19 +10,19 @@ export interface ToyConfig {
 }
 
 interface ToyOptions {
-  /** Number of steps to train; default: those of the config, at most some. */
+  /** Number of steps to train; by default the config's steps, up to a limit. */
   readonly steps: number | undefined;
   readonly ranks: number;
   /** Whether fewer ranks than the config's train. */
   readonly isScaled: boolean;
 }
 
-/** Number of steps that are trained unless somebody asks for more. */
+/** Number of steps that are trained unless the user asks for more. */
 const MOST_STEPS = 10;
 
 /**
- * Replaces a published model by one of the same kind that a small machine can train, and that the same degrees divide; long trainings by their
- * first steps.
+ * Replaces a published model by a model of the same kind that a small machine can train, and that the same degrees divide. Only the first steps
+ * of a long training remain.
  */
 export function toyConfig(asked: TrainConfigInput, options: ToyOptions): ToyConfig {
   const parsed = parseTrainConfig(asked);
@@ -69,7 +69,7 @@ function withModel(config: TrainConfigInput, parsed: TrainConfig, notes: string[
   };
 }
 
-/** Divides the ranks into two replicas, if a mesh is for more ranks. */
+/** Divides the ranks into two replicas, if the config's mesh is for more ranks. */
 function withMesh(
   config: TrainConfigInput,
   { parallel: { mesh, tp, pp } }: TrainConfig,
@@ -80,7 +80,7 @@ function withMesh(
   return { ...config, parallel: { ...config.parallel, mesh: { dpReplicate: 2, dpShard: shared / 2 } } };
 }
 
-/** Trains the first steps of a long training, whose schedule is that of the whole. */
+/** Trains only the first steps of a long training, with the schedule of the whole training. */
 function withSteps(
   config: TrainConfigInput,
   { steps: all }: TrainConfig,

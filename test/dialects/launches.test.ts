@@ -32,7 +32,7 @@ test("swift's --parallel_method, which swift does not have, is a warning with to
   assert.equal(first.config.model, 'qwen-7b');
   assert.deepEqual(first.config.parallel, { strategy: 'NO_SHARD', tp: 4, pp: 2 });
   assert.equal(effects(first)['--parallel_method'], 'warning');
-  assert.match(whyOf(first, '--parallel_method'), /no such argument; there it is the command megatron sft/);
+  assert.match(whyOf(first, '--parallel_method'), /no such argument; swift has the command megatron sft/);
   const second = readConfig(fsdp);
   assert.equal(second.config.model, 'llama3-8b');
   assert.equal(second.config.parallel?.strategy, 'FULL_SHARD');

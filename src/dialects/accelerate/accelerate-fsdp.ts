@@ -14,12 +14,12 @@ import { strategyOf, wholeOf, yes, yesOf } from '../rows/values';
 
 // FSDP 1 and 2 of Accelerate, and the sizes of its device mesh.
 
-/** Whether the keys are those of Accelerate itself, and not of a program that calls it. */
+/** Whether the keys belong to Accelerate itself, not to a program that calls Accelerate. */
 function isAccelerate(other: Asked['other']): boolean {
   return other('distributed_type') !== undefined || other('use_fsdp') !== undefined;
 }
 
-/** Returns FSDP's strategy by all keys that say it. Source: Accelerate's FullyShardedDataParallelPlugin. */
+/** Returns FSDP's strategy from all keys that decide it. Source: Accelerate's FullyShardedDataParallelPlugin. */
 function strategy({ key, other }: Asked): Meaning {
   const isVersion2 = String(other('fsdp_version') ?? 1) === '2';
   const reshard = other('fsdp_reshard_after_forward');
@@ -55,7 +55,7 @@ export function isUnwrapped(other: Asked['other']): boolean {
   return isAccelerate(other) && other('fsdp_auto_wrap_policy') === undefined;
 }
 
-/** Returns which modules are units, by the policy and what it reads. */
+/** Returns which modules are units, from the policy and the keys that the policy reads. */
 function wrap({ key, value, other }: Asked): Meaning {
   if (isUnwrapped(other) && !key.endsWith('auto_wrap_policy'))
     return { effect: 'warning', why: `has no effect: ${UNWRAPPED}` };
@@ -158,7 +158,7 @@ export const ACCELERATE_FSDP: { readonly fsdp: KeyTable; readonly parallelism: K
     }),
     parallelism_config_cp_backend: none(ONE_KIND),
     parallelism_config_cp_comm_strategy: none('a ring here sends keys and values to the next rank'),
-    // Of older versions, in which cp was DeepSpeed's Ulysses too.
+    // In older versions, cp could also mean DeepSpeed's Ulysses.
     ...allNone(
       ONE_KIND,
       'parallelism_config_cp_attn_implementation parallelism_config_cp_seq_length parallelism_config_cp_seq_length_is_variable',

@@ -21,7 +21,7 @@ import { isUnwrapped, UNWRAPPED } from './accelerate-fsdp';
 
 // Accelerate: the YAML of `accelerate config`, whose sections have the names of the arguments of `accelerate launch`.
 
-/** Returns how processes share the model, by the keys that say it. */
+/** Returns how processes share the model, from the keys that decide it. */
 function methodOf({ other, value, key }: Asked): string {
   const given = key === 'distributed_type' ? value : other('distributed_type');
   if (typeof given === 'string') return given.toUpperCase();
@@ -72,7 +72,7 @@ function mixedPrecision(asked: Asked): Meaning {
   const { value } = asked;
   if (value === false)
     throw new ConfigError(
-      "Accelerate stops at false, which no without quotes is in YAML 1.1; write mixed_precision: 'no'",
+      "in YAML 1.1, no without quotes means false, and Accelerate stops at false; write mixed_precision: 'no'",
     );
   if (String(value) === 'fp8')
     return {
@@ -101,9 +101,9 @@ const PROCESSES: KeyTable = {
 
 export const OFF_GPU = 'nothing here runs on TPUs';
 export const DYNAMO = 'a plan knows only whether the model is compiled';
-const FP8 = 'a plan knows float8 by its name alone, and nothing here computes in it';
+const FP8 = 'a plan knows only whether matmuls are in float8, and nothing here computes in float8';
 
-const MACHINE = 'an export writes one file per machine, which differ in this number';
+const MACHINE = 'an export writes one file per machine, and each file has another number';
 
 function machineRank({ value, other }: Asked): Meaning {
   const machines = Number(other('num_machines') ?? Number.NaN);
@@ -221,7 +221,7 @@ export const FP8_KEYS: KeyTable = {
 
 export const MPI: KeyTable = {
   mpirun_hostfile: exported("mpirun's file of hosts"),
-  mpirun_ccl: none("threads of Intel's oneCCL, which gloo does not have"),
+  mpirun_ccl: none("number of threads of Intel's oneCCL; gloo has no such threads"),
 };
 
 export const SAGEMAKER = 'SageMaker starts machines itself; nothing here talks to it';

@@ -1,7 +1,7 @@
 import { type Asked, decides, type KeyTable, type Meaning, none, place, settingKeys } from '../rows/key-row';
 import { clip, numberOf, whole, wholeOf, word, yes, yesOf } from '../rows/values';
 
-/** Microbatches: they pass through a pipeline, or are passes of a step. */
+/** Microbatches pass through a pipeline; without a pipeline, they are passes of a step. */
 function microbatches({ value, other }: Asked): Meaning {
   const count = wholeOf(value);
   return Number(other('megatron_lm_pp_degree') ?? 1) > 1

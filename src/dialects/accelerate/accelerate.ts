@@ -50,7 +50,7 @@ function checks(other: Asked['other']): readonly Finding[] {
     }));
 }
 
-/** Finds what stops Accelerate in a file, whose truth values it does not read as texts. */
+/** Finds values in a file at which Accelerate stops. Accelerate does not read texts as truth values in files. */
 const fileChecks: Dialect['checks'] = (other): Finding[] => {
   const found = [...checks(other)];
   const stops = (key: string, why: string): void => void found.push({ key, effect: 'error', why });
@@ -59,7 +59,7 @@ const fileChecks: Dialect['checks'] = (other): Finding[] => {
   if (isFsdp && isFalse('fsdp_sync_module_states') && !isFalse('fsdp_cpu_ram_efficient_loading'))
     stops(
       'fsdp_sync_module_states',
-      'Accelerate stops: fsdp_cpu_ram_efficient_loading, which is true by default, needs it; write true, or false for both',
+      'Accelerate stops: fsdp_cpu_ram_efficient_loading needs this key, and is true by default; write true here, or false for both keys',
     );
   if (
     other('fsdp_activation_checkpointing_offload') === true &&

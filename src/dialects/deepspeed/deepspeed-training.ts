@@ -90,7 +90,7 @@ function scheduleType({ value, other }: Asked): Meaning {
     ...(other('warmup_num_steps') === undefined && { usual: { 'schedule.warmupSteps': 1000 } }),
     ...(isLog && {
       effect: 'warning',
-      why: `schedule.kind: ${word(SCHEDULES)(value)}, but the rate rises linearly here; DeepSpeed's warmup_type is log unless it is linear`,
+      why: `schedule.kind: ${word(SCHEDULES)(value)}, but the rate rises linearly here; DeepSpeed's rate rises by a logarithm unless warmup_type is linear`,
     }),
   };
 }
@@ -111,7 +111,7 @@ export const SCHEDULER: KeyTable = {
       if (lr === undefined || lr === 'auto')
         return {
           effect: 'warning',
-          why: 'is a share of the learning rate, which is not in this file; write schedule.etaMin',
+          why: 'is a share of the learning rate, and this file has no learning rate; write schedule.etaMin',
         };
       return { sets: { 'schedule.etaMin': numberOf(lr) * numberOf(value) } };
     }),
@@ -135,7 +135,7 @@ export const SCHEDULER: KeyTable = {
         'decay_mom_rate',
       ].map((key) => [
         key,
-        refused('is of the schedules LRRangeTest and OneCycle, which a config here does not have'),
+        refused('is for the schedules LRRangeTest and OneCycle, which a config here cannot have'),
       ]),
     ),
     last_batch_iteration: none('run.load continues a schedule'),
@@ -158,7 +158,7 @@ export const BF16: KeyTable = {
   bf16_optimizer_states: refused(MASTER),
 };
 
-/** Whether a switch is on; 'auto' is not known to be. */
+/** Whether a switch is known to be on ('auto' is not). */
 function isOn(value: unknown): boolean {
   return value !== undefined && value !== 'auto' && yesOf(value);
 }

@@ -39,11 +39,12 @@ const offloadParts = (path: 'offload.optimizer' | 'offload.parameters'): KeyTabl
 });
 
 const BUCKETS = 'how gradients are collected into messages; here each unit is a message';
-const FETCH = 'when parameters are gathered and freed; here parallel.wrap and prefetching decide it by unit';
+const FETCH =
+  'when parameters are gathered and freed; here parallel.wrap and prefetching decide this for each unit';
 const SAVING = 'checkpoints here are sharded; run.savePretrained writes whole parameters';
 const QUANTIZED = 'messages here have the types of mixedPrecision, or parallel.commHook compresses them';
 
-/** Keys that have, with ZeRO-3, the prefix stage3_ too. */
+/** Keys that may also have the prefix stage3_ for ZeRO-3. */
 const FETCH_KEYS = [
   'prefetch_bucket_size',
   'param_persistence_threshold',

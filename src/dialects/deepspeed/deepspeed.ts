@@ -18,11 +18,11 @@ import { ZERO } from './deepspeed-zero';
 
 // DeepSpeed's JSON. Source: deepspeed's runtime/config.py and the classes that it uses.
 
-const ELSEWHERE = 'it measures or logs, which ledgers and figures do here';
+const ELSEWHERE = 'measures or logs; here, ledgers and figures do this';
 const REMOVED = 'current versions of DeepSpeed refuse it: it has been removed';
 
 const CHECKPOINTS =
-  'it says how stored activations are kept; which layers run again is decided by the script, and here by activationCheckpointing';
+  'says how activations are stored; the script decides which layers run again, and here activationCheckpointing decides';
 
 const ACTIVATIONS: KeyTable = {
   cpu_checkpointing: decides('offload.activations', ({ value }) => ({
@@ -50,7 +50,7 @@ const DATA_TYPES: KeyTable = {
   keep_in_fp32_modules: none('buffers are float32 here'),
 };
 
-/** A key that only a document has. It is read as the document means it. */
+/** A key that only a document uses, read with the document's meaning. */
 const ULYSSES =
   'DeepSpeed has no key ulysses and ignores it; sequence parallelism there is UlyssesSPAttentionHF in the script, with sequence_parallel_size';
 
@@ -75,8 +75,8 @@ function messages({ value, other }: Asked): Meaning {
     sets,
     effect: 'warning',
     why:
-      `contradicts ${gradients} gradients: they are rounded to float16 to be reduced, in which values below 6e-8 become 0 and values above 65504 infinite, ` +
-      `and no scale prevents it without fp16.enabled; write ${gradients === 'float32' ? 'fp32' : 'bf16'}, or leave it out`,
+      `contradicts ${gradients} gradients: they are rounded to float16 for the reduction, so values below 6e-8 become 0 and values above 65504 become infinite; ` +
+      `without fp16.enabled, no scale prevents this; write ${gradients === 'float32' ? 'fp32' : 'bf16'}, or leave this key out`,
   };
 }
 
@@ -92,7 +92,7 @@ const BATCH: KeyTable = {
     'parallel.sparseGradients': yes,
     'data.dropLast': {
       dataloader_drop_last: none(
-        'batches of the built-in data have no rest; write data.dropLast with your own data',
+        'the built-in data leaves no incomplete batch; write data.dropLast with your own data',
       ),
     },
     'parallel.cp': { sequence_parallel_size: whole },

@@ -1,6 +1,6 @@
 import { type Asked, decides, isNothing, type KeyRow, type Meaning, wrongValue } from '../rows/key-row';
 
-/** Returns the row of a device to which ZeRO offloads states: none, cpu or nvme. `stageOf` returns the stage of the same settings. */
+/** Returns the row of a device to which ZeRO offloads states: none, cpu or nvme. `stageOf` returns the ZeRO stage of the same settings. */
 export function offloadDevice(
   path: 'offload.optimizer' | 'offload.parameters',
   stageOf: (other: Asked['other']) => number,

@@ -55,7 +55,7 @@ const NCCL_NAMES = [
 ];
 
 const INTERFACE: KeyRow = exported(
-  "the network interface by which machines reach each other; NCCL reads it on GPUs, and for ranks of PyTorch on several hosts here it is launch's option interface",
+  'the network interface by which machines reach each other; NCCL reads the variable on GPUs; for ranks of PyTorch on several hosts here, give launch the option interface',
 );
 
 const processes = place('ranks per machine', (value) => ({ ranksPerMachine: wholeOf(value) }));
@@ -125,7 +125,7 @@ export const ENVIRONMENT: Dialect = {
 const SLURM_WHERE = 'which machines Slurm chooses, and for how long';
 const SLURM_LOGS = 'how Slurm names the job and its output';
 
-/** Options without a value, or with one after '='. */
+/** Options that have no value, or a value after '='. */
 const SLURM_FLAGS: KeyTable = flags({
   exclusive: exported('what Slurm reserves on each machine'),
   overlap: exported('what Slurm reserves on each machine'),
@@ -142,7 +142,7 @@ const SLURM_FLAGS: KeyTable = flags({
 
 const LAUNCHER = 'the launcher starts the ranks of a machine';
 
-/** The tasks of all machines, unless a line has those of one machine. */
+/** The number of tasks of all machines, unless a line has the number per machine. */
 const ALL_TASKS: KeyRow = {
   ...place('number of ranks', () => ({})),
   mean: ({ value, other }) =>

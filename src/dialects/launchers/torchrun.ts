@@ -32,7 +32,7 @@ function perMachine({ value }: Asked): Meaning {
   if (['auto', 'gpu', 'cpu', 'xpu'].includes(name))
     return {
       effect: 'warning',
-      why: `one process per ${name === 'auto' ? 'GPU' : name.toUpperCase()} of the machine, whose number is in no line; write the number`,
+      why: `one process per ${name === 'auto' ? 'GPU' : name.toUpperCase()} of the machine, and no line has the number; write the number`,
     };
   if (!/^\d+$/.test(name)) throw wrongValue(value, 'a number, auto, gpu or cpu');
   return { place: { ranksPerMachine: wholeOf(value) } };
@@ -41,7 +41,7 @@ function perMachine({ value }: Asked): Meaning {
 const machines: KeyRow = { ...place('number of machines', () => ({})), mean: machinesOf };
 const processes: KeyRow = { ...place('ranks per machine', () => ({})), mean: perMachine };
 
-/** Returns the row of a host's address. Nothing looks it up; a placeholder gets a warning. */
+/** Returns the row of a host's address. The address is not looked up; a placeholder gets a warning. */
 export function addressKey(says: string): KeyRow {
   return {
     ...exported(says),
@@ -98,7 +98,7 @@ export const TORCHRUN: Dialect = {
       no_python: none('how the script is started'),
       run_path: none('how the script is started'),
       virtual_local_rank: none('which GPU a process sees'),
-      // Of the older torch.distributed.launch.
+      // Arguments of the older torch.distributed.launch.
       use_env: none('processes get their rank from the environment'),
       help: none('prints the help of the program'),
     }),

@@ -11,7 +11,7 @@ import {
 } from '../rows/key-row';
 import { wholeOf, yesOf } from '../rows/values';
 
-// Megatron-LM's arguments that count samples in place of steps, its float8, and others of its scripts.
+// Megatron-LM's arguments that count samples in place of steps, arguments of float8, and others of its scripts.
 
 /** Returns the row's meaning of a number of samples as a number of steps. */
 function steps(path: string) {
@@ -31,10 +31,10 @@ function steps(path: string) {
   };
 }
 
-const FLOAT8 = 'a plan knows float8 by its name alone, and nothing here computes in it';
+const FLOAT8 = 'a plan knows only whether matmuls are in float8, and nothing here computes in float8';
 const STATES = 'optimizer states are float32 here; optimizer.kind adamW8bit stores 8 bits per state';
 
-/** Arguments of Megatron-LM, and of megatron sft, which has the same. */
+/** Arguments that Megatron-LM and megatron sft both have. */
 export const MEGATRON_OTHER: KeyTable = {
   train_samples: decides('steps', steps('steps')),
   lr_decay_samples: decides('schedule.maxSteps', steps('schedule.maxSteps')),
@@ -66,7 +66,7 @@ export const MEGATRON_OTHER: KeyTable = {
     ),
     fp8_param_gather: none(FLOAT8),
     fp4_param_gather: none(FLOAT8),
-    use_precision_aware_optimizer: none('the types of optimizer states are in arguments of their own'),
+    use_precision_aware_optimizer: none('other arguments say the types of optimizer states'),
     calculate_per_token_loss: none('every rank has equally many tokens here'),
     no_create_attention_mask_in_dataloader: none('attention is causal here, without a mask'),
     no_mmap_bin_files: none('batches are source code or your own files: write data'),

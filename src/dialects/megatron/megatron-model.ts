@@ -70,7 +70,7 @@ export const MODEL: KeyTable = {
         : { effect: 'none', why: 'a gpt has this bias here in any case' },
     ),
     swiglu: none('with --normalization RMSNorm, the model is a llama'),
-    group_query_attention: none('--num-query-groups says it'),
+    group_query_attention: none('--num-query-groups decides this'),
     use_flash_attn: decides('model.attention', () => ({ sets: { 'model.attention': 'flash' } })),
     disable_bias_linear: none("the model's kind decides: llama has no biases, gpt has them"),
     use_rotary_position_embeddings: none(
@@ -94,7 +94,7 @@ export const MODEL: KeyTable = {
 /** Returns settings of experts, if the arguments describe the model's. */
 function ofExperts(sets: Patch, { other }: Asked): Meaning {
   return other('num_experts') === undefined
-    ? { effect: 'none', why: 'is for the experts of a model, whose number is in no line (--num-experts)' }
+    ? { effect: 'none', why: 'is for the experts of a model, and no line has their number (--num-experts)' }
     : { sets };
 }
 

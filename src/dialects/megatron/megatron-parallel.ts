@@ -38,13 +38,13 @@ function fsdp({ value, other }: Asked): Meaning {
 const WHOLE_BLOCKS = 'whole blocks run again here';
 
 function recompute({ value }: Asked): Meaning {
-  // megatron sft takes none too.
+  // megatron sft also takes none.
   return {
     sets: { activationCheckpointing: word({ full: 'full', selective: 'selective', none: null })(value) },
   };
 }
 
-/** Returns which layers run again: of Megatron-LM's ways, the nearest one. */
+/** Returns which layers run again, as near as possible to Megatron-LM's choice. */
 export function writtenRecompute({
   config: { activationCheckpointing: chosen },
 }: Exported): string | undefined {
@@ -52,7 +52,7 @@ export function writtenRecompute({
   return chosen === 'full' || (typeof chosen === 'object' && 'everyNth' in chosen) ? 'full' : 'selective';
 }
 
-/** Source: the kinds of NVIDIA's context parallelism; the first of each kind here is the one that exports write. */
+/** Source: NVIDIA's kinds of context parallelism. Exports write the first kind that has the same meaning here. */
 const CP_KINDS = { p2p: 'ring', a2a: 'ulysses', all_gather: 'ring', 'a2a+p2p': 'ring' } as const;
 
 /** What Megatron-FSDP shards. */

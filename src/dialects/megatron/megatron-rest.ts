@@ -1,9 +1,9 @@
 import { allNone, isNothing, type KeyTable, refused, warned } from '../rows/key-row';
 
-// Arguments of Megatron-LM that ask for what is not built here, and those that only such a thing reads. Source: megatron/training/arguments.py and
-// the classes of settings that it lists, at the commit that docs/dialects.md names.
+// Arguments of Megatron-LM for features that are not built here, and arguments that only such features read. Source:
+// megatron/training/arguments.py and the classes of settings that this file lists, at the commit that docs/dialects.md names.
 
-/** Values that ask for nothing else than the default. */
+/** Values that mean the same as the default. */
 const USUAL = ['1', 'constant', 'no_shard', 'rope', 'softmax', 'vanilla'];
 
 /** Returns rows of keys that are refused for the same reason, unless their values ask for nothing; `names` are separated by blanks. */
@@ -58,7 +58,7 @@ const WITHOUT_EFFECT: KeyTable = {
     'grpo_clamp_eps_lower grpo_clamp_eps_upper grpo_entropy_term_weight grpo_filter_groups_with_same_reward grpo_group_size grpo_iterations grpo_kl_beta grpo_prompts_per_step langrl_env_config refit_method rl_consumption_granularity rl_default_temperature rl_default_top_k rl_default_top_p rl_durable_rollout_bank rl_generation_lag rl_importance_sampling_truncation_coef rl_inference_expert_model_parallel_size rl_inference_expert_tensor_model_parallel_size rl_inference_logprobs_is_correction rl_inference_model_unified_memory_level rl_inference_parsers rl_inference_pipeline_model_parallel_size rl_inference_tensor_model_parallel_size rl_kv_cache_management_mode rl_max_inflight_requests rl_offload_inference_model_weights_when_idle rl_offload_optimizer_during_inference rl_partial_rollouts rl_persist_cuda_graphs rl_profile rl_profile_dir rl_prompts_per_eval rl_rollout_bank_dir rl_rollout_bank_max_bytes rl_sequence_packing_algo rl_sequence_packing_max_sequences_per_bin rl_skip_bos_token rl_submission_granularity rl_training_cuda_graphs rl_use_sequence_packing rl_verify_model_weights_swap',
   ),
   ...allNone(
-    'is for drawing answers, which run.sample does here',
+    'is for generating answers; run.sample does this here',
     'cache_mla_latents decode_only_cuda_graphs enable_chunked_prefill flash_decode inference_batch_times_seqlen_threshold inference_coordinator_port inference_cuda_graph_all_prefills inference_cuda_graph_max_tokens inference_disable_ep_consensus inference_disable_triton_nvls_kernels inference_dynamic_batching inference_dynamic_batching_async_sched_mode inference_dynamic_batching_block_size inference_dynamic_batching_buffer_size_gb inference_dynamic_batching_cuda_graph_mixed_prefill_count inference_dynamic_batching_cuda_graph_sizing_distribution inference_dynamic_batching_logprobs_mode inference_dynamic_batching_mamba_memory_ratio inference_dynamic_batching_max_requests inference_dynamic_batching_max_tokens inference_dynamic_batching_num_cuda_graphs inference_dynamic_batching_paused_buffer_size_gb inference_dynamic_batching_prefix_caching inference_dynamic_batching_prefix_caching_coordinator_policy inference_dynamic_batching_prefix_caching_eviction_policy inference_dynamic_batching_prefix_caching_mamba_gb inference_dynamic_batching_prefix_caching_routing_alpha inference_dynamic_batching_sampling_backend inference_dynamic_batching_track_generated_token_events inference_dynamic_batching_track_paused_request_events inference_dynamic_batching_unified_memory_level inference_fuse_tp_communication inference_grouped_gemm_backend inference_logging_step_interval inference_max_requests inference_max_seq_length inference_moe_disable_fused_quant_kernels inference_moe_token_dispatcher_type inference_rng_tracker inference_shards inference_text_gen_server_logging inference_use_synchronous_zmq_collectives inference_wandb_logging mamba_inference_conv_states_dtype mamba_inference_ssm_states_dtype max_tokens_to_oom mlp_chunks_for_prefill moe_pad_experts_for_cuda_graph_inference nccl_all_reduce_for_prefill num_speculative_tokens symmetric_ar_type use_legacy_static_engine',
   ),
   ...allNone(
@@ -74,7 +74,7 @@ const WITHOUT_EFFECT: KeyTable = {
     'app_tag_run_name app_tag_run_version config_logger_dir disable_log_loss_scale_to_tensorboard log_device_memory_used log_energy log_max_attention_logit log_memory_interval log_memory_to_tensorboard log_progress log_validation_ppl_to_tensorboard log_world_size_to_tensorboard logging_level memory_snapshot_path moe_per_layer_logging moe_routing_trace_capture_hidden_states moe_routing_trace_capture_logits moe_routing_trace_dump_weights moe_routing_trace_max_training_iters moe_routing_trace_path no_barrier_with_level_1_timing no_log_loss_scale_to_tensorboard no_one_logger nvtx_ranges one_logger_async one_logger_project one_logger_run_name otel_enabled otel_service_name otel_span_groups pytorch_profiler_collect_callstack pytorch_profiler_collect_chakra pytorch_profiler_collect_shapes record_memory_history record_shapes timing_log_option wandb_entity',
   ),
   ...allNone(
-    'a plan knows float8 by its name alone, and nothing here computes in it',
+    'a plan knows only whether matmuls are in float8, and nothing here computes in float8',
     'disable_fp8_wgrad first_last_layers_bf16 fp4_quantizer_factory fp8_output_proj fp8_quantizer_factory keep_fp8_transpose_cache kitchen_attention_backend kitchen_config_file kitchen_recipe_number moe_router_padding_for_fp8 no_fp8_wgrad num_layers_at_end_in_bf16 num_layers_at_start_in_bf16 reuse_grad_buf_for_mxfp8_param_ag te_precision_config_file use_kitchen_attention',
   ),
   ...allNone(
@@ -107,12 +107,12 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
 };
 
-/** Arguments that Megatron-LM has no longer: it stops, and names those of today. */
+/** Arguments that Megatron-LM no longer has: it stops, and prints the new name. */
 const OLD: KeyTable = {
-  batch_size: warned('Megatron-LM stops; there it is --micro-batch-size'),
-  warmup: warned('Megatron-LM stops; there it is --lr-warmup-fraction'),
-  model_parallel_size: warned('Megatron-LM stops; there it is --tensor-model-parallel-size'),
-  checkpoint_activations: warned('Megatron-LM stops; there it is --recompute-granularity'),
+  batch_size: warned('Megatron-LM stops, because the new name is --micro-batch-size'),
+  warmup: warned('Megatron-LM stops, because the new name is --lr-warmup-fraction'),
+  model_parallel_size: warned('Megatron-LM stops, because the new name is --tensor-model-parallel-size'),
+  checkpoint_activations: warned('Megatron-LM stops, because the new name is --recompute-granularity'),
   ...allNone(
     'is an older name of an argument that has no effect here',
     'cuda_graph_scope dist_ckpt_format enable_cuda_graph external_cuda_graph inference_cuda_graph_scope persistent_save_interval use_dist_ckpt use_ring_exchange_p2p',

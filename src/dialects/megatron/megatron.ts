@@ -43,7 +43,7 @@ function half(paramDtype: string): KeyRow {
   return both(row, ({ config }) => (config.mixedPrecision?.paramDtype === paramDtype ? true : undefined));
 }
 
-/** With a pipeline, a rank's microbatches are a pass; without one, they are passes of a step. */
+/** With a pipeline, all microbatches of a rank are one pass; without a pipeline, each microbatch is a pass of the step. */
 function microbatch({ value, other }: Asked): Meaning {
   const micro = wholeOf(value);
   const [pp, global] = [wholeOf(other('pipeline_model_parallel_size') ?? 1), other('global_batch_size')];
@@ -56,7 +56,7 @@ function globalBatch({ config, machines, ranksPerMachine }: Exported): number {
   return config.batch * config.accumulation * dataRanksOf(config, machines * ranksPerMachine);
 }
 
-/** Returns the row of a number of the optimizer or the schedule, which an export has under a condition. */
+/** Returns the row of a number of the optimizer or the schedule; an export has the number only under a condition. */
 function numberRow(path: string, write: Write, convert: Convert = number): KeyRow {
   return both(
     decides(path, (asked) => ({ sets: { [path]: convert(asked.value, asked) } })),
@@ -79,7 +79,7 @@ export const beta = (index: 0 | 1, usual = 0.999): KeyRow =>
 
 const STYLES = { constant: 'constant', linear: 'linear', cosine: 'cosine', WSD: 'wsd' } as const;
 
-/** Returns the kind of a schedule, as an export has it; WarmupCosineLR is a cosine. */
+/** Returns an export's name for the kind of a schedule; WarmupCosineLR is a cosine. */
 function styleOf({ config: { schedule } }: Exported): string {
   const kind = schedule?.kind ?? 'constant';
   return wordOf<string>(STYLES, kind === 'WarmupCosineLR' ? 'cosine' : kind) ?? 'constant';
@@ -107,7 +107,7 @@ const SCHEDULE: KeyTable = {
         sets: { 'schedule.kind': kind },
         ...(isExponential && {
           effect: 'warning',
-          why: 'schedule.kind: wsd, whose rate falls exponentially there unless --lr-wsd-decay-style says otherwise; here it falls by schedule.decayType',
+          why: 'schedule.kind: wsd; in Megatron-LM, the rate falls exponentially unless --lr-wsd-decay-style says otherwise; here, it falls as schedule.decayType says',
         }),
       };
     }),
@@ -129,7 +129,7 @@ const SCHEDULE: KeyTable = {
       ? { sets: { 'schedule.warmupSteps': Math.ceil(numberOf(value) * steps) } }
       : {
           effect: 'warning',
-          why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
+          why: 'is a share of the steps, and no line has the number of steps; write schedule.warmupSteps',
         };
   }),
   min_lr: numberRow(
@@ -241,7 +241,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ),
 };
 
-/** Arguments without a value among those above. */
+/** The arguments above that have no value. */
 const FLAGS = new Set(
   'no_gradient_accumulation_fusion no_masked_softmax_fusion no_bias_gelu_fusion no_bias_swiglu_fusion no_rope_fusion no_bias_dropout_fusion cross_entropy_loss_fusion attention_softmax_in_fp32 accumulate_allreduce_grads_in_fp32 use_mcore_models manual_gc apply_layernorm_1p overlap_grad_reduce overlap_param_gather tp_comm_overlap no_overlap_p2p_communication mock_data finetune no_load_optim no_load_rng no_save_optim no_save_rng async_save log_throughput log_params_norm log_num_zeros_in_grad log_timers_to_tensorboard use_cpu_initialization moe_grouped_gemm moe_permute_fusion distribute_saved_activations'.split(
     ' ',

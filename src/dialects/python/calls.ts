@@ -3,14 +3,14 @@ import { type Argument, argumentsOf, dottedName, type Expression } from './expre
 import { entriesIn, type Names, namesOf } from './names';
 import { afterBracket, PythonLexer, type Statement, type Token } from './tokens';
 
-/** A call of a function of a known module, with arguments that are written out as far as the file shows them. */
+/** A call of a function of a known module; its arguments are written out as far as the file shows their values. */
 export interface PythonCall {
   /** The function's own name. */
   readonly name: string;
   /** How the file calls it. */
   readonly written: string;
   readonly line: number;
-  /** Where it begins in the file. */
+  /** Where the call begins in the file. */
   readonly from: number;
   /** Whether a loop calls it. */
   readonly isInLoop: boolean;
@@ -20,12 +20,12 @@ export interface PythonCall {
 }
 
 export interface PythonArgument {
-  /** The keyword; a number: the position. */
+  /** The keyword, or the position as a number. */
   readonly name: string | number;
   readonly line: number;
-  /** How it is written, or its value if that is a number, a truth value or a text. */
+  /** How the argument is written; if it is a number, a truth value or a text, its value. */
   readonly written: unknown;
-  /** What it means: literals, lists of them, full names of PyTorch's constants, calls as `Called`, or NOT_KNOWN. */
+  /** The argument's meaning: literals, lists of literals, full names of PyTorch's constants, calls as `Called`, or NOT_KNOWN. */
   readonly meant: unknown;
 }
 
@@ -35,14 +35,14 @@ export interface Called {
   readonly given: Readonly<Record<string, unknown>>;
   /** Where the call begins in the file. */
   readonly from: number;
-  /** What brackets after it name, such as an axis of a mesh. */
+  /** The content of brackets after the call, such as the name of an axis of a mesh. */
   readonly item?: unknown;
 }
 
-/** Functions that are read: the names of their arguments by position. */
+/** The functions that are read, each with the names of its arguments by position. */
 export type Signatures = Readonly<Record<string, readonly string[]>>;
 
-/** Names that are usual for functions, in files that do not import them. */
+/** Usual short names of functions, for files that do not import the functions. */
 const SHORT: Readonly<Record<string, string>> = {
   FSDP: 'FullyShardedDataParallel',
   DDP: 'DistributedDataParallel',
@@ -112,7 +112,7 @@ export class PythonFile {
     });
   }
 
-  /** Returns a call of a known function, also one that functools.partial makes; null: the function is another one. */
+  /** Returns a call of a known function, also one that functools.partial makes; null if it is another function. */
   #callOf(written: string, given: readonly Argument[]) {
     const full = this.#fullName(written);
     if (full === null) return null;
@@ -129,7 +129,7 @@ export class PythonFile {
     return name === null ? null : { name, written, given };
   }
 
-  /** Returns the full name of a name of PyTorch, also if the file does not import it; null: it is another one. */
+  /** Returns the full name of a name of PyTorch, also if the file does not import it; null if the name is not PyTorch's. */
   #fullName(name: string): string | null {
     const full = this.#names.imported(name);
     if (full !== null) return KNOWN.test(full) ? full : null;
@@ -142,7 +142,7 @@ export class PythonFile {
     return Object.hasOwn(this.#signatures, name) ? name : null;
   }
 
-  /** Returns arguments with their names; those of dicts after ** are arguments of their own. */
+  /** Returns arguments with their names; each entry of a dict after ** is an argument of its own. */
   #argumentsOf(callee: string, given: readonly Argument[], depth: number): readonly PythonArgument[] {
     const names = this.#signatures[callee] ?? [];
     const positional = given.filter(({ name }) => name === null);
@@ -235,7 +235,7 @@ export function isCalled(value: unknown): value is Called {
   return typeof value === 'object' && value !== null && 'call' in value;
 }
 
-/** Whether a name begins at an index, and is no attribute, keyword, or name of a definition. */
+/** Whether a name begins at an index; attributes, keywords and names of definitions are not such names. */
 function isName(tokens: readonly Token[], at: number): boolean {
   const before = tokens[at - 1];
   return (

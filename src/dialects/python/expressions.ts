@@ -1,6 +1,6 @@
 import { afterBracket, splitAt, type Token } from './tokens';
 
-/** What an expression of Python is, as far as settings need it. */
+/** An expression of Python, in as much detail as settings need. */
 type Shape =
   | { readonly kind: 'literal'; readonly value: string | number | boolean | null }
   | { readonly kind: 'list'; readonly items: readonly Expression[] }
@@ -17,12 +17,12 @@ export type Expression = Shape & { readonly line: number; readonly from: number;
 
 /** An argument of a call, or an entry of a dict. */
 export interface Argument {
-  /** The keyword; '**' and '*': what the expression has is given; null: it is given by its position. */
+  /** The keyword; '**' or '*' if the entries of the expression are given; null if the argument is given by its position. */
   readonly name: string | null;
   readonly value: Expression;
 }
 
-/** Returns the expression of tokens; what is neither written out nor a call is computed. */
+/** Returns the expression of tokens; an expression that is neither written out nor a call counts as computed. */
 export function expressionOf(tokens: readonly Token[]): Expression {
   const [first] = tokens;
   const place = { line: first?.line ?? 1, from: first?.from ?? 0, to: tokens.at(-1)?.to ?? 0 };

@@ -18,7 +18,7 @@ interface Axis {
   readonly size: number | null;
 }
 
-/** Returns the axes of a mesh, or of the part of one; null: they are not known. */
+/** Returns the axes of a mesh or of a part of a mesh; null if the axes are not known. */
 export function axesOf(mesh: unknown): readonly Axis[] | null {
   if (!isCalled(mesh) || mesh.call !== 'init_device_mesh') return null;
   const all = allAxes(mesh);
@@ -59,7 +59,7 @@ export function meshMeaning({ value }: Asked): Meaning {
     : { sets: { 'parallel.mesh': { dpReplicate: replicas.size, dpShard: shards.size } } };
 }
 
-/** What axes of a mesh are, by their usual names. */
+/** The meaning of a mesh's axes, by their usual names. */
 const DEGREES: readonly (readonly [RegExp, (size: number) => Patch])[] = [
   [/^(tp|tensor|model)(_parallel)?$/, (size) => ({ 'parallel.tp': size })],
   [/^pp|^pipe/, (size) => ({ 'parallel.pp': size })],

@@ -1,13 +1,13 @@
 import { type Argument, dottedName, type Expression, expressionOf } from './expressions';
 import { afterBracket, type Statement, splitAt, type Token } from './tokens';
 
-/** What the names of a file stand for, if the file says it without a computation. */
+/** The values of the names in a file, if the file shows these values without a computation. */
 export interface Names {
-  /** Returns the full name of an imported name, with its attributes: 'torch.bfloat16'; null: it is not imported. */
+  /** Returns the full name of an imported name, with its attributes: 'torch.bfloat16'; null if the name is not imported. */
   readonly imported: (name: string) => string | null;
   /** Whether a statement of the file gives the name a value. */
   readonly isOwn: (name: string) => boolean;
-  /** Returns the only value that a name ever has; null: it has several, or none that the file shows. */
+  /** Returns the only value that a name ever has; null if it has several values, or no value that the file shows. */
   readonly valueOf: (name: string) => Expression | null;
 }
 
@@ -77,7 +77,7 @@ function importsOf(tokens: readonly Token[]): readonly (readonly [string, string
   });
 }
 
-/** Returns the name and the value of 'name = value' or 'name: type = value'; null: the statement is another one. */
+/** Returns the name and the value of 'name = value' or 'name: type = value'; null if it is another kind of statement. */
 function assignmentOf(
   tokens: readonly Token[],
 ): { readonly name: string; readonly tokens: readonly Token[] } | null {
@@ -87,7 +87,7 @@ function assignmentOf(
   return target.length === 1 || colon?.text === ':' ? { name: name.text, tokens: value } : null;
 }
 
-/** Returns the names that a statement binds or changes; of those in doubt, it returns more rather than fewer. */
+/** Returns the names that a statement binds or changes; a name is included if there is doubt. */
 function boundBy(tokens: readonly Token[]): readonly string[] {
   const names = (from: readonly Token[]): readonly string[] =>
     from.flatMap(({ kind, text }) => (kind === 'name' ? [text] : []));
@@ -121,12 +121,12 @@ function boundBy(tokens: readonly Token[]): readonly string[] {
   return second === undefined ? [] : found;
 }
 
-/** Returns the index of the next token with a text; -1: there is none. */
+/** Returns the index of the next token with a text; -1 if there is no such token. */
 function indexAfter(tokens: readonly Token[], from: number, text: string): number {
   return tokens.findIndex((token, index) => index > from && token.text === text);
 }
 
-/** Returns the entries of a dict that is written out, also as dict(…); null: it is computed. */
+/** Returns the entries of a dict that is written out, also as dict(…); null if the dict is computed. */
 export function entriesIn(expression: Expression): readonly Argument[] | null {
   if (expression.kind === 'dict') return expression.items;
   return expression.kind === 'call' && expression.callee === 'dict' ? expression.given : null;

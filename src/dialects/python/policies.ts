@@ -14,9 +14,9 @@ import { floatOf, number, numberOf, yes, yesOf } from '../rows/values';
 
 const dtype: Convert = (value) => (isNothing(value) ? undefined : floatOf(value));
 
-const ROOT = 'inputs of all units are rounded, or none, as cast_forward_inputs says';
+const ROOT = 'cast_forward_inputs decides this for the inputs of all units here';
 
-/** Types of values, by FSDP 1 and by fully_shard. */
+/** Policies of types, for FSDP 1 and for fully_shard. */
 export const PRECISIONS: KeyTable = {
   MixedPrecision: {
     ...none('types of values'),
@@ -43,7 +43,7 @@ export const PRECISIONS: KeyTable = {
   },
 };
 
-/** What is on the host. */
+/** Policies of values on the host. */
 export const OFFLOADS: KeyTable = {
   CPUOffload: {
     ...none('what is on the host'),

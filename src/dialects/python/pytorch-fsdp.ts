@@ -18,13 +18,13 @@ import { axesOf, meshMeaning } from './meshes';
 
 // Arguments of FSDP 1, of fully_shard and of DDP. Source: torch.distributed.fsdp and torch.nn.parallel of PyTorch 2.13.
 
-/** What the line of a call itself says. */
+/** The reason in the line of the call itself. */
 export interface CallMade {
   /** Names of the arguments that the call has, whether or not their values are known. */
   readonly names: readonly string[];
-  /** Which modules are units, by the loop that makes them, by this call or another one. */
+  /** Which modules are units: the loop that wraps them decides, in this call or in another call. */
   readonly wrap: 'blocks' | 'linear' | 'root';
-  /** The line of the call of blocks, if this one is of the root or another module. */
+  /** The line of the call that wraps blocks, if this call wraps the root or another module. */
   readonly blocksLine: number | null;
 }
 
@@ -60,7 +60,7 @@ export function wrapOf({ value }: Asked): Meaning {
   }
 }
 
-/** Returns whether shards are on the host, of an object that offloads or a truth value. */
+/** Returns whether shards are on the host, from a truth value or an object that offloads. */
 function isOffloaded(value: unknown): boolean {
   if (!isCalled(value)) return yesOf(value);
   if (value.call === 'CPUOffload') return yesOf(value.given.offload_params ?? false);
@@ -89,7 +89,7 @@ const prefetch: Convert = (value) => {
   throw wrongValue(value, 'BackwardPrefetch.BACKWARD_PRE, BackwardPrefetch.BACKWARD_POST or None');
 };
 
-export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // the reader of files makes it
+export const madeBy = ({ value }: Asked): CallMade => value as CallMade; // the reader of files makes this value
 
 function besideBlocks(line: number): Meaning {
   return { effect: 'used', why: `is a unit too; the call of blocks on line ${line} decides the strategy` };

@@ -16,7 +16,7 @@ export const PYTHON_CALLS: Dialect = {
 /** Functions whose first argument is the model. */
 const OF_MODULES = Object.keys(WRAPPERS);
 
-/** Functions that choose units; they are values of arguments. */
+/** Functions that choose units. They appear as values of arguments. */
 const POLICIES: Signatures = {
   transformer_auto_wrap_policy: ['module', 'recurse', 'nonwrapped_numel', 'transformer_layer_cls'],
   size_based_auto_wrap_policy: ['module', 'recurse', 'nonwrapped_numel', 'min_num_params'],
@@ -35,7 +35,7 @@ const SIGNATURES: Signatures = {
   ),
 };
 
-/** Returns what a script of Python says about settings: a source per call, in the order of the file; none: it calls nothing that is known. */
+/** Returns the settings in a script of Python: one source per call, in the order of the file; empty if no known function is called. */
 export function pythonSources(text: string, file: string): readonly Source[] {
   const script = new PythonFile(text, SIGNATURES);
   const calls = script.calls().filter(({ name }) => !Object.hasOwn(POLICIES, name));
@@ -80,7 +80,7 @@ function dialectOf(
   const { name } = call;
   const row = PYTHON_CALLS.keys[name] ?? none('');
   const isWholeModel = /^\w+$/.test(String(moduleOf(call)));
-  const other = warned(`is of this module alone; the call of blocks on line ${blocks?.line ?? 0} decides`);
+  const other = warned(`is for this module only; the call of blocks on line ${blocks?.line ?? 0} decides`);
   const rows: KeyTable = Object.fromEntries(
     differing
       .filter((argument) => Object.hasOwn(row.parts ?? {}, argument.name))
@@ -115,7 +115,7 @@ function isSame({ name, meant, written }: PythonArgument, blocks: PythonCall): b
   return argument !== undefined && textOf(argument) === textOf({ name, meant, written, line: 0 });
 }
 
-/** Returns why a call has no effect; null: it is read. */
+/** Returns why a call has no effect; null if the call is read. */
 function unusedReason(
   call: PythonCall,
   calls: readonly PythonCall[],
@@ -134,7 +134,7 @@ function unusedReason(
   if (Object.hasOwn(ZERO, name) && ofDdp !== undefined && ofDdp.name !== 'DistributedDataParallel')
     return {
       isSure: false,
-      why: `shards the optimizer of DDP, but ${ofDdp.written} on line ${ofDdp.line} is read`,
+      why: `shards the optimizer of DDP, but the call of ${ofDdp.written} on line ${ofDdp.line} is read`,
     };
   for (const table of [PRECISIONS, OFFLOADS]) {
     if (Object.hasOwn(table, name)) return unusedPolicy(call, calls, table);
@@ -142,7 +142,7 @@ function unusedReason(
   return null;
 }
 
-/** Returns why an object of types or of offloading has no effect: another one is the argument of the call, or several could be. */
+/** Returns why a policy of types or of offloading has no effect: the call has another argument, or several policies could be its argument. */
 function unusedPolicy(call: PythonCall, calls: readonly PythonCall[], table: KeyTable) {
   const wrapped = calls.filter((one) => OF_MODULES.includes(one.name) || Object.hasOwn(PLUGINS, one.name));
   const values = wrapped.flatMap(({ given }) => given.map(({ meant }) => meant));

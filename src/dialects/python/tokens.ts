@@ -6,13 +6,13 @@ export interface Token {
   /** Where it begins and ends in the file. */
   readonly from: number;
   readonly to: number;
-  /** The number or the text; null: a text whose value is computed, as f'{x}' is. */
+  /** The number or the text; null if the text's value is computed, as in f'{x}'. */
   readonly value?: string | number | null;
 }
 
-/** A statement, or the head of one with a block: a line of Python with the lines that its brackets continue. */
+/** A statement, or the head of a statement with a block: a line of Python with the lines that its brackets continue. */
 export interface Statement {
-  /** Columns before its first word. */
+  /** Number of columns before the first word. */
   readonly indent: number;
   readonly tokens: readonly Token[];
 }
@@ -120,13 +120,13 @@ export class PythonLexer {
   }
 }
 
-/** Returns a number that Python writes; null: it is imaginary. */
+/** Returns a number of Python; null if it is imaginary. */
 function numberIn(text: string): number | null {
   const number = Number(text.replaceAll('_', ''));
   return Number.isNaN(number) ? null : number;
 }
 
-/** Returns the index after the bracket that closes the one at `open`; the number of tokens if none does. */
+/** Returns the index after the bracket that closes the bracket at `open`; the number of tokens if no bracket closes it. */
 export function afterBracket(tokens: readonly Token[], open: number): number {
   let depth = 0;
   for (let at = open; at < tokens.length; at++) {
@@ -139,7 +139,7 @@ export function afterBracket(tokens: readonly Token[], open: number): number {
   return tokens.length;
 }
 
-/** Divides tokens at a sign that is in no bracket. */
+/** Divides tokens at a sign, except within brackets. */
 export function splitAt(tokens: readonly Token[], sign: string): readonly (readonly Token[])[] {
   const parts: Token[][] = [[]];
   for (let at = 0; at < tokens.length; ) {

@@ -23,10 +23,10 @@ import { call, member, ordered } from './pytorch-fsdp';
 
 const OWN_LINES = none('is a call that has lines of its own');
 
-/** Returns the row of a number of passes, which the launcher's variable replaces. Source: accelerate/accelerator.py. */
+/** Returns the row of a number of passes; a variable of the launcher replaces this number. Source: accelerate/accelerator.py. */
 const passes: KeyRow = decides('accumulation', ({ value }) => ({ usual: { accumulation: wholeOf(value) } }));
 
-/** Returns the row of an argument of another table, whose value may be the member of an enumeration, or computed. */
+/** Returns the row of an argument of another table; the argument's value may be a member of an enumeration, or computed. */
 function argument(row: KeyRow): KeyRow {
   return {
     ...row,
@@ -57,16 +57,16 @@ function mixedPrecision({ value }: Asked): Meaning {
   if (paramDtype === 'float32')
     return {
       sets: { 'mixedPrecision.paramDtype': null },
-      why: "also if the launcher's file says another type",
+      why: "the script's float32 is used, whatever the launcher's file says",
     };
   return {
     sets: { 'mixedPrecision.paramDtype': paramDtype },
     usual: { 'mixedPrecision.reduceDtype': 'float32' },
-    why: "torch.autocast, whose gradients are float32; the script's type holds, whatever the launcher's file says",
+    why: "torch.autocast, whose gradients are float32; the script's type is used, whatever the launcher's file says",
   };
 }
 
-/** Returns the rows of ParallelismConfig, which are those of a file of Accelerate without their prefix. */
+/** Returns the rows of ParallelismConfig: the rows of a file of Accelerate, without the keys' prefix. */
 function parallelism(): KeyTable {
   const prefix = 'parallelism_config_';
   return Object.fromEntries(
@@ -81,7 +81,7 @@ function parallelism(): KeyTable {
   );
 }
 
-/** Adds the strategy to a mesh of replicas: a script has it in another call. */
+/** Adds the strategy to a mesh of replicas: the mesh and the strategy are in different calls of a script. */
 function withReplicas(meaning: Meaning): Meaning {
   return meaning.sets?.['parallel.mesh'] === undefined
     ? meaning
@@ -92,7 +92,9 @@ const ACCELERATOR: KeyTable = {
   mixed_precision: argument(decides('mixedPrecision.paramDtype', mixedPrecision)),
   gradient_accumulation_steps: passes,
   dynamo_backend: argument(planSwitch('compile', COMPILED, (value) => !isNothing(value))),
-  split_batches: refused('write batch, the rows of one rank: all ranks together have the rows of the loader'),
+  split_batches: refused(
+    'the rows of the loader are those of all ranks together; write batch, the rows of one rank',
+  ),
   cpu: none('ranks run on CPUs here; a plan is for GPUs'),
   device_placement: none('ranks run on CPUs here; a plan is for GPUs'),
   step_scheduler_with_optimizer: none('a rate changes with each step here'),
@@ -160,9 +162,9 @@ const ACCELERATE_CALLS: KeyTable = {
   },
 };
 
-/** Arguments of Seq2SeqTrainingArguments that others do not have. */
+/** Arguments that only Seq2SeqTrainingArguments has. */
 const GENERATION = allNone(
-  'is for drawing answers, which run.sample does here',
+  'is for generating answers; run.sample does this here',
   'sortish_sampler predict_with_generate generation_max_length generation_num_beams generation_config',
 );
 

@@ -11,21 +11,21 @@ import type { Effect, Place } from './reading';
  * keys whose rows have `write`; so a row is the only place that says what a key means, in both directions.
  */
 export interface KeyRow {
-  /** The effect of the key, unless its value has another one; null: that of the setting. */
+  /** The effect of the key, unless its value has another effect; null if the setting decides the effect. */
   readonly effect: Effect | null;
   /** What the key is: the paths of settings, or a reason. */
   readonly says: string;
   /** Returns what a value means. Throws: CONFIG if the key cannot have this value. */
   readonly mean: (asked: Asked) => Meaning;
-  /** Keys within the key. */
+  /** The keys that this key contains, if it is a section. */
   readonly parts?: KeyTable;
   /** Whether a command line has the key without a value. */
   readonly isFlag?: boolean;
-  /** Returns the key's value in an export; undefined: the export leaves the key out. Without it, no export has the key. */
+  /** Returns the key's value in an export; undefined if the export leaves the key out. Without `write`, no export has the key. */
   readonly write?: Write;
 }
 
-/** What an export says: a config, and where it trains. */
+/** The input of an export: a config, and where it trains. */
 export interface Exported {
   readonly config: TrainConfig;
   readonly machines: number;
@@ -42,7 +42,7 @@ export interface Asked {
   readonly key: string;
   readonly value: unknown;
   readonly line: number;
-  /** Returns the value of a key of the same settings, without the sections that contain it; undefined: it is not given. */
+  /** Returns the value of a key of the same settings, without the sections that contain it; undefined if the key is not given. */
   readonly other: (key: string) => unknown;
 }
 
@@ -55,7 +55,7 @@ export interface Meaning {
   /** Settings that hold unless a line sets them. */
   readonly usual?: Patch;
   readonly place?: Partial<Place>;
-  /** Default: that of the row. */
+  /** Default: the effect of the row. */
   readonly effect?: Effect;
   /** Default: the settings that the value sets, or the row's reason. */
   readonly why?: string;
@@ -63,7 +63,7 @@ export interface Meaning {
   readonly file?: string;
   /** The effect of the line if the file cannot be read; default: error. */
   readonly unread?: Effect;
-  /** A script of Python, whose calls are read too if it is there. */
+  /** A script of Python; its calls are read too if the file exists. */
   readonly script?: string;
 }
 
@@ -82,12 +82,12 @@ export function setting(path: string, convert: Convert): KeyRow {
   };
 }
 
-/** Returns a row that exports write, too. */
+/** Returns a row that is both read and written by exports. */
 export function both(row: KeyRow, write: Write): KeyRow {
   return { ...row, write };
 }
 
-/** Returns the row of a key that is one setting, and whose value in an export is made of the setting's. Default: they are equal. */
+/** Returns the row of a key that is one setting. `write` makes the value in an export from the setting's value; by default, both are equal. */
 export function settingBoth(
   path: string,
   convert: Convert,
@@ -96,7 +96,7 @@ export function settingBoth(
   return both(setting(path, convert), ({ config }) => write(settingAt(config, path)));
 }
 
-/** Returns rows that are only read. */
+/** Returns rows that are only read, not written by exports. */
 export function onlyRead(table: KeyTable, names: string): KeyTable {
   return Object.fromEntries(
     names.split(' ').flatMap((name) => {
@@ -106,7 +106,7 @@ export function onlyRead(table: KeyTable, names: string): KeyTable {
   );
 }
 
-/** Returns the keys of a table that an export has, with their values, in the order of the table. */
+/** Returns the keys that an export has, with their values, in the order of the table. */
 export function writtenKeys(table: KeyTable, exported: Exported): Readonly<Record<string, unknown>> {
   return Object.fromEntries(
     Object.entries(table).flatMap(([key, { parts, write }]) => {
@@ -162,7 +162,7 @@ export function planSwitch(
   };
 }
 
-/** What a switch of a compiler means. */
+/** The meanings of a compiler's switch: on and off. */
 export const COMPILED = ['the model is compiled', 'the model is not compiled'] as const;
 
 /** Returns the row of a key that is for the other program's launcher. */
@@ -176,10 +176,10 @@ export function allNone(why: string, names: string): KeyTable {
   return Object.fromEntries(names.split(' ').map((name) => [name, none(why)]));
 }
 
-/** Returns the row of a key that the other program does not have, or that does something else than its name says. */
+/** Returns the row of a key that the other program does not have, or of a key with another effect than its name says. */
 export const warned = (why: string): KeyRow => told('warning', why);
 
-/** Returns the row of a key that asks for something that nothing here does, unless its value asks for nothing. */
+/** Returns the row of a key for a feature that is not built here; the key is refused unless its value switches the feature off. */
 export function refused(why: string, isOff: (value: unknown) => boolean = isNothing, off = 'is off'): KeyRow {
   return {
     effect: 'refused',
@@ -188,7 +188,7 @@ export function refused(why: string, isOff: (value: unknown) => boolean = isNoth
   };
 }
 
-/** Returns the same row, but a value that is off has no effect. */
+/** Returns a row like the given one, except that a value that switches the key off has no effect. */
 export function ifOn(row: KeyRow): KeyRow {
   return {
     ...row,
@@ -200,7 +200,7 @@ function told(effect: Effect, why: string): KeyRow {
   return { effect, says: why, mean: () => ({ effect, why }) };
 }
 
-/** Returns the row of a section; its own line has no effect of its own. */
+/** Returns the row of a section; the line of the section itself has no effect. */
 export function section(parts: KeyTable): KeyRow {
   return {
     effect: 'none',
@@ -219,12 +219,12 @@ export function flag(row: KeyRow): KeyRow {
   return { ...row, isFlag: true };
 }
 
-/** Returns the rows as arguments without a value. */
+/** Returns rows of arguments that have no value. */
 export function flags(rows: KeyTable): KeyTable {
   return Object.fromEntries(Object.entries(rows).map(([key, row]) => [key, flag(row)]));
 }
 
-/** Whether a value asks for nothing: false, 0, 'no', 'none', null, or an empty text or list. */
+/** Whether a value switches a key off: false, 0, 'no', 'none', null, or an empty text or list. */
 export function isNothing(value: unknown): boolean {
   if (Array.isArray(value)) return value.length === 0;
   return ['', 'no', 'none', 'false', 'null', 'undefined', '0'].includes(String(value).toLowerCase());

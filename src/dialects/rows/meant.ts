@@ -5,26 +5,26 @@ import type { Effect, Entry } from './reading';
 
 /** A way in which another program writes settings: see [Note: dialects]. */
 export interface Dialect {
-  /** The program, as messages call it. */
+  /** The program's name in messages. */
   readonly name: string;
   readonly keys: KeyTable;
   /** Beginnings of keys that may be left out in a section. */
   readonly prefixes?: Readonly<Record<string, string>>;
-  /** Whether keys that the table does not have are the script's own; those that look misspelled are warnings. */
+  /** Whether keys that the table does not have belong to the script; keys that look misspelled are warnings. */
   readonly hasOthers?: boolean;
-  /** Whether the program ignores keys outside sections that it does not know: they are warnings, unless they look misspelled. */
+  /** Whether the program ignores unknown keys outside of sections: such keys are warnings, or errors if they look misspelled. */
   readonly ignoresOthers?: boolean;
-  /** Whether it ignores such keys in sections. */
+  /** Whether the program also ignores unknown keys within sections. */
   readonly ignoresWithin?: boolean;
-  /** Why a value 'auto' has no effect; without it, 'auto' is a value like others. */
+  /** The reason why a value 'auto' has no effect; if there is no reason, 'auto' is a value like others. */
   readonly auto?: string;
-  /** Returns what holds if no key says it; `usual` only fills in what no line sets. */
+  /** Returns the program's defaults; their `usual` settings hold only if no line sets them. */
   readonly usual?: (other: Asked['other']) => Meaning | null;
   /** Finds keys that contradict each other. */
   readonly checks?: (other: Asked['other']) => readonly Finding[];
 }
 
-/** What is found out about a key from the other keys. */
+/** A fault of a key that other keys reveal. */
 export interface Finding {
   readonly key: string;
   readonly effect: Effect;
@@ -35,14 +35,14 @@ export interface Finding {
 export interface Source {
   readonly dialect: Dialect;
   readonly entries: readonly LocatedKey[];
-  /** Where the line of the program's defaults is; default: that of the first entry. */
+  /** The file and line of the program's defaults; by default, those of the first entry. */
   readonly at?: Pick<Entry, 'file' | 'line'>;
 }
 
-/** An entry with the names by which the dialect's table has it: ['zero_optimization', 'stage']. */
+/** An entry with its path in the dialect's table: ['zero_optimization', 'stage']. */
 export interface LocatedKey extends Entry {
   readonly path: readonly string[];
-  /** The value for the row, if that is not how it is written. */
+  /** The value that the row gets, if it differs from the written value. */
   readonly meant?: unknown;
 }
 
@@ -56,7 +56,7 @@ export interface Meant {
   readonly row: KeyRow | null;
 }
 
-/** Returns the values of a source by key, with or without the sections that contain it; undefined: the key is not given, or its value is not known. */
+/** Returns the values of a source by key, with or without the key's sections; undefined if the key is not given, or its value is not known. */
 export function valuesOf({ entries }: Source): Asked['other'] {
   const values = new Map<string, unknown>();
   for (const entry of entries) {
@@ -69,7 +69,8 @@ export function valuesOf({ entries }: Source): Asked['other'] {
 }
 
 /**
- * Returns what the entries of a source mean, each with regard to the others. `elsewhere` has the values of files to which the source refers.
+ * Returns the meanings of a source's entries; each meaning may depend on the other entries. `elsewhere` has the values of files to which the
+ * source refers.
  */
 export function meantBy(source: Source, elsewhere: Asked['other'] = () => undefined): readonly Meant[] {
   const { dialect, entries } = source;
@@ -98,7 +99,7 @@ function meantEntry(located: LocatedKey, dialect: Dialect, other: Asked['other']
     const near = nearest(path.at(-1) ?? '', Object.keys(table));
     if (dialect.hasOthers === true)
       return near === undefined
-        ? told('none', 'is an argument of the script itself, which nobody knows here')
+        ? told('none', 'is an argument of the script itself, and this script is not known here')
         : told('warning', `is an argument of the script itself, or did you mean "${near}"?`);
     const isIgnored = path.length === 1 ? dialect.ignoresOthers : dialect.ignoresWithin;
     const isComment = /^_|^comment/i.test(path.at(-1) ?? '');
@@ -126,7 +127,7 @@ function valueForRow({ value, meant = value }: LocatedKey): unknown {
   return meant;
 }
 
-/** Returns the row of a key, and the table in which it is or should be. */
+/** Returns the row of a key, and the table in which the row is or should be. */
 function rowAt(
   keys: KeyTable,
   path: readonly string[],

@@ -13,7 +13,7 @@ import {
 } from './key-row';
 import { wholeOf } from './values';
 
-/** Parts of other programs' names of models, and ours; the first one that a name contains decides. */
+/** Parts of other programs' names of models, each with our name; the first part that a name contains decides. */
 const OTHER_NAMES: readonly (readonly [part: string, ours: keyof typeof PUBLISHED_MODELS])[] = [
   ['s2v14b', 'wan2.2-s2v-14b'],
   ['ti2v5b', 'wan2.2-ti2v-5b'],
@@ -49,7 +49,7 @@ const WHOLE_NAMES: Readonly<Record<string, keyof typeof PUBLISHED_MODELS>> = {
   qwen14b: 'qwen-14b',
 };
 
-/** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null: there is none. */
+/** Returns our name of a model that another program names by a path, an identifier of a hub or a short name; null if we have no such model. */
 export function modelNamed(value: unknown): ModelName | null {
   const parts = String(value).split(/[/\\:]/);
   for (const part of parts.toReversed()) {
@@ -91,7 +91,7 @@ const HUB_NAMES: Partial<Readonly<Record<ModelName, string>>> = {
   'qwen-14b': 'Qwen/Qwen-14B',
 };
 
-/** Returns the identifier by which other programs download a model; undefined: it has none. */
+/** Returns the identifier by which other programs download a model; undefined if the model has no identifier. */
 export function hubName(model: ModelSetting): string | undefined {
   return typeof model === 'string' ? HUB_NAMES[model] : undefined;
 }
@@ -118,7 +118,7 @@ export const FIRST_ADAPTERS: KeyRow = refused(
   'adapters of a folder are not read here; merge them into their model first, and write model: { from: FOLDER } with the merged model',
 );
 
-/** The row of a key that has the length of sequences, which here belongs to the model. */
+/** The row of a key for the length of sequences; here, this length is a setting of the model. */
 export const SEQUENCE: KeyRow = {
   ...place('data.seq', () => ({})),
   mean: ({ value }) => {
@@ -137,7 +137,7 @@ export function writtenSequence({ config }: Exported): number | undefined {
   return 'seq' in shape ? shape.seq : undefined;
 }
 
-/** Returns the row of a key that names an implementation of attention; names that match `flash` never store the scores. */
+/** Returns the row of a key that names an implementation of attention; implementations whose names match `flash` never store the scores. */
 export function attentionNamed(flash: RegExp): KeyRow {
   return decides('model.attention', ({ value }) => ({
     effect: 'none',

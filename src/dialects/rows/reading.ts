@@ -1,13 +1,13 @@
 import type { TrainConfigInput } from '../../config/train-config';
 
 /**
- * What a line of somebody's settings does here. 'used': a run does it; 'planned': only a plan does; 'exported': it is for the launcher of the
- * other program, and an exported folder has it; 'none': it has no effect; 'warning': it has not the effect of its name; 'refused': it is left
+ * The effect of a line of the user's settings. 'used': a run does it; 'planned': only a plan does; 'exported': it is for the launcher of the
+ * other program, and an exported folder has it; 'none': it has no effect; 'warning': it has another effect than its name says; 'refused': it is left
  * out, because nothing here does it; 'error': it is wrong.
  */
 export type Effect = 'used' | 'planned' | 'exported' | 'none' | 'warning' | 'refused' | 'error';
 
-/** A key of somebody's settings with its value, and where it was written. */
+/** A key of the user's settings with its value, and where the key was written. */
 export interface Entry {
   /** The file; 'command line' for an argument of a command. */
   readonly file: string;
@@ -17,7 +17,7 @@ export interface Entry {
   readonly value: unknown;
 }
 
-/** A line that was read: what it does here, and why. */
+/** A line that was read: its effect here, and the reason. */
 export interface ReadLine extends Entry {
   readonly effect: Effect;
   readonly why: string;
@@ -26,7 +26,7 @@ export interface ReadLine extends Entry {
 /** The effect of a line. */
 export type Told = Pick<ReadLine, 'effect' | 'why'>;
 
-/** Where a training runs, and what only a plan knows, as far as lines say so. */
+/** Where a training runs, and facts that only a plan uses, as far as lines have them. */
 export interface Place {
   /** Number of ranks. */
   readonly world: number;
@@ -36,7 +36,7 @@ export interface Place {
   readonly globalBatch: number;
   /** Rows of a microbatch of a pipeline. */
   readonly microRows: number;
-  /** Rows per step of all ranks that a program fills up by passes, unless a line says the passes or the rows. */
+  /** Rows per step of all ranks. The program adds passes until a step has these rows, unless a line has the passes or the rows. */
   readonly usualRows: { readonly rows: number; readonly isPerDataRank: boolean };
   /** A model of the hub's catalogue, which only plans know. */
   readonly model: string;
@@ -51,16 +51,16 @@ export interface Place {
   readonly isWarmupCut: boolean;
 }
 
-/** Somebody's settings in our own words. */
+/** The user's settings, as settings of this library. */
 export interface Reading {
-  /** Number of ranks; null: no line says it. */
+  /** Number of ranks; null if no line has it. */
   readonly world: number | null;
-  /** Number of machines; null: no line says it. */
+  /** Number of machines; null if no line has it. */
   readonly machines: number | null;
   /** The settings, as `job.train` takes them. */
   readonly config: TrainConfigInput;
   /** Every line, in the order of the files. */
   readonly lines: readonly ReadLine[];
-  /** What plans know in addition to a config. */
+  /** Facts that plans use in addition to a config. */
   readonly place: Partial<Place>;
 }

@@ -2,7 +2,7 @@ import { fromOtherName } from '../../config/other-names';
 import { STRATEGIES, strategyNamed } from '../../config/strategies';
 import { type Convert, isNothing, wrongValue } from './key-row';
 
-// Values as other programs write them, as ours.
+// Converters of values: from other programs' spelling to ours.
 
 /** Returns an integer of at least `least`. Throws: CONFIG for other values. */
 export function wholeOf(value: unknown, least = 1): number {
@@ -31,7 +31,7 @@ export const number: Convert = (value) => numberOf(value);
 export const yes: Convert = (value) => yesOf(value);
 export const text: Convert = (value) => (isNothing(value) ? undefined : String(value));
 
-/** Returns the word of a table that means a value; undefined: it has none. */
+/** Returns the word of a table that means a value; undefined if the table has no such word. */
 export function wordOf<Ours>(words: Readonly<Record<string, Ours>>, value: Ours): string | undefined {
   return Object.entries(words).find(([, meant]) => meant === value)?.[0];
 }

@@ -17,7 +17,7 @@ export class Branches {
     }
   }
 
-  /** Whether an earlier branch sets the variable; otherwise, this one does. */
+  /** Whether an earlier branch has set the variable. If not, it is noted that this branch sets it. */
   isSetBefore(name: string): boolean {
     if (this.#open.some(({ before }) => before.has(name))) return true;
     this.#open.at(-1)?.now.add(name);

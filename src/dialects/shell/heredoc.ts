@@ -4,13 +4,13 @@ export interface Heredoc {
   readonly written: string;
   /** The line that ends the text. */
   readonly end: string;
-  /** Whether tabs before the lines do not count. */
+  /** Whether tabs at the beginning of lines are removed. */
   readonly isIndented: boolean;
-  /** Whether variables in the text are text. */
+  /** Whether variables in the text are not replaced by their values. */
   readonly isLiteral: boolean;
 }
 
-/** Returns the here-document that is announced at a position; null: there is none. */
+/** Returns the here-document that is announced at a position; null if there is none. */
 export function heredocAt(text: string, at: number): Heredoc | null {
   const [written, dash, quoted, backslash, plain] =
     /^\d?<<(-?)[ \t]*(?:(["'][^"'\n]+["'])|(\\?)([\w.-]+))/.exec(text.slice(at, at + 100)) ?? [];
@@ -23,8 +23,8 @@ export function heredocAt(text: string, at: number): Heredoc | null {
 const SHELLS = /(^|\/)(bash|sh|zsh|sbatch|ssh|srun|kubectl)$/;
 
 /**
- * Returns the text of a here-document that begins at a position, with the line that ends it. `words` are those of its command. null: it is
- * read as a script, or the line that ends it is missing.
+ * Returns the text of a here-document that begins at a position, with the line that ends it. `words` are the words of its command. null
+ * if the text is read as a script, or if the line that ends it is missing.
  */
 export function heredocBody(
   text: string,

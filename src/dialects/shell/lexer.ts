@@ -17,7 +17,7 @@ import type { Word } from './word';
 /** A placeholder that documents write where a shell would see a redirection: <MASTER_IP>. */
 const PLACEHOLDER = /^<[A-Za-z][\w.-]*>(?=[\s:"'\\]|$)/;
 
-/** Words that only structure a script; the commands after them are read. */
+/** Words that only structure a script, such as `then`; the commands after them are read. */
 const KEYWORDS = ['if', 'then', 'else', 'elif', 'fi', 'do', 'done', 'while', 'until', '{', '}', '!', 'esac'];
 
 /** Splits a script into commands. */
@@ -116,8 +116,8 @@ export class Lexer {
   }
 
   /**
-   * Skips the here-documents of a line; those of programs that run them as a script are read. Returns the file into which the command writes
-   * the last one; null: it writes none.
+   * Skips the here-documents of a line; if the command runs them as a script, they are read. Returns the file into which the command writes the
+   * last here-document; null if there is no such file.
    */
   #heredocsOf(words: readonly RawWord[]): RawFile | null {
     const texts = words.map(({ pieces: [first] }) => first?.text ?? '');
@@ -134,10 +134,10 @@ export class Lexer {
     return written;
   }
 
-  /** Returns the parts of a here-document: it has variables unless its end is quoted. */
+  /** Returns the parts of a here-document. Variables are replaced unless the word that ends the document is quoted. */
   #bodyPieces(body: string, { isLiteral }: Heredoc): readonly Piece[] {
     if (isLiteral) return [{ text: body, isQuoted: true }];
-    // As in double quotes, except that these are text.
+    // As in double quotes, except that double quotes are text here.
     return new Lexer(body).#double(null);
   }
 
@@ -160,7 +160,7 @@ export class Lexer {
     if (isOutput) this.#output = { name, isAppended: operator.includes('>>') };
   }
 
-  /** Reads NAME=(word word); null: there is no array. */
+  /** Reads NAME=(word word); null if there is no array. */
   #array(): RawStatement | null {
     const [start, array, sign] = /^(\w+)(\+?)=\(/.exec(this.#text.slice(this.#at, this.#at + 100)) ?? [];
     if (start === undefined || array === undefined) return null;
@@ -216,7 +216,7 @@ export class Lexer {
     return inner;
   }
 
-  /** Reads up to the closing mark, which it skips; null: up to the end. */
+  /** Reads up to the closing mark, which it skips; if `mark` is null, up to the end. */
   #double(mark: '"' | null = '"'): readonly Piece[] {
     const pieces: Piece[] = [{ text: '', isQuoted: true }];
     const line = this.#line;
@@ -271,7 +271,7 @@ function withoutQuotes(text: string): string {
   return text.replace(/^(["'])(.*)\1$/s, '$2');
 }
 
-/** Returns the file into which tee writes; null: it writes none. */
+/** Returns the file into which tee writes; null if there is none. */
 function teeOutput(words: readonly RawWord[]): Pick<RawFile, 'name' | 'isAppended'> | null {
   const [option, file = option] = words.slice(1);
   if (file === undefined) return null;

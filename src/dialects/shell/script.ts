@@ -6,7 +6,7 @@ import type { Variables, Word } from './word';
 
 /** A script, command by command. */
 export interface Script {
-  /** Returns the words of the next command, in which variables have their values; null: the script has ended. */
+  /** Returns the words of the next command, with variables replaced by their values; null if the script has ended. */
   next(variables: Variables): readonly Word[] | null;
   /** The options of `#SBATCH` lines. */
   readonly slurm: readonly Word[];
@@ -80,7 +80,7 @@ function expanded({ pieces, line }: RawWord, variables: Variables): Word[] {
     const array = variable?.match(/^(\w+)\[[@*]\]$/)?.[1];
     const known = variables.get(array ?? variable ?? '');
     if (array !== undefined && known !== undefined) {
-      // "${ARGS[@]}" is its words, and nothing else; without quotes, they are split at blanks.
+      // "${ARGS[@]}" stands for exactly the array's words; without quotes, the words are split at blanks.
       words.push(...(isQuoted ? known : known.flatMap(splitAtBlanks)));
       current = null;
       continue;

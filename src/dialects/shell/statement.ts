@@ -2,7 +2,7 @@
 
 /** A part of a word: literal text, or a variable. */
 export interface Piece {
-  /** The text; of a variable, its default or how it is written. */
+  /** The text; for a variable, its default, or how the variable is written. */
   readonly text: string;
   readonly isQuoted: boolean;
   /** The name of the variable: 'GPUS', or 'ARGS[@]' for all words of an array. */
@@ -16,12 +16,12 @@ export interface RawWord {
   readonly line: number;
 }
 
-/** A command; with `array`, the words of this variable. */
+/** A command; if it has `array`, the words of this variable. */
 export interface RawStatement {
   readonly array?: string;
   /** The line of the array's name. */
   readonly line?: number;
-  /** Whether the words follow those that the array has. */
+  /** Whether the words are appended to the array. */
   readonly isAppended?: boolean;
   readonly words: readonly RawWord[];
   /** The file into which the command writes its here-document. */
@@ -31,14 +31,14 @@ export interface RawStatement {
 /** A here-document that a command writes into a file: cat > ds.json <<EOF. */
 export interface RawFile {
   readonly name: RawWord;
-  /** Whether the text follows what the file has. */
+  /** Whether the text is appended to the file. */
   readonly isAppended: boolean;
   readonly pieces: readonly Piece[];
   /** The line of the first line of the text. */
   readonly line: number;
 }
 
-/** The first words of commands that stand for what is not read, and for what a shell would stop at. */
+/** First words of pseudo-commands: they stand for parts of a script that are not read, or at which a shell would stop. */
 export const NOTES = { branch: 'else', quote: 'quote', continuation: 'backslash' } as const;
 
 /** Returns the variables that a statement sets for the commands after it. */
@@ -55,7 +55,7 @@ export function otherBranch({ line, words }: RawStatement, names: readonly strin
   return noteWords('branch', line ?? words[0]?.line ?? 1, names);
 }
 
-/** Returns the words of a note: its name, and what it is about. */
+/** Returns the words of a note: its name, and its subject. */
 export function noteWords(
   kind: keyof typeof NOTES,
   line: number,
@@ -82,10 +82,10 @@ export function joined(pieces: readonly Piece[]): readonly Piece[] {
   return done;
 }
 
-/** Commands that print the current folder, or that of the script: names are looked up in both. */
+/** Commands that print the current folder or the script's folder: files are looked up in both folders. */
 const HERE = /^\$\(\s*(pwd\s*|(cd\s[^)]*)?\$?\(?\s*dirname\b[^)]*(\$0|BASH_SOURCE)[\s\S]*)\)$/;
 
-/** Returns what stands for the output of a command, which is not known: its first word, without blanks. */
+/** Returns a stand-in for the unknown output of a command: the command's first word, without blanks. */
 export function outputOf(command: string): string {
   if (HERE.test(command)) return '.';
   return `$(${/^\$\(\s*(\S*?)\)?(\s|$)/.exec(command)?.[1] ?? ''}…)`;

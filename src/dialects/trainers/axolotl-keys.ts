@@ -62,11 +62,11 @@ export const AXOLOTL_WITHOUT_EFFECT: KeyTable = {
 
 const PREFERENCES = 'preferences and rewards are not trained here; supervised fine-tuning is';
 
-/** Returns rows of ways of training that are not built here; `names` are separated by blanks. */
+/** Returns rows for kinds of training that are not built here; `names` are separated by blanks. */
 const allRefused = (why: string, names: string): KeyTable =>
   Object.fromEntries(names.split(' ').map((name) => [name, refused(why)]));
 
-/** Ways of training that are not built here, with the settings that only they have. */
+/** Kinds of training that are not built here, with the settings that only these kinds have. */
 export const AXOLOTL_REFUSED: KeyTable = {
   ...allRefused(PREFERENCES, 'trl ebft kd_trainer hatchery nemo_gym_enabled'),
   ...allNone(
@@ -94,9 +94,9 @@ export const AXOLOTL_REFUSED: KeyTable = {
   mora_type: refused('MoRA is not built here; choose adapter: lora'),
   ...allRefused('weights are not quantized or pruned here', 'quantize_moe_experts llmcompressor'),
   ...allRefused('Grokfast is not built here', 'grokfast_alpha grokfast_lamb'),
-  dense_mixer: refused('routers are as model.router says'),
+  dense_mixer: refused('model.router decides this'),
   trainer_cls: refused('a trainer of your own is your own loop here'),
-  ...allRefused('a schedule restarts nowhere here', 'jagged_restart_steps'),
+  ...allRefused('no schedule restarts here', 'jagged_restart_steps'),
   ...allNone('is for jagged_restart_steps', 'jagged_restart_warmup_steps jagged_restart_anneal_steps'),
   ...allNone('is for ReLoRA', 'relora_prune_method relora_prune_ratio relora_cpu_offload'),
   ...allNone(

@@ -24,7 +24,7 @@ import { DATA, TRAINING_ARGUMENTS } from './transformers';
 
 // Axolotl's YAML. Source: src/axolotl/utils/schemas.
 
-/** Axolotl's names of sizes that Accelerate's rows ask for. */
+/** Axolotl's names for the sizes that Accelerate's rows read. */
 const SIZES: Readonly<Record<string, string>> = {
   parallelism_config_dp_replicate_size: 'dp_replicate_size',
   parallelism_config_dp_shard_size: 'dp_shard_size',
@@ -36,7 +36,7 @@ const isFsdp = (other: Asked['other']): boolean =>
   isGiven(other('fsdp')) ||
   ['fsdp_version', ...Object.keys(ACCELERATE_FSDP.fsdp)].some((key) => other(key) !== undefined);
 
-/** Returns a row of another program that asks for other keys by its own names; an empty value has no effect. */
+/** Returns a row of another program, whose names of other keys are translated; an empty value has no effect. */
 function adapted(row: KeyRow, names: Readonly<Record<string, string>> = {}): KeyRow {
   return {
     ...row,
@@ -51,7 +51,7 @@ function adaptedAll(table: KeyTable, names: Readonly<Record<string, string>> = {
   return Object.fromEntries(Object.entries(table).map(([key, row]) => [key, adapted(row, names)]));
 }
 
-/** Returns the row of an argument of transformers' Trainer. Throws: INTERNAL if there is none. */
+/** Returns the row of an argument of transformers' Trainer. Throws: INTERNAL if there is no such argument. */
 function trainer(key: string): KeyRow {
   const row = TRAINING_ARGUMENTS[key];
   if (row === undefined) throw new ShardlabError('INTERNAL', `the Trainer has no argument ${key}`);
@@ -94,13 +94,13 @@ function adapter({ value }: Asked): Meaning {
   return { effect: 'refused', why: `there are no adapters of kind ${String(value)} here; choose lora` };
 }
 
-/** Returns the sizes of the mesh; both of them with the degrees are the number of ranks. */
+/** Returns the sizes of the mesh; both sizes times the degrees are the number of ranks. */
 function mesh({ other }: Asked): Meaning {
   const [dpShard, dpReplicate] = [other('dp_shard_size'), other('dp_replicate_size')];
   if (!isGiven(dpShard) || !isGiven(dpReplicate))
     return {
       effect: 'none',
-      why: 'the other ranks follow from their number: all data-parallel ranks are used',
+      why: 'without both sizes of the mesh, all data-parallel ranks are used',
     };
   const sizes = { dpReplicate: wholeOf(dpReplicate), dpShard: wholeOf(dpShard) };
   const degrees = ['tensor_parallel_size', 'context_parallel_size', 'sequence_parallel_degree'].map((key) =>
@@ -137,7 +137,7 @@ const PARALLEL: KeyTable = {
     fsdp_limit_all_gathers: adapted(setting('parallel.limitAllGathers', yes)),
     fsdp_final_state_dict_type: none('checkpoints here are sharded, and any number of ranks reads them'),
     fsdp_cpu_offload_pin_memory: none('host and device are one memory here'),
-    fsdp_mixed_precision_policy: none('bf16 and fp16 decide it here'),
+    fsdp_mixed_precision_policy: none('bf16 and fp16 decide this'),
   }),
   dp_shard_size: decides('parallel.mesh', mesh),
   dp_replicate_size: decides('parallel.mesh', mesh),

@@ -3,7 +3,7 @@ import { fileKey } from './transformers';
 
 const FILE = fileKey("DeepSpeed's JSON, which is read too");
 
-/** Arguments that deepspeed.add_config_arguments adds to a script; transformers' --deepspeed has the file as its value. */
+/** Arguments that deepspeed.add_config_arguments adds to a script; the value of transformers' --deepspeed is the file. */
 export const DEEPSPEED_ARGUMENTS: KeyTable = {
   deepspeed: {
     ...FILE,

@@ -42,7 +42,7 @@ const ADAPTERS: KeyTable = {
       : { effect: 'refused', why: `there are no adapters of kind ${String(value)} here; choose lora` },
   ),
   ...allNone(
-    'is for freezing, which frozen does here, or for exports, which run.savePretrained does',
+    'is for freezing (here: frozen) or for exports (here: run.savePretrained)',
     'freeze_trainable_layers freeze_trainable_modules freeze_extra_modules export_dir export_size infer_dtype',
   ),
   adapter_name_or_path: FIRST_ADAPTERS,
@@ -55,7 +55,7 @@ const ADAPTERS: KeyTable = {
   use_dora: decides('lora.useDora', ({ value }) => ({ sets: { 'lora.useDora': yesOf(value) } })),
 };
 
-/** A section that only chooses between kinds that are not built here, unless it has the usual one. */
+/** The row of a section that chooses a kind: kinds other than the usual one are not built here. */
 const chosen = (why: string) =>
   refused(
     why,
@@ -110,7 +110,7 @@ export const LLAMA_FACTORY_V1: Dialect = {
     lr_scheduler_config: chosen('write schedule.kind'),
     batching_strategy: none('texts fill sequences without gaps here'),
     full_determinism: none('runs are equal to the bit here in any case'),
-    ...allNone('the other ranks follow from their number', 'dp_size mp_replicate_size mp_shard_size'),
+    ...allNone('follows from the number of ranks', 'dp_size mp_replicate_size mp_shard_size'),
     ...allNone('jobs here have collectives of their own', 'dist_timeout'),
     ...allNone(
       'batches are read by rank and step here',
@@ -121,7 +121,7 @@ export const LLAMA_FACTORY_V1: Dialect = {
       'output_dir save_steps save_epochs save_ckpt_as_hf save_total_limit resume_from_checkpoint',
     ),
     ...allNone('run.log writes JSON lines and TensorBoard files', 'logging_steps report_to run_name'),
-    ...allNone('is for drawing answers, which run.sample does here', 'sample_backend max_new_tokens'),
+    ...allNone('is for generating answers; run.sample does this here', 'sample_backend max_new_tokens'),
     stage: refused('only supervised fine-tuning is trained here', (value) => String(value) === 'sft'),
     ...allNone(
       PREFERENCES,

@@ -42,7 +42,7 @@ export const DEEPSPEED_FILE = 'ds_config.json';
 
 const RAY = "Ray's launcher, which starts the processes";
 
-/** Keys of Megatron-LM, which trains with the variable USE_MCA or by Megatron Bridge. */
+/** Keys of Megatron-LM; LLaMA-Factory uses it with the variable USE_MCA or by Megatron Bridge. */
 const MEGATRON_OF_LLAMA_FACTORY: KeyTable = {
   ...onlyRead(
     MEGATRON.keys,
@@ -62,7 +62,7 @@ const MEGATRON_OF_LLAMA_FACTORY: KeyTable = {
   ),
 };
 
-/** Keys that start processes, or that are for other ways of training. */
+/** Keys that start processes, or that are for other kinds of training. */
 const OTHER: KeyTable = {
   ray_num_workers: place('number of ranks', (value) => ({ world: wholeOf(value) })),
   ray_init_kwargs: exported(RAY),
@@ -90,11 +90,11 @@ const OTHER: KeyTable = {
     ]),
   ),
   ...allNone(
-    'is for programs that are not built here',
+    'is for programs that this library does not have',
     'hyper_parallel_args kt_expert_checkpoint_path kt_lora_expert_intermediate_size kt_lora_expert_num kt_use_lora_experts kt_weight_path',
   ),
   ...allNone(
-    'is for drawing answers, which run.sample does here',
+    'is for generating answers; run.sample does this here',
     'do_sample length_penalty max_length max_new_tokens num_beams repetition_penalty skip_special_tokens temperature top_k top_p sglang_config sglang_lora_backend sglang_maxlen sglang_mem_fraction sglang_tp_size vllm_config vllm_enforce_eager vllm_gpu_util vllm_max_lora_rank vllm_maxlen',
   ),
   ...allNone(
@@ -106,9 +106,9 @@ const OTHER: KeyTable = {
     'audio_sampling_rate crop_to_patches image_do_pan_and_scan image_min_pixels use_audio_in_video video_fps video_maxlen video_min_pixels',
   ),
   ...MEGATRON_OF_LLAMA_FACTORY,
-  use_mca: none('Megatron-LM trains, with the keys that have its names'),
+  use_mca: none('Megatron-LM trains; it reads the keys that have its names'),
   ...allNone(
-    'is for programs that are not built here',
+    'is for programs that this library does not have',
     'kt_cpu_activation kt_config kt_non_expert_weight_path',
   ),
   ...allNone(
@@ -216,7 +216,7 @@ export const LLAMA_FACTORY: Dialect = {
       'trust_remote_code cache_dir hf_hub_token ms_hub_token om_hub_token model_revision use_fast_tokenizer resize_vocab',
     ),
     ...allNone(
-      'models and adapters are as PEFT has them',
+      'models and adapters have the form here that PEFT expects',
       'lora_bias additional_target modules_to_save create_new_adapter loraplus_lr_ratio use_unsloth enable_liger_kernel rope_scaling shift_attn upcast_layernorm upcast_lmhead_output use_reentrant_gc freeze_vision_tower freeze_multi_modal_projector image_max_pixels video_max_pixels predict_with_generate low_cpu_mem_usage infer_backend',
     ),
     pure_bf16: refused('master parameters are float32 here'),

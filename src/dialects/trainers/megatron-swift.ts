@@ -24,7 +24,7 @@ import { swiftData } from './swift-data';
 const REST =
   'account_for_embedding_in_pipeline_split account_for_loss_in_pipeline_split apply_wd_to_qk_layernorm data_parallel_random_init decoder_first_pipeline_num_layers decoder_last_pipeline_num_layers dsa_indexer_loss_coeff dsa_indexer_use_sparse_loss end_weight_decay lr_warmup_init mhc_recompute_layer_num moe_layer_recompute muon_coefficient_type muon_extra_scale_factor muon_fp32_matmul_prec muon_momentum muon_num_ns_steps muon_scalar_optimizer muon_scale_mode muon_tp_mode pipeline_model_parallel_layout start_weight_decay weight_decay_incr_style';
 
-/** Arguments of megatron rlhf, which megatron sft has too. */
+/** Arguments of megatron rlhf that megatron sft has too. */
 const RLHF =
   'advantage_estimator async_generate beta calculate_KL center_rewards_coefficient completion_length_limit_scope cosine_max_len cosine_max_len_value_correct cosine_max_len_value_wrong cosine_min_len_value_correct cosine_min_len_value_wrong delta desirable_weight dynamic_sample epsilon epsilon_high f_divergence_type fipo_clip_high_only fipo_clip_range fipo_decay_rate fipo_safety_threshold generation_batch_size gkd_logits_topk gym_env importance_sampling_level kl_in_reward label_smoothing lmbda log_completions log_entropy log_rollout_offpolicy_metrics max_completion_length max_resample_times max_turns mcore_ref_adapter mcore_ref_model move_model_batches multi_turn_scheduler num_generations num_generations_eval num_iterations off_policy_sequence_mask_delta offload_model offload_optimizer offload_teacher_model overlong_filter real_tau ref_adapters ref_model ref_model_mixup_alpha ref_model_sync_steps reference_free repetition_max_penalty repetition_n_grams reward_funcs reward_model reward_model_plugin reward_weights rlhf_type rollout_importance_sampling_mode rollout_importance_sampling_threshold rpo_alpha scale_rewards seq_kd sft_alpha sleep_level soft_cache_length soft_max_length steps_per_generation sync_ref_model tau_neg tau_pos teacher_kl_coef teacher_model teacher_model_revision teacher_model_server teacher_model_type teacher_tag_key top_entropy_quantile undesirable_weight use_gym_env use_vllm vllm_disable_cascade_attn vllm_enable_lora vllm_enable_prefix_caching vllm_enforce_eager vllm_engine_kwargs vllm_gpu_memory_utilization vllm_limit_mm_per_prompt vllm_max_model_len vllm_max_num_seqs vllm_mm_processor_cache_gb vllm_mode vllm_server_base_url vllm_server_group_port vllm_server_host vllm_server_pass_dataset vllm_server_port vllm_server_timeout vllm_tensor_parallel_size wandb_log_unique_prompts';
 
@@ -55,14 +55,14 @@ const OTHER: KeyTable = {
     'report_to logging_steps swanlab_project swanlab_exp_name eval_steps metric_for_best_model greater_is_better callbacks',
   ),
   ...allNone(
-    "the model's own layers are as its config.json says",
+    "the model's config.json describes the layers",
     'moe_router_dtype moe_z_loss_coeff moe_token_drop_policy mtp_num_layers mtp_loss_scaling_factor language_model_only vit_gradient_checkpointing vit_gradient_checkpointing_kwargs vit_attn_impl freeze_parameters freeze_parameters_regex freeze_parameters_ratio trainable_parameters trainable_parameters_regex target_regex',
   ),
   ...allNone('jobs here have collectives of their own', 'ddp_backend ddp_timeout'),
   ...allNone('is for preferences and rewards, which swift rlhf and megatron rlhf train', RLHF),
   megatron_extra_kwargs: refused('is JSON, which is not read; write its arguments one by one'),
   ...allNone(
-    'models and collectives are as they are built here',
+    'this library has models and collectives of its own',
     'bridge_backend cp_partition_mode nccl_comm_warmup save_missing_weights skip_megatron_init microbatch_group_size_per_vp_stage router_replay_mode use_fused_mhc linear_decoupled_in_proj mtp_decoder_input_detach mtp_shared_weights csa_dense_mode align_grad_reduce data_seed remove_unused_columns muon_split_qkv muon_use_nesterov',
   ),
   ...onlyRead(MEGATRON_REST, REST),
@@ -74,7 +74,7 @@ const OTHER: KeyTable = {
 const isByFsdp = ({ config: { parallel } }: Exported): boolean =>
   STRATEGIES[parallel.strategy].shardedAtRest.includes('gradient');
 
-/** Returns what Megatron-FSDP shards; the strategies whose parameters stay whole until backward are stage 2. */
+/** Returns what Megatron-FSDP shards. If parameters stay whole until backward, the strategy is stage 2. */
 function sharding(exported: Exported): string | undefined {
   const { strategy } = exported.config.parallel;
   if (!isByFsdp(exported)) return undefined;

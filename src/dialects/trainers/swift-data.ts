@@ -28,7 +28,7 @@ function ofConversations(path: string, isPlain: IsPlain, mean: (asked: Asked) =>
   });
 }
 
-/** Returns whether rows have several examples; ranks that share sequences or layers need rows of one example. */
+/** Returns whether rows have several examples. If ranks share sequences or layers, each row must have one example. */
 function packing({ value, other }: Asked): Meaning {
   const names = ['sequence_parallel_size', 'context_parallel_size', 'pipeline_model_parallel_size'];
   const divided = names.find((name) => wholeOf(other(name) ?? 1) > 1);
@@ -37,7 +37,7 @@ function packing({ value, other }: Asked): Meaning {
     : { sets: { 'data.packing': yesOf(value) } };
 }
 
-/** Returns the form of conversations: a file of Jinja, or chatml; the tokenizer has its own. */
+/** Returns the form of conversations: a file of Jinja, or chatml. By default, the tokenizer's own form is used. */
 function template({ value }: Asked): Meaning {
   const isKnown = value === 'chatml' || /\.jinja2?$|^[./~]/.test(String(value));
   return isKnown
@@ -81,6 +81,6 @@ export function swiftData(isPlain: IsPlain = PLAIN): KeyTable {
     truncation_strategy: row('data.truncation', truncation),
     system: row('data.system', ({ value }) => ({ sets: { 'data.system': String(value) } })),
     template: row('data.chatTemplate', template),
-    use_chat_template: none('true: --dataset has conversations; false: it has texts'),
+    use_chat_template: none('true if --dataset has conversations, false if it has texts'),
   };
 }

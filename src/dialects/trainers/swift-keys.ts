@@ -18,7 +18,7 @@ export const SWIFT_OTHER: KeyTable = {
     'galore_target_modules galore_rank galore_update_proj_gap galore_scale galore_proj_type galore_optim_per_parameter galore_with_embedding galore_quantization galore_proj_quant galore_proj_bits galore_proj_group_size galore_cos_threshold galore_gamma_proj galore_queue_size lora_ga_batch_size lora_ga_iters lora_ga_max_length lora_ga_direction lora_ga_scale lora_ga_stable_gamma fourier_n_frequency fourier_scaling boft_block_size boft_block_num boft_dropout vera_rank vera_projection_prng_key vera_dropout vera_d_initial adalora_target_r adalora_init_r adalora_tinit adalora_tfinal adalora_delta adalora_beta1 adalora_beta2 adalora_orth_reg_weight adalora_deltaT adapter_act adapter_length boft_n_butterfly_factor reft_layer_key reft_layers reft_rank reft_intervention_type reft_args llamapro_num_new_blocks llamapro_num_groups lisa_step_interval lorap_lr_ratio',
   ),
   use_galore: refused('GaLore is not built here'),
-  use_swift_lora: none("adapters are PEFT's here"),
+  use_swift_lora: none("adapters here are PEFT's"),
   optimizer: refused('optimizers of plugins are not read; write optimizer.kind'),
   lisa_activated_layers: refused('LISA is not built here; frozen freezes modules'),
   lora_dtype: none('adapters are float32 here, and matmuls are as mixedPrecision says'),
@@ -29,7 +29,7 @@ export const SWIFT_OTHER: KeyTable = {
     'max_epochs early_stop_interval',
   ),
   ...allNone(
-    'is for drawing answers, which run.sample does here',
+    'is for generating answers; run.sample does this here',
     'max_new_tokens temperature top_k top_p repetition_penalty num_beams stream stop_words logprobs top_logprobs structured_outputs_regex',
   ),
   ...allNone(

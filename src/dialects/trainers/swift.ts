@@ -24,7 +24,7 @@ import { swiftData } from './swift-data';
 import { SWIFT_OTHER } from './swift-keys';
 import { fsdp, TRAINING_ARGUMENTS } from './transformers';
 
-// ms-swift: `swift sft`, whose arguments are those of transformers and its own, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
+// ms-swift: `swift sft`, which has arguments of its own and those of transformers, and `megatron sft`. Source: ms-swift's Command-line-parameters.md.
 
 const NEVER = 'swift has no such argument';
 
@@ -47,7 +47,7 @@ export const DOCUMENT: KeyTable = {
     return {
       usual: { 'parallel.strategy': method },
       effect: 'warning',
-      why: `${NEVER}; there it is ${today}; here parallel.strategy: ${method}`,
+      why: `${NEVER}; swift has ${today}; here parallel.strategy: ${method}`,
     };
   }),
   tensor_parallel_size: degree('parallel.tp', '--tensor_model_parallel_size of megatron sft'),
@@ -57,7 +57,7 @@ export const DOCUMENT: KeyTable = {
     return {
       sets: { 'parallel.strategy': strategy },
       effect: 'warning',
-      why: `${NEVER}; there it is --fsdp fsdp2; here parallel.strategy: ${strategy}`,
+      why: `${NEVER}; swift has --fsdp fsdp2; here parallel.strategy: ${strategy}`,
     };
   }),
   mixed_precision: decides('mixedPrecision.paramDtype', ({ value }): Meaning => {
@@ -67,7 +67,7 @@ export const DOCUMENT: KeyTable = {
     return {
       sets: { 'mixedPrecision.paramDtype': paramDtype },
       effect: 'warning',
-      why: `${NEVER}; there it is ${name}; here mixedPrecision.paramDtype: ${paramDtype}`,
+      why: `${NEVER}; swift has ${name}; here mixedPrecision.paramDtype: ${paramDtype}`,
     };
   }),
 };
@@ -76,11 +76,11 @@ function degree(path: string, instead: string): KeyRow {
   return decides(path, ({ value }) => ({
     sets: { [path]: wholeOf(value) },
     effect: 'warning',
-    why: `${NEVER}; there it is ${instead}; here ${path}: ${wholeOf(value)}`,
+    why: `${NEVER}; swift has ${instead}; here ${path}: ${wholeOf(value)}`,
   }));
 }
 
-/** Names of DeepSpeed's settings that swift has itself. */
+/** DeepSpeed's settings that swift provides by name. */
 const ZERO: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   zero0: { 'parallel.strategy': 'NO_SHARD' },
   zero1: { 'parallel.strategy': 'ZERO_1' },
@@ -90,7 +90,7 @@ const ZERO: Readonly<Record<string, Readonly<Record<string, unknown>>>> = {
   zero3_offload: { 'parallel.strategy': 'FULL_SHARD', 'offload.optimizer': true, 'offload.parameters': true },
 };
 
-/** Returns swift's name of DeepSpeed's settings; undefined: FSDP shards, or nothing is sharded. */
+/** Returns swift's name of DeepSpeed's settings; undefined if FSDP shards, or if nothing is sharded. */
 function deepspeedName({ config: { parallel, offload } }: Exported): string | undefined {
   const { strategy } = parallel;
   if (STRATEGIES[strategy].isHybrid) return offload.parameters ? 'zero3_offload' : 'zero3';
@@ -135,7 +135,7 @@ function tuner({ value }: Asked): Meaning {
   };
 }
 
-/** Settings of adapters, which have an effect with LoRA only; `usual` is the program's default. */
+/** Settings of adapters, which have an effect only with LoRA; `usual` is the program's default. */
 function adapter(path: string, convert: (value: unknown) => unknown, usual: 'lora' | 'full'): KeyRow {
   const row = decides(path, ({ value, other }) => {
     const kind = String(other('tuner_type') ?? other('train_type') ?? other('sft_type') ?? usual);
@@ -157,7 +157,7 @@ function weights({ value, other }: Asked): Meaning {
   if (bf16 === true || fp16 === true)
     return {
       effect: 'none',
-      why: 'is the type of stored weights; --bf16 or --fp16 says in which one they train',
+      why: 'is the type of stored weights; --bf16 or --fp16 says in which type weights train',
     };
   const paramDtype = dtype === 'bfloat16' ? 'bfloat16' : 'float16';
   const isHalf = (dtype === 'bfloat16' ? bf16 : fp16) !== false;

@@ -54,7 +54,7 @@ export const TORCHTITAN_WITHOUT_EFFECT = {
   ),
   memory_estimation: allNone('shardlab plan estimates memory', 'enable enabled disable_fake_mode'),
   fault_tolerance: {
-    enable: refused('a job here ends with its first rank that ends; run.load continues'),
+    enable: refused('a job here ends as soon as one of its ranks ends; run.load continues the training'),
     ...allNone(
       'is for fault tolerance, which is off here',
       'process_group process_group_timeout_ms replica_id group_size min_replica_size semi_sync_method',

@@ -24,7 +24,7 @@ const degreeOf = (other: Asked['other'], key: string): number => {
   return degree > 0 ? degree : 1;
 };
 
-/** Returns FSDP's strategy; a degree of -1 stands for all ranks that no other degree has. FSDP shards over the ranks of cp too. */
+/** Returns FSDP's strategy; a degree of -1 stands for all ranks that the other degrees leave. FSDP shards over the ranks of cp too. */
 function strategy({ other }: Asked): Meaning {
   const shard = Number(other('parallelism.data_parallel_shard_degree') ?? -1);
   const dpReplicate = degreeOf(other, 'data_parallel_replicate_degree');
@@ -44,7 +44,7 @@ function strategy({ other }: Asked): Meaning {
   };
 }
 
-/** Returns the number of ranks, if no degree stands for the rest. */
+/** Returns the number of ranks, if no degree is -1. */
 function ranks(shard: number, other: Asked['other']): Pick<Meaning, 'place'> {
   if (shard < 1) return {};
   const degrees = [
@@ -61,7 +61,7 @@ export function dataRanks({ config, machines, ranksPerMachine }: Exported): numb
   return dataRanksOf(config, machines * ranksPerMachine);
 }
 
-/** Returns the number of replicas; each of them has the other data-parallel ranks. */
+/** Returns the number of replicas; each replica is sharded over the remaining data-parallel ranks. */
 function replicas(exported: Exported): number {
   const { strategy: name, mesh } = exported.config.parallel;
   if (name === 'NO_SHARD') return dataRanks(exported);
@@ -110,11 +110,11 @@ function pipelineSchedule({ value }: Asked): Meaning {
     : { sets: { 'parallel.schedule': SCHEDULES[name] } };
 }
 
-/** TorchTitan's schedule with one stage per rank and no bubble is gone: torch has none. */
+/** TorchTitan has no schedule with one stage per rank and no bubble any more, because torch has none. */
 const writtenSchedule = ({ config: { parallel } }: Exported): string | undefined =>
   parallel.schedule === 'zb' ? '1F1B' : wordOf<string>(SCHEDULES, parallel.schedule);
 
-/** Returns the stages of a rank, of a published model, whose number of layers is known. */
+/** Returns the stages per rank of a published model, because its number of layers is known. */
 function virtualStages({ value, other }: Asked): Meaning {
   const model = modelNamed(`${String(other('model.name') ?? 'llama3')}-${String(other('model.flavor'))}`);
   const shape = model === null ? null : modelShape({ model });
@@ -126,7 +126,7 @@ function virtualStages({ value, other }: Asked): Meaning {
     : { sets: { 'parallel.virtualStages': wholeOf(stages) } };
 }
 
-/** Returns the layers of a stage; undefined: they do not make the config's number of stages. */
+/** Returns the layers of a stage; undefined if no such number gives the config's number of stages. */
 export function layersPerStage({ config }: Pick<Exported, 'config'>): number | undefined {
   const shape = modelShape(config);
   const stages = config.parallel.pp * virtualStagesOf(config.parallel);

@@ -110,7 +110,7 @@ const MASTER = 'parameters are stored as float32 here; mixedPrecision rounds the
 const TRAINING: KeyTable = {
   ...OTHER.training,
   local_batch_size: settingBoth('batch', whole),
-  // The name of older versions.
+  // The name in older versions.
   batch_size: setting('batch', whole),
   global_batch_size: both(
     place('rows of all ranks per step', (value) =>
@@ -139,7 +139,7 @@ const TRAINING: KeyTable = {
     setting('mixedPrecision.paramDtype', float),
     ({ config }) => config.mixedPrecision?.paramDtype ?? 'float32',
   ),
-  // Its only value.
+  // The key's only value.
   mixed_precision_reduce: both(setting('mixedPrecision.reduceDtype', float), () => 'float32'),
   compile: COMPILE,
   dataset: DATA,
@@ -147,7 +147,7 @@ const TRAINING: KeyTable = {
   seed: setting('seed', wholeFromZero),
 };
 
-/** One of how many layers runs again, or 'op'. */
+/** The option n of 'every n-th layer runs again', or 'op'. */
 const optionOf = (other: Asked['other']): string =>
   String(other('activation_checkpoint.selective_ac_option') ?? '2');
 
@@ -173,7 +173,7 @@ function modeOf({
 }
 
 const FLOAT8 =
-  'which matmuls are in float8; a plan knows float8 by its name alone, and nothing here computes in it';
+  'which matmuls are in float8; a plan knows only whether float8 is used, and nothing here computes in float8';
 
 /** Settings of TorchTitan, by section. */
 const SECTIONS: Readonly<Record<string, KeyTable>> = {
@@ -208,7 +208,7 @@ const SECTIONS: Readonly<Record<string, KeyTable>> = {
     eps: settingBoth('optimizer.eps', number),
     weight_decay: settingBoth('optimizer.weightDecay', number),
     implementation: none('the update has one implementation here'),
-    // The name of older versions.
+    // The name in older versions.
     fused: none('the update has one implementation here'),
     early_step_in_backward: refused('the optimizer updates after backward here'),
   },

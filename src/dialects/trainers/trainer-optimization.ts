@@ -15,7 +15,7 @@ import { number, numberOf, wholeFromZero, wholeOf, word, wordOf } from '../rows/
 
 // The optimizer and the schedule of transformers' TrainingArguments.
 
-/** The first pattern of a kind has the name that exports write. */
+/** Patterns of names by kind. Exports write the name of a kind's first pattern. */
 const OPTIMIZERS: readonly (readonly [pattern: RegExp, kind: string, written?: string])[] = [
   [
     /^adamw_(torch|hf|torch_fused|apex_fused|torch_xla|torch_npu_fused|anyprecision)$/,
@@ -88,7 +88,7 @@ function scheduleArguments({ value, other }: Asked): Meaning {
   return isUnknown
     ? {
         effect: 'refused',
-        why: `${unknown.join(', ') || 'a share of the learning rate, which is in no line,'} is not read; write schedule.etaMin, schedule.decaySteps and schedule.decayType`,
+        why: `${unknown.join(', ') || 'a share of the learning rate, without a line that has the rate,'} is not read; write schedule.etaMin, schedule.decaySteps and schedule.decayType`,
       }
     : { sets };
 }
@@ -133,7 +133,7 @@ function warmup(asked: Asked): Meaning {
   if (typeof steps !== 'number' || steps <= 0)
     return {
       effect: 'warning',
-      why: 'is a share of the steps, whose number is in no line; write schedule.warmupSteps',
+      why: 'is a share of the steps, and no line has the number of steps; write schedule.warmupSteps',
     };
   return { sets: { 'schedule.warmupSteps': Math.ceil(given * steps) } };
 }

@@ -83,7 +83,7 @@ export function fileKey(says: string): KeyRow {
   };
 }
 
-/** Whether a value names a file or a folder of data, and no data set of a hub. */
+/** Whether a value names a file or a folder of data, not a data set of a hub. */
 export function isDataFile(value: unknown): boolean {
   return /\.(jsonl?|csv|tsv|txt|parquet)$|^[./~]/.test(String(value));
 }
@@ -132,7 +132,7 @@ const SETTINGS: KeyTable = {
     'parallel.strategy': { fsdp: decides('parallel.strategy', fsdp) },
     'data.dropLast': {
       dataloader_drop_last: none(
-        'batches of the built-in data have no rest; write data.dropLast with your own data',
+        'the built-in data leaves no incomplete batch; write data.dropLast with your own data',
       ),
     },
   }),
@@ -156,7 +156,7 @@ const SETTINGS: KeyTable = {
   ...allNone('a plan knows only whether the model is compiled', 'torch_compile_backend torch_compile_mode'),
   auto_find_batch_size: refused('an out-of-memory error here lists settings that would fit'),
   optim_args: refused('write the settings of optimizer'),
-  optim_target_modules: refused('GaLore and its like are not built here'),
+  optim_target_modules: refused('GaLore and similar optimizers are not built here'),
   neftune_noise_alpha: refused('noise in embeddings is not built here'),
   label_smoothing_factor: refused(
     'labels are not smoothed here; write a loss of your own',
@@ -206,7 +206,7 @@ const WITHOUT_EFFECT: KeyTable = {
   ray_scope: none('run.lrRangeTest and your own loop search here'),
 };
 
-/** Returns the row of a setting of data that is a file; `refusal` says why a value is none. */
+/** Returns the row of a setting of data that is a file; `refusal` says why a value is not a file. */
 export function ofFile(path: string, refusal: (value: string) => string | null = () => null): KeyRow {
   return decides(path, ({ value, other }) => {
     if (isNothing(value)) return { effect: 'none', why: 'is empty' };
@@ -242,12 +242,12 @@ const SCRIPTS: KeyTable = {
   data_path: DATA,
   dataset_name: DATA,
   ...allNone(
-    'the file has one form',
+    'data is a local file here, without configurations or splits',
     'dataset_config_name dataset_config dataset_split config_name model_revision token trust_remote_code cache_dir preprocessing_num_workers overwrite_cache use_fast_tokenizer low_cpu_mem_usage torch_dtype dtype streaming max_train_samples max_eval_samples',
   ),
 };
 
-/** What TrainingArguments has by default, where that differs from ours. */
+/** The defaults of TrainingArguments that differ from ours. */
 export const TRAINER_DEFAULTS: Meaning = {
   usual: {
     batch: 8,

@@ -18,12 +18,12 @@ import { fileKey, ofFile, TRAINER_DEFAULTS, TRAINING_ARGUMENTS, TRANSFORMERS } f
 const isLora = (other: Asked['other']): boolean =>
   other('use_peft') !== undefined && yesOf(other('use_peft'));
 
-/** Settings of adapters, which TRL makes with --use_peft only. */
+/** Settings of adapters; TRL makes adapters only with --use_peft. */
 const adapter = (path: string, convert: (value: unknown) => unknown): KeyRow =>
   decides(path, ({ value, other }) =>
     isLora(other)
       ? { sets: { [path]: convert(value) } }
-      : { effect: 'none', why: 'has no effect without use_peft, with which adapters train' },
+      : { effect: 'none', why: 'has no effect without use_peft, which makes adapters' },
   );
 
 function targets(value: unknown): unknown {
@@ -83,7 +83,7 @@ const DATA: KeyTable = {
     'packing packing_strategy padding_free pad_to_multiple_of eval_packing truncation_mode shuffle_dataset',
   ),
   ...allNone(
-    'the file has one form',
+    'data is a local file here, without configurations or splits',
     'datasets dataset_train_split dataset_test_split dataset_streaming dataset_num_proc dataset_batch_size test_split_size',
   ),
 };
@@ -124,10 +124,10 @@ const HANDBOOK: KeyTable = {
   ...Object.fromEntries(
     ['dataset_mixture', 'dataset_mixer'].map((name) => [
       name,
-      refused("its data sets are a hub's, and nothing is downloaded; write data: './file.jsonl'"),
+      refused("names data sets of a hub, and nothing is downloaded; write data: './file.jsonl'"),
     ]),
   ),
-  ...allNone('the file has one form', 'dataset_splits dataset_configs'),
+  ...allNone('data is a local file here, without configurations or splits', 'dataset_splits dataset_configs'),
   hub_model_revision: none('nothing is downloaded from a hub or sent to one'),
   ...allNone(
     'run.log writes JSON lines and TensorBoard files',
@@ -158,5 +158,5 @@ export const TRL: Dialect = {
   },
 };
 
-/** TRL's arguments, beside which a script may have its own. */
+/** TRL's arguments; a script may have further arguments of its own. */
 export const TRL_SCRIPT: Dialect = { ...TRL, hasOthers: true };

@@ -57,7 +57,7 @@ export function modelFile(value: unknown): Meaning {
   };
 }
 
-/** Returns the items of --model_paths: a JSON list of files, in which the files of one model are a list. */
+/** Returns the items of --model_paths: a JSON list of files, in which several files of one model are a list of their own. */
 export function modelPaths(value: unknown): readonly unknown[] {
   const list: unknown = typeof value === 'string' ? parsed(value) : value;
   if (!Array.isArray(list)) throw wrongValue(value, 'a JSON list of files');
@@ -93,7 +93,7 @@ function identifiers({ value, other }: Asked): Meaning {
   if (other('model_paths') !== undefined)
     return {
       effect: 'refused',
-      why: 'downloads the files that --model_paths has already; leave out one of the two',
+      why: 'downloads the files that --model_paths already has; leave out one of these two arguments',
     };
   const model = modelNamed(String(value).split(',')[0]);
   return model === null

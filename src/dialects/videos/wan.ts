@@ -15,10 +15,10 @@ import type { Dialect } from '../rows/meant';
 import { modelNamed } from '../rows/models';
 import { number, whole, wholeFromZero, wholeOf, yesOf } from '../rows/values';
 
-// Wan2.2's generate.py, and the arguments of the train.py of a document, which Wan2.2 does not have.
+// Wan2.2's generate.py, and the arguments of a document's train.py (Wan2.2 has no train.py).
 
 const ENCODER = { 'textEncoder.model': 'umt5-xxl-encoder' };
-const DRAWS = 'is for drawing videos, which run.sampleVideo does here';
+const DRAWS = 'is for generating videos; run.sampleVideo does this here';
 const SAVES = 'in a notebook, run.step(n, { saveSteps, outputDir }) saves; shardlab run has --save';
 
 function task({ value }: Asked): Meaning {
@@ -75,7 +75,7 @@ export const WAN: Dialect = {
       },
     }),
     ...TRAINING,
-    ckpt_dir: none('weights are not read from it; model: { from: FOLDER } reads those of a folder'),
+    ckpt_dir: none('weights are not read from this folder; model: { from: FOLDER } reads weights'),
     t5_cpu: flag(warned('the text encoder runs on the device of its rank here; textEncoder.fsdp shards it')),
     convert_model_dtype: flag(
       decides('mixedPrecision.paramDtype', () => ({ sets: { 'mixedPrecision.paramDtype': 'bfloat16' } })),
@@ -130,7 +130,7 @@ export const WAN: Dialect = {
       {
         key: 'ckpt_dir',
         effect: 'none',
-        why: 'weights are not read from it (model: { from: FOLDER } reads those of a folder); Wan2.2 itself has no train.py, so the arguments of training are read as the names say',
+        why: 'weights are not read from this folder (model: { from: FOLDER } reads weights); Wan2.2 itself has no train.py, so the arguments of training are read as the names say',
       },
     ];
   },
