@@ -79,7 +79,10 @@ export class Recording extends Array<RecordedNode> {
   /** Other objects to release if work in progress is interrupted, because `finally` does not run then. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
-  /** In an eager recording, the units whose parameters were read outside of them, by the tensors that depend on these. */
+  /**
+   * In an eager recording, the units whose parameters were read outside of the unit, by the tensors that depend on these
+   * parameters.
+   */
   readonly #lost: Map<number, string> | null;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();

@@ -40,7 +40,7 @@ export interface Engine extends Elementwise<tf.Tensor> {
    * code reads.
    */
   readonly hasValues: boolean;
-  /** The trap that may have damaged the heap: after it, every operation throws. undefined: there was no trap. */
+  /** The trap that may have damaged the heap; undefined if there was none. After a trap, every operation throws. */
   readonly damage: HeapDamage | undefined;
   /** The clock that gives spans and collectives their times. */
   readonly clock: Clock;

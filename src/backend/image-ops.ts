@@ -37,7 +37,9 @@ export function conv2d(
 export interface ConvTransposeOptions {
   readonly stride?: Pair;
   readonly padding?: Pair;
-  /** Rows and columns that are added to the result, because several sizes have the same convolution. Default 0. */
+  /**
+   * Rows and columns that are added to the result. They choose among the sizes whose convolution has the size of x. Default 0.
+   */
   readonly outputPadding?: Pair;
   readonly dilation?: Pair;
   readonly groups?: number;

@@ -37,8 +37,8 @@ export interface MetaTimes {
  *
  * [Note: values in a dry run] Tensors have no values. A read of a single number (a loss, a norm, an overflow flag) returns
  * 0, so losses are finite, and no gradient is clipped or overflows. Every other read is an error, unless the code that reads
- * passes assumed values to `readValues`. For example, it assumes that rows are spread evenly over experts, and that a sparse
- * gradient contains every row.
+ * passes assumed values to `readValues`. For example, the code of experts assumes that rows are spread evenly over experts, and
+ * the code of sparse gradients assumes that a gradient contains every row.
  */
 export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   readonly wasm = NO_HEAP;

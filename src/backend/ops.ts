@@ -128,7 +128,8 @@ export interface FlashAttentionResult extends FlashAttention {
 
 /**
  * Returns the gradients of q, k and v. If `out` and `lse` come from attention to more keys than k (several parts that were
- * combined), these are this part's gradients of k and v, and its share of the gradient of q. Only the engine of a rank has it.
+ * combined), the results are this part's gradients of k and v, and this part's share of the gradient of q. Only the engine of a
+ * rank has this kernel.
  * Shapes: as `flashAttention`.
  */
 export function flashAttentionGrad(
@@ -149,8 +150,9 @@ export function flashAttentionGrad(
 
 /**
  * Returns the mean of -log softmax(logits)[label] over all rows; a row with IGNORED_LABEL has the loss 0. Shapes: logits
- * […, classes], labels int32 with one entry per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves
- * a kernel and a buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
+ * […, classes], labels int32 with one entry per row. If `consumeLogits` is true and a gradient is needed, forward overwrites
+ * the logits with their gradient: this saves a kernel and a buffer, but the caller must not read the logits again. Source:
+ * torch.nn.functional.cross_entropy.
  * Throws: SHAPE when the shapes do not match or a label is not a class.
  */
 export function softmaxCrossEntropy(

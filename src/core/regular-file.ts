@@ -35,8 +35,8 @@ export function readRegularFile(path: string): string {
 type FolderSystem = Pick<typeof nodeFs, 'mkdirSync' | 'statSync'>;
 
 /**
- * Creates a folder and its missing parents, because Node's recursive mkdir never returns for a folder below /proc. Throws:
- * errors of mkdirSync.
+ * Creates a folder and its missing parents one by one, because Node's recursive mkdir never returns for a folder below /proc.
+ * Throws: errors of mkdirSync.
  */
 export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
   if (isFolder(path, fs)) return;

@@ -68,9 +68,7 @@ export interface ProcessGroup {
     op?: ReduceOp,
     options?: CollectiveOptions,
   ): Work<void>;
-  /**
-   * Gathers every rank's `input`: outputs[r] receives rank r's. Lengths may differ between ranks (uneven).
-   */
+  /** Gathers every rank's `input`: outputs[r] receives rank r's input. Lengths may differ between ranks (uneven). */
   allGatherPieces(input: PieceList, outputs: readonly PieceList[], options?: CollectiveOptions): Work<void>;
   allToAllPieces(
     inputs: readonly PieceList[],

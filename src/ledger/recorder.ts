@@ -252,7 +252,7 @@ export class Recorder implements Observer {
     return { ...peak, later: { held: this.#live.slice(), seconds: this.#clock() - this.#start.at } };
   }
 
-  /** Returns the peak of the open step, whose start is a moment in the past. */
+  /** Returns the peak of the open step, which began at the given moment. */
   #highestSince({ deviceBytes }: Moment): Peak {
     if (this.#events.isFull) return this.#peakNow();
     const { owner, delta } = this.#events;
