@@ -1,8 +1,8 @@
 import { codeCachePath, recordCode } from '../src/core/code-cache/code-cache';
 
 /**
- * The program that writes the code cache ([Note: code cache]): it loads what ranks, notebooks and commands load, and trains two steps,
- * because V8 compiles a function when it is first called. Its argument names the build.
+ * The program that writes the code cache ([Note: code cache]): it loads what ranks, notebooks and commands load, and trains two
+ * steps, because V8 compiles a function when it is first called. Its argument names the build.
  */
 async function main(build: string): Promise<void> {
   const write = recordCode();

@@ -89,7 +89,7 @@ function advice(
   if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
   if (code === USED_BEFORE_DECLARATION && cell.wasDeclared(name))
     return [
-      `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use that one in a cell of its own.`,
+      `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use the earlier ${name} in a separate cell.`,
     ];
   if (code === ASSIGNED_CONSTANT && cell.wasDeclared(name))
     return [`A later cell may declare a name again: write const ${name} = ….`];

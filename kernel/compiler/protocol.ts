@@ -38,7 +38,7 @@ export interface Declaration {
   readonly cell: number;
   /** Number of the cell's module. */
   readonly module: number;
-  /** The module's text: the cell's text, and declarations of the names of earlier cells that it mentions. */
+  /** The module's text: the cell's text, and declarations of the names of earlier cells that the cell mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
   /** The texts of the types of those variables whose type a file exports. */

@@ -31,7 +31,7 @@ export interface Running {
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether its child processes were interrupted; their end may be the cause of its error. */
+  /** Whether the execution's child processes were interrupted; their end may be the cause of the execution's error. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }

@@ -30,7 +30,7 @@ export function attachGuardian(unbroken?: Int32Array) {
 
 /**
  * [Note: stuck time] On a busy machine, a main thread that would answer an interrupt at once may wait long for a core. So the
- * time in which it has not answered counts only if it has run for USED_MS of it, or was in an Atomics.wait. The time
+ * time without an answer counts only if the main thread has run for USED_MS of this time, or was in an Atomics.wait. The time
  * starts again when unbroken work ends, and does not count while the main thread waits for the system.
  */
 class StuckTime {
@@ -70,7 +70,7 @@ class StuckTime {
   }
 }
 
-/** A main thread that has run this long without an answer is not just about to answer, also after a wait for a core. */
+/** A main thread that has run this long without an answer will not answer soon, even if it has waited for a core before. */
 const USED_MS = 40;
 
 /** The main thread at one moment. */
@@ -78,7 +78,7 @@ type Look = ReturnType<typeof look>;
 
 function look() {
   const used = readIfThere(`/proc/self/task/${process.pid}/schedstat`)?.split(' ')[0];
-  /** The processor time that it has used; undefined if the system does not report it. */
+  /** The processor time that the main thread has used; undefined if the system does not report this time. */
   const cpuMs = used === undefined ? undefined : Number(used) / 1e6;
   return { activity: activity(), cpuMs, at: performance.now() };
 }

@@ -1,6 +1,6 @@
 import type { SequenceOrder, Share } from './sequence-order';
 
-/** What a rank computes with another rank's keys: attention of its queries from `firstQuery` on, to the first `numKeys` keys. */
+/** What a rank computes with another rank's keys: the rank's queries from `firstQuery` on attend to the first `numKeys` keys. */
 export interface RingBlock {
   readonly firstQuery: number;
   readonly numKeys: number;

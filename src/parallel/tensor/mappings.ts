@@ -71,7 +71,10 @@ export function gatherFromTensorParallelRegion(
   );
 }
 
-/** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, as f all-reduces it. */
+/**
+ * Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, where f without sequence
+ * parallelism all-reduces the gradient.
+ */
 export function gatherFromSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -86,8 +89,8 @@ export function gatherFromSequenceParallelRegion(
 }
 
 /**
- * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this rank's
- * part of the gradient, which is whole on every rank.
+ * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this
+ * rank's part of the gradient, which is whole on every rank.
  */
 export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return mapped(
@@ -115,7 +118,10 @@ export function reduceScatterToSequenceParallelRegion(
   );
 }
 
-/** Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE as above. */
+/**
+ * Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE if the ranks do not
+ * divide the sequence.
+ */
 export function scatterToSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -133,7 +139,7 @@ function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: stri
   );
 }
 
-/** Makes a differentiable operation of two functions; a group of one rank needs none. */
+/** Makes a differentiable operation of two functions; with a group of one rank, returns x itself. */
 function mapped(
   x: tf.Tensor,
   group: ProcessGroup,

@@ -13,8 +13,9 @@ export type ParallelPlan = Readonly<Record<string, ParallelStyle>>;
 
 /**
  * Makes modules tensor-parallel by name, in place, and returns the module: each rank then holds only its parts of the matrices,
- * with the values that the whole ones would have. One style instead of a plan is that of the module itself. Call it before fullyShard, DDP and FSDP, and on every rank. Random layers draw
- * the same on all ranks, because their inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * with the values that the whole matrices would have. A single style in place of a plan is the style of the module itself. Call
+ * this function before fullyShard, DDP and FSDP, and on every rank. Random layers draw the same on all ranks, because their
+ * inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
  * Throws: CONFIG for a name without a match, a style that does not fit its module, a matrix that is shared with a module
  * outside of the plan, and a module that is already sharded.
  */

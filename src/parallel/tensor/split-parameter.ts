@@ -7,7 +7,7 @@ import type { Range, TensorSplit } from '../../nn/tensor-split';
 
 /** How a dim is cut between ranks. */
 export interface Cut {
-  /** What this rank has, in order. */
+  /** The ranges that this rank has, in order. */
   readonly ranges: readonly Range[];
   /** The length of each rank's part, with padding. */
   readonly length: number;
