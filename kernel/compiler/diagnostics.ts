@@ -29,7 +29,7 @@ const ASSIGNED_CONSTANT = 2588;
 /** A cell with errors. */
 export interface FaultyCell {
   readonly source: string;
-  /** Its name in stack traces: "In[3]". */
+  /** The cell's name in stack traces: "In[3]". */
   readonly name: string;
   /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;

@@ -34,7 +34,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? always : [...always, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // A second service with the same registry. Its program is never checked; it only keeps the registry's files in memory.
+  // This is a second service with the same registry. The second service checks nothing; it only keeps the registry's files in
+  // memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();

@@ -2,8 +2,8 @@ import ts from 'typescript';
 import type { Outline } from './outline';
 
 /**
- * Returns the types of a checked cell's variables, as texts that any module may contain, for variables whose type is a class or
- * an interface that another file exports: `import("/…/run.js").Run`. [Note: prelude] says how they are used.
+ * Returns the types of those variables of a checked cell whose type is a class or an interface that another file exports. A
+ * type is a text that any module may contain: `import("/…/run.js").Run`. [Note: prelude] says how they are used.
  */
 export function namedTypes(
   program: ts.Program,

@@ -100,8 +100,8 @@ export interface CompilerCalls {
 export type CompilerCall = keyof CompilerCalls;
 
 /**
- * Calls that change what the compiler knows about earlier cells; repeated in order, they bring a new compiler to the
- * same state.
+ * Calls that change what the compiler knows about earlier cells. A new compiler that gets these calls in order has the same
+ * state.
  */
 export const LASTING_CALLS: readonly CompilerCall[] = ['commit', 'miss', 'reset'];
 

@@ -16,8 +16,10 @@ interface Home {
 const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
   unchecked: (cell) =>
     `Cell ${cell} would have declared the name, but the cell failed its type check: fix the cell and run it again.`,
-  'in no rank': (cell) => `Cell ${cell} would have declared the name, but no rank has run the cell: run it again.`,
-  interrupted: (cell) => `Cell ${cell} would have declared the name, but the cell was interrupted: run it again.`,
+  'in no rank': (cell) =>
+    `Cell ${cell} would have declared the name, but no rank has run the cell: run it again.`,
+  interrupted: (cell) =>
+    `Cell ${cell} would have declared the name, but the cell was interrupted: run it again.`,
   'process ended': (cell) =>
     `Cell ${cell} declared the name, but the process that held the value has ended: run that cell again.`,
 };
@@ -28,9 +30,9 @@ const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
  * [Note: prelude] Each cell is a separate module. Declarations that are added to the module give it the names of earlier cells:
  * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned, and an
  * import for names that may also be types. If the variable's type is a class of a package, the declaration names the class
- * instead, so that the checker does not check the earlier cell again: `declare const run: import("/…/run.js").Run`. Only names
- * that the cell mentions are declared, so a cell costs the same after 10 or after 200 cells. None of these declarations reach
- * the JavaScript.
+ * instead: `declare const run: import("/…/run.js").Run`. So the checker does not check the earlier cell again. Only names that
+ * the cell mentions are declared, so a cell costs the same after 10 or after 200 cells. None of these declarations reach the
+ * JavaScript.
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();

@@ -27,7 +27,7 @@ export type Ending = Outcome & {
 /** A running execution. */
 export interface Running {
   readonly id: ExecutionId;
-  /** The machine's uptime when it began; child processes that start later belong to it. */
+  /** The machine's uptime when the execution began; child processes that start later belong to the execution. */
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;

@@ -7,7 +7,7 @@ import { backward } from './tape';
 import { handOut, recordPass, type TrainedParts, trainedParts } from './unit';
 
 /**
- * A finished forward of a part of a model, such as a stage of a pipeline. Its backward runs once: `backward`, or
+ * A finished forward of a part of a model, such as a stage of a pipeline. The part's backward runs once: `backward`, or
  * `backwardInput` and later `backwardWeight`. Parameters get their gradients as in a pass of `gradients`.
  */
 export interface PartPass {

@@ -38,7 +38,8 @@ export interface ConvTransposeOptions {
   readonly stride?: Pair;
   readonly padding?: Pair;
   /**
-   * Rows and columns that are added to the result. They choose among the sizes whose convolution has the size of x. Default 0.
+   * Rows and columns that are added to the result. Several result sizes have a convolution of the size of x; this setting
+   * chooses one of them. Default 0.
    */
   readonly outputPadding?: Pair;
   readonly dilation?: Pair;

@@ -94,7 +94,7 @@ export interface FlashAttention {
 }
 
 /**
- * Returns softmax(scale q kᵀ) v of every head. It does not store the matrix of weights, so memory grows with T + S. H / G
+ * Returns softmax(scale q kᵀ) v of every head. The matrix of weights is not stored, so memory grows with T + S. H / G
  * consecutive query heads share one head of keys and values; if attention is causal, query i attends to keys 0 to i + S - T.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D]. Default of scale: 1/sqrt(D).
  * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when the shapes do not match.

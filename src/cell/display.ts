@@ -57,7 +57,10 @@ interface ShowOptions {
   readonly raw?: boolean | undefined;
 }
 
-/** Creates the functions that every cell finds on globalThis. They use the process's sink; without one they do nothing. */
+/**
+ * Creates the functions that every cell finds on globalThis. The functions use the process's sink; without a sink they do
+ * nothing.
+ */
 export function createDisplayGlobals() {
   return {
     display: (value: unknown, { displayId, raw }: ShowOptions = {}): Promise<void> =>

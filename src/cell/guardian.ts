@@ -91,9 +91,9 @@ function usedBetween(last: Look, here: Look): number {
 }
 
 /**
- * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code
- * between a blocking call (spawnSync, a read) and that moment treats a failure of V8 as its own defect and aborts the
- * process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
+ * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Between a blocking call
+ * (spawnSync, a read) and that moment, Node's own code runs. This code treats a failure of V8 as a defect of Node and aborts
+ * the process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
  * Atomics.wait waits in a futex, and may be terminated.
  */
 function activity(): 'computes' | 'waits' | 'system' {
@@ -106,8 +106,8 @@ export interface StagedInterrupt {
   /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
   readonly notify: () => void;
   /**
-   * Whether the main thread has answered. It answers after it has handled the interrupt, so that a termination cannot
-   * stop the handling.
+   * Whether the main thread has answered. The main thread answers after it has handled the interrupt, so that a termination
+   * cannot stop the handling.
    */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate' | 'measureStuck'>;
@@ -124,8 +124,8 @@ const ATTEMPTS = 20;
 const DOUBLINGS = 4;
 
 /**
- * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then,
- * if the main thread has not answered within the grace period of [Note: stuck time], termination, which skips `finally`.
+ * Interrupts the main thread in two stages. First, blocking collectives throw an error, so that clean-up code runs. If the main
+ * thread has not answered within the grace period of [Note: stuck time], its code is then terminated, which skips `finally`.
  */
 export function interruptInStages({ notify, answered, guardian, graceMs = GRACE_MS }: StagedInterrupt): void {
   notify();

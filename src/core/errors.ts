@@ -31,7 +31,7 @@ export interface ErrorJson {
 }
 
 /**
- * An error that shardlab throws on purpose. Its message says what happened, where, and what to do. It is sent between
+ * An error that shardlab throws on purpose. Its message says what happened, where, and what to do. The error is sent between
  * processes as JSON, with its code.
  */
 export class ShardlabError extends Error {

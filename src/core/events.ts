@@ -126,7 +126,7 @@ export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimize
 
 /** The work of a pipeline's stage on one microbatch. */
 export interface PipelineWork {
-  /** Zero-bubble schedules divide backward into the gradients of the input and those of the parameters. */
+  /** Zero-bubble schedules divide backward into the gradients of the input and the gradients of the parameters. */
   readonly half?: 'input' | 'weight' | undefined;
   /** The stage's index in the pipeline; with virtual stages, a rank has several. */
   readonly stage: number;

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
 /**
- * Opens a regular file for reading. It refuses FIFOs and devices at once, because reading them may block or never end.
+ * Opens a regular file for reading. FIFOs and devices are refused at once, because reading them may block or never end.
  * Throws: IO if the file is not a regular file; errors of openSync.
  */
 export function openRegularFile(path: string): number {

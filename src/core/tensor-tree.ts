@@ -1,6 +1,6 @@
 import * as tf from './tf';
 
-// A tree is a tensor, or arrays and plain objects of trees, in any depth. Other values in it have no tensors.
+// A tree is a tensor, or arrays and plain objects of trees, in any depth. Other values in a tree have no tensors.
 
 /** Returns the tensors of a tree, in order; a tensor that is in the tree twice appears once. */
 export function tensorsIn(tree: unknown): tf.Tensor[] {

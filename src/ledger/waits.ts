@@ -42,13 +42,13 @@ type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 /**
  * Returns what each rank of a step waited for, rank by rank, in order of time.
  *
- * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, it is a wait for that
- * peer, except for the time in which the peer lacked a core since its own last wait: this is a wait for a core. (That
- * time is wall time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs
- * the collective until it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's
- * model says, else as long as this rank's CPU needed to move the bytes. If the last rank's thread was in another collective
- * before, the thread's wait in that collective counts instead. The time until the main thread continues is a wait for a core:
- * the bytes had arrived, but the threads that pass them on were not running.
+ * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, the rank waits for that peer,
+ * but the time in which the peer lacked a core since the peer's own last wait counts as a wait for a core. (That time is wall
+ * time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs the collective until
+ * it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's model says, else as long as
+ * this rank's CPU needed to move the bytes. If the last rank's thread was in another collective before, the thread's wait in
+ * that collective counts instead. The time until the main thread continues is a wait for a core: the bytes had arrived, but the
+ * threads that pass them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);

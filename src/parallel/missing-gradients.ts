@@ -7,8 +7,8 @@ import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
 /*
- * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. This differs from a zero
- * gradient: an optimizer does not change the parameter's values and states. This rank sends zeros in place of the missing
+ * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. A missing gradient differs from a
+ * zero gradient: an optimizer does not change the parameter's values and states. This rank sends zeros in place of the missing
  * gradient, because another rank may have one. To find out, every reduction carries a note: a number that depends on which
  * gradients are missing on this rank. If the notes of all ranks are equal, a gradient that is missing here is missing on all
  * ranks; if not, one more small reduction decides. Source: torch's find_unused_parameters, which always runs that reduction;

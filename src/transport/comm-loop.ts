@@ -177,7 +177,7 @@ export class CommLoop {
     checkControl(this.#tools.control, group.memory.identity, call.header);
   }
 
-  /** Stores what the call waits for. Its queue continues if only a shaped link still carries its data. */
+  /** Stores what the call waits for. The call's queue continues if only a shaped link still carries the call's data. */
   #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;

@@ -9,10 +9,10 @@ import { makeFolder } from '../regular-file';
  * [Note: code cache] Most of a rank's start is Node finding, reading and compiling about 500 modules. One file in the build's
  * folder has their texts, their compiled code, and the file that each of their `require` calls finds. Processes only read this
  * file; `npm start` and `npm test` write it. So no process waits for another one, and an installation may be read-only. A
- * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file is the one that was recorded (size
- * and time of its last change, or text). V8 uses the compiled code only if the same version of V8 compiled it with the same
- * flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has none,
- * and packages that add one write their cache while ranks run.
+ * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file has not changed since the recording
+ * (size and time of its last change, or text). V8 uses the compiled code only if the same version of V8 compiled it with the
+ * same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has
+ * none, and packages that add one write their cache while ranks run.
  */
 
 /** The parts of Node's loader that are used or replaced; `@types/node` does not declare them. */
@@ -56,7 +56,10 @@ interface CachedModule extends Entry {
   readonly code: Buffer;
 }
 
-/** Returns the path of the cache for this Node. Each version has its own, so that two of them may share an installation. */
+/**
+ * Returns the path of the cache for this Node. Each version of Node has its own cache, so that two versions may share an
+ * installation.
+ */
 export function codeCachePath(build = join(__dirname, '..', '..', '..')): string {
   return join(build, 'code-cache', `${process.version}-${process.arch}.bin`);
 }

@@ -17,7 +17,7 @@ import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';
 
-/** A built-in model whose attention is causal and whose positions are those of one sequence. */
+/** A built-in model that has causal attention over the positions of one sequence. */
 type SequenceModel = GPT | MoeGPT | Llama;
 
 /**

@@ -88,7 +88,7 @@ export class ContextParallel {
     return cutSequence(x, this.cutOf(), dim);
   }
 
-  /** Returns the whole sequence from the parts of all ranks. Its gradient is the sum of all ranks' gradients. */
+  /** Returns the whole sequence from the parts of all ranks. Backward sums all ranks' gradients and returns this rank's part. */
   gather(x: tf.Tensor, dim = 1): tf.Tensor {
     const { group } = this;
     if (group.size === 1) return tf.clone(x);
@@ -105,8 +105,8 @@ export class ContextParallel {
   }
 
   /**
-   * Returns attention over the positions of all ranks. Options and shapes are those of `nn.attention`, but each rank has a
-   * part of the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
+   * Returns attention over the positions of all ranks. Options and shapes are as in `nn.attention`, but each rank has a part of
+   * the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
    */
   attention(...[q, k, v, options]: Parameters<Attend>): tf.Tensor {
     requireKnownOptions('attention(q, k, v, { … })', options, ['causal', 'kind', 'scale', 'bias']);

@@ -4,8 +4,8 @@ import type * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
 /**
- * Tensors that are on their way round the ring; `arrived` waits for the previous rank's tensors and returns them; the caller
- * disposes them.
+ * Tensors that are on their way round the ring. `arrived` waits for the previous rank's tensors and returns them; the caller
+ * disposes the tensors.
  */
 export interface Passing {
   arrived(): tf.Tensor[];

@@ -12,7 +12,7 @@ import { orthogonalize } from './orthogonalize';
 
 /*
  * [Note: PowerSGD] M [n, m] is this rank's gradient plus the rank's error, which is the part that earlier steps did not send.
- * The ranks agree on Q [m, r]. They average P = M Q [n, r] and make its columns orthonormal, then they average Q = Mᵀ P; the
+ * The ranks agree on Q [m, r]. They average P = M Q [n, r] and make its columns orthonormal, then they average Q = Mᵀ P. The
  * gradient becomes P Qᵀ, which is the projection of the mean of M on the columns of P. So r (n + m) values are sent instead of
  * n m. The difference between this rank's M and P Qᵀ is the rank's error for the next step. With warmStart the next step begins
  * with this Q, so that steps act as a power iteration. Vectors and small matrices are averaged as they are, in the same
@@ -26,8 +26,8 @@ export type PowerSGDOptions = Omit<Extract<CommHookInput, { kind: 'powerSGD' }>,
 };
 
 /**
- * The state of `powerSGDHook` for one DDP: Q and the error of each matrix. It has the options of torch's PowerSGDState in
- * camelCase. Plain all-reduces run until step startPowerSGDIter (default 0; torch 1000), counted from 0. Checkpoints do not
+ * The state of `powerSGDHook` for one DDP: Q and the error of each matrix. The options are the options of torch's PowerSGDState
+ * in camelCase. Plain all-reduces run until step startPowerSGDIter (default 0; torch 1000), counted from 0. Checkpoints do not
  * contain the state. Throws: CONFIG for a wrong option. Source: torch's powerSGD_hook.PowerSGDState.
  */
 export class PowerSGDState {

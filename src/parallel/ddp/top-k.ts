@@ -52,9 +52,8 @@ export class TopKState {
 
 /**
  * Sends the share `ratio` of a bucket's gradients with the largest magnitudes, as values and indices, by two all-gathers; the
- * others are added to the next gradients. A rank receives 8 k (N - 1) bytes per bucket of k sent values, which is less than an
- * all-reduce receives if ratio < 1 / N (N is the number of ranks). With ratio 1 the result equals the result of an all-reduce,
- * to the bit.
+ * others are added to the next gradients. With N ranks, a rank receives 8 k (N - 1) bytes per bucket of k sent values, which is
+ * less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the result of an all-reduce, to the bit.
  * Source: Stich, Cordonnier and Jaggi 2018 (Mem-SGD); Lin et al. 2018 without momentum correction and warm-up.
  */
 export const topKHook: CommHook<TopKState> = (state, bucket) => {

@@ -24,10 +24,10 @@ export interface ExpertParallelOptions {
 }
 
 /**
- * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model: each rank has
- * the values of an equal part of each layer's experts (consecutive ones, or those of `placement`), and each row travels to the
- * rank that has the row's expert. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and parameters
- * equal those of whole experts on every rank, except for the order of sums; an expert's gradient is averaged over
+ * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank has
+ * the values of an equal part of each layer's experts (consecutive experts, or the experts of `placement`). Each row travels to
+ * the rank that has the row's expert. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and
+ * parameters equal those of whole experts on every rank, except for the order of sums; an expert's gradient is averaged over
  * `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
  * experts that the ranks do not divide, for a placement that does not fit the experts, and for a second call.

@@ -36,9 +36,10 @@ export function placeExperts(
 
 /**
  * Returns the experts and the copies of experts that each of `ranks` ranks gets, by measured loads. The expert with the most
- * rows per copy gets the next copy; then experts and copies go, from the most to the least used, to the rank with the fewest
- * rows among those with a free slot (Graham 1969, longest processing time first; both as in DeepSeek's EPLB). An expert's rows
- * are divided equally over its ranks. Throws: CONFIG for a number of copies that the ranks do not divide or have no room for.
+ * rows per copy gets the next copy. Then experts and copies are placed, from the most to the least used: each goes to the rank
+ * with the fewest rows among the ranks with a free slot (Graham 1969, longest processing time first). Both steps are as in
+ * DeepSeek's EPLB. An expert's rows are divided equally over its ranks. Throws: CONFIG for a number of copies that the ranks do
+ * not divide or have no room for.
  */
 export function placementByUse(
   loads: MeasuredLoads,

@@ -31,9 +31,9 @@ export interface PieceChain {
 }
 
 /**
- * Divides a model into its pieces: a GPT (also with experts) or a Llama into its embedding, its blocks and its head, an
- * `nn.Sequential` into its modules, and any other module into its children (and the items of its lists), if its forward only
- * applies them one after another.
+ * Divides a model into its pieces. The pieces of a GPT (also with experts) or a Llama are its embedding, its blocks and its
+ * head; the pieces of an `nn.Sequential` are its modules. Any other module is divided into its children (and the items of its
+ * lists) if its forward only applies these one after another.
  * Throws: CONFIG with the reason if the model cannot be cut.
  */
 export function piecesOf(model: Module): PieceChain {

@@ -103,9 +103,10 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   }
 
   /**
-   * Runs forward and backward of all microbatches; every rank of the pipeline must call it. Gradients are those of the mean loss
-   * over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the first stage
-   * reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and in dry runs.
+   * Runs forward and backward of all microbatches; every rank of the pipeline must call it. Gradients are the gradients of the
+   * mean loss over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the
+   * first stage reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and
+   * in dry runs.
    * Throws: CONFIG without x or target where they are needed; SHAPE if microbatches would not be equal; COLLECTIVE_MISMATCH and
    * COLLECTIVE_MISSING, which say who waits for which microbatch of which stage.
    */

@@ -28,8 +28,8 @@ export interface PipelineStagesOptions {
 
 /**
  * Divides a model into stages and returns this rank's stages: with V virtual stages, rank p of P has stages p, P + p, …. All
- * ranks give the same model; it must not be used afterwards. Only the values of this rank's stages are made, and they equal
- * those of the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of
+ * ranks give the same model; it must not be used afterwards. Only the values of this rank's stages are made; they equal the
+ * values in the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of
  * them. Split 'time' measures in `context`. Throws: CONFIG if the model is already sharded or cannot be cut, with the reason.
  * Source: torch.distributed.pipelining.pipeline.
  */

@@ -181,8 +181,9 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes what each action of a microbatch finds: the gradients that exist, and if parameters are gathered, the kind of the
- * chunk's previous action, which decides which parameters are gathered already. Microbatches with equal texts do equal work.
+ * Describes what each action of a microbatch finds: the gradients that exist, and, if parameters are gathered, the kind of the
+ * chunk's previous action. This kind decides which parameters are gathered already. Microbatches with equal texts do equal
+ * work.
  */
 function circumstances(inputs: StepInputs, { chunk, microbatch }: Action, gathers: boolean): string {
   const last = inputs.numMicrobatches - 1;

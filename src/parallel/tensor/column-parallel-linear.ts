@@ -36,11 +36,11 @@ interface ColumnState {
 }
 
 /**
- * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron's columns,
- * because it multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce: each output
- * depends on one rank. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients of weight and bias
- * ([Note: gradients beside an exchange]). Initial values are those of `nn.Linear` with the same seed and name. If the ranks do
- * not divide the outputs, the last parts are padded with zeros.
+ * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron calls them
+ * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce:
+ * each output depends on one rank. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients of weight and
+ * bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and name. If the
+ * ranks do not divide the outputs, the last parts are padded with zeros.
  * Shapes: x […, inputs] → […, outputs / ranks], or […, outputs] with gatherOutput.
  * Source: megatron.core.tensor_parallel.ColumnParallelLinear. Throws: CONFIG for heads that cannot be cut.
  */

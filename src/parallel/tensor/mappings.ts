@@ -11,13 +11,13 @@ import { exchangeOptions } from '../exchange-options';
 
 /*
  * [Note: f and g] Ranks that hold parts of the same matrices exchange activations at two kinds of places. Before a matrix
- * that is split by columns, each rank has the whole x; forward sends nothing, but each rank computes only a part of the sum
- * that is the gradient of x, so backward reduces it (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
- * each rank has a part of the sum that is y, so forward reduces it; backward sends nothing (g,
+ * that is split by columns, each rank has the whole x, so forward sends nothing. The gradient of x is a sum of which each rank
+ * computes a part, so backward reduces the gradient (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
+ * each rank has a part of the sum that is y, so forward reduces y; backward sends nothing (g,
  * `reduceFromTensorParallelRegion`). With sequence parallelism each rank has a part of the sequence outside of the two
- * matrices; then f is an all-gather (backward: reduce-scatter), and g is a reduce-scatter (backward: all-gather), which
- * together receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022,
- * section 4.2; megatron.core.tensor_parallel.mappings.
+ * matrices. Then f is an all-gather (its backward is a reduce-scatter), and g is a reduce-scatter (its backward is an
+ * all-gather). Together the two receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti
+ * et al. 2022, section 4.2; megatron.core.tensor_parallel.mappings.
  */
 
 /** The dim of the sequence in activations [B, T, d]. */

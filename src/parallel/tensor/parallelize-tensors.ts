@@ -37,10 +37,10 @@ export interface TensorOptions {
 }
 
 /**
- * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns it: attention is cut by heads,
- * feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on every
- * rank. If there are fewer heads of keys and values than ranks, several ranks share such a head. The model computes the same
- * losses, and its logits are whole on every rank; a group of one rank changes nothing. Call this function before DDP and
+ * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns the model. Attention is cut by
+ * heads, feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on
+ * every rank. If there are fewer heads of keys and values than ranks, several ranks share such a head. The model computes the
+ * same losses, and its logits are whole on every rank; a group of one rank changes nothing. Call this function before DDP and
  * fullyShard.
  * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, unknown options, and a
  * sharded model.

@@ -35,7 +35,7 @@ interface RowState {
 /**
  * Returns y = x Wᵀ + b, where each rank has a part of the inputs: columns of `weight` [outputs, inputs] (Megatron's rows).
  * Forward reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]).
- * Initial values are those of `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts
+ * Initial values are as in an `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts
  * are padded with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
  * Throws: SHAPE for an input of another width.
  */

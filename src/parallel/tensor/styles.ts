@@ -100,8 +100,8 @@ export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
 }
 
 /**
- * Lets a norm or a dropout run on this rank's part of the sequence (dim 1): the gradients of a norm's parameters are summed over
- * ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
+ * Lets a norm or a dropout run on this rank's part of the sequence (dim 1). The gradients of a norm's parameters are summed
+ * over ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
  * Throws: CONFIG when the style is applied to another module.
  */
 export function SequenceParallel(): ParallelStyle {
