@@ -16,7 +16,7 @@ export function parse(source: string): ts.SourceFile {
  * is_complete_request
  */
 export function completenessOf(source: string): Completeness {
-  // The parser's errors. TypeScript's typings lack this field; to create a whole program would take long.
+  // The parser's errors. TypeScript's typings lack this field; creating a whole program would take long.
   const { parseDiagnostics } = parse(source) as unknown as { parseDiagnostics: ts.Diagnostic[] };
   if (parseDiagnostics.length === 0) return { status: 'complete' };
   const end = source.trimEnd().length;

@@ -29,7 +29,7 @@ const ASSIGNED_CONSTANT = 2588;
 /** A cell with errors. */
 export interface FaultyCell {
   readonly source: string;
-  /** Its name in stack traces: "In[3]". */
+  /** The cell's name in stack traces: "In[3]". */
   readonly name: string;
   /** Returns advice about a name that the checker does not know. */
   readonly adviceFor: (unknownName: string) => string | undefined;
@@ -89,7 +89,7 @@ function advice(
   if (WRONG_TYPES.includes(code)) return [...said, sentence(adviceOnType(message)) ?? []].flat();
   if (code === USED_BEFORE_DECLARATION && cell.wasDeclared(name))
     return [
-      `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use that one in a cell of its own.`,
+      `This cell declares ${name} again, so it does not see the ${name} of an earlier cell: use the earlier ${name} in a separate cell.`,
     ];
   if (code === ASSIGNED_CONSTANT && cell.wasDeclared(name))
     return [`A later cell may declare a name again: write const ${name} = ….`];

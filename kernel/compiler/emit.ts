@@ -7,10 +7,9 @@ const { factory } = ts;
 const IMPORT_FUNCTION = '__import';
 
 /**
- * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So
- * every top-level declaration becomes a `let`; functions are assigned first, as hoisting requires; imports become
- * awaited calls. The checker has already enforced `const`. The value of a cell is the value of its last statement, if
- * that is an expression.
+ * [Note: cells as REPL code] In V8's REPL mode a name can be declared again only by the same kind of declaration. So every
+ * top-level declaration becomes a `let`. Functions are assigned first, as hoisting requires, and imports become awaited calls.
+ * The checker has already enforced `const`. The value of a cell is the value of its last statement, if that is an expression.
  *
  * Returns the transformer; statements after offset `end` were added by the compiler and are omitted.
  */

@@ -34,7 +34,8 @@ export function createCheckedFiles(places: ResolutionPlaces) {
   const host = createHost(files, options, places, () => (shown === globals ? always : [...always, shown]));
   const registry = ts.createDocumentRegistry(true, places.installation);
   const service = ts.createLanguageService(host, registry);
-  // A second service with the same registry. Its program is never checked; it only keeps the registry's files in memory.
+  // This is a second service with the same registry. The second service checks nothing; it only keeps the registry's files in
+  // memory.
   const keeper = ts.createLanguageService({ ...host, getScriptFileNames: () => [...loaders] }, registry);
   const program = (): ts.Program => {
     const current = service.getProgram();
@@ -76,8 +77,9 @@ export function createCheckedFiles(places: ResolutionPlaces) {
 }
 
 /**
- * Returns the compiler's options for cells: null and function types are checked, but annotations are not required: noImplicitAny only
- * lets `const list = []` take the types that are pushed and a field take what the constructor assigns; its errors are not shown.
+ * Returns the compiler's options for cells. Null and function types are checked, but annotations are not required. With
+ * noImplicitAny, `const list = []` takes the types that are pushed, and a field takes the type that the constructor assigns;
+ * the errors of noImplicitAny are not shown.
  */
 function compilerOptions(installation: string): ts.CompilerOptions {
   return {
@@ -150,7 +152,8 @@ function createHost(
     directoryExists: sys.directoryExists,
     getDirectories: sys.getDirectories,
     useCaseSensitiveFileNames: () => sys.useCaseSensitiveFileNames,
-    // This cache stores which package.json belongs to a file; without the cache, every cell would read all package.json files again.
+    // This cache stores which package.json belongs to a file; without the cache, every cell would read all package.json files
+    // again.
     getModuleResolutionCache: () => packages,
     resolveTypeReferenceDirectiveReferences: createTypeReferenceResolver(options),
     resolveModuleNameLiterals: createModuleResolver(options, places, (path) => files.has(path)),
@@ -161,7 +164,10 @@ function createHost(
 /** How long a file's modification time is cached; a program asks for the times of hundreds of files at once. */
 const MODIFIED_TIME_CACHE_MS = 1000;
 
-/** Returns a function that returns the version of a file on disk. The user's files may change while a kernel runs; packages do not. */
+/**
+ * Returns a function that returns the version of a file on disk. The user's files may change while a kernel runs; packages do
+ * not.
+ */
 function createDiskVersions(): (path: string) => string {
   const known = new Map<string, { readonly at: number; readonly version: string }>();
   return (path) => {

@@ -2,8 +2,8 @@ import ts from 'typescript';
 import type { Outline } from './outline';
 
 /**
- * Returns the types of a checked cell's variables, as texts that any module may contain, for variables whose type is a class or
- * an interface that another file exports: `import("/…/run.js").Run`. [Note: prelude] says what for.
+ * Returns the types of those variables of a checked cell whose type is a class or an interface that another file exports. A
+ * type is a text that any module may contain: `import("/…/run.js").Run`. [Note: prelude] says how they are used.
  */
 export function namedTypes(
   program: ts.Program,
@@ -13,7 +13,7 @@ export function namedTypes(
   const checker = program.getTypeChecker();
   const module = checker.getSymbolAtLocation(file);
   const found: Record<string, string> = {};
-  // A cell that adds to the types of a package must be read for that.
+  // If a cell adds to the types of a package, later cells need the text of the cell itself.
   if (module === undefined || file.statements.some(ts.isModuleDeclaration)) return found;
   for (const exported of checker.getExportsOfModule(module)) {
     const kind = declared.get(exported.name);
@@ -28,7 +28,7 @@ function importOf(type: ts.Type, cell: ts.SourceFile, checker: ts.TypeChecker): 
   if (!type.isClassOrInterface() || (type.typeParameters?.length ?? 0) > 0) return undefined;
   const { symbol } = type;
   const home = symbol.declarations?.[0]?.getSourceFile();
-  // What a cell declares has no file, and costs little to check again.
+  // A type that a cell declares has no file, and costs little to check again.
   if (home === undefined || home === cell || home.fileName.endsWith('.mts')) return undefined;
   const module = checker.getSymbolAtLocation(home);
   const isExported =

@@ -44,8 +44,8 @@ export class NotebookCompiler implements CompilerCalls {
   }
 
   /**
-   * Reads the libraries and compiles once, so that the first cell finds everything in memory. It does not run
-   * completion, because a snapshot cannot contain what completion leaves in memory.
+   * Reads the libraries and compiles once, so that the first cell finds everything in memory. This method does not run
+   * completion, because a snapshot cannot contain the objects that completion leaves in memory.
    */
   warmUp(): void {
     const source = 'const warm: number[] = [1, 2].map((n) => n * n); console.log(warm);';

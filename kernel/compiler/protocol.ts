@@ -38,7 +38,7 @@ export interface Declaration {
   readonly cell: number;
   /** Number of the cell's module. */
   readonly module: number;
-  /** The module's text: the cell's text, and declarations of the names of earlier cells that it mentions. */
+  /** The module's text: the cell's text, and declarations of the names of earlier cells that the cell mentions. */
   readonly text: string;
   readonly names: Readonly<Record<string, NameKind>>;
   /** The texts of the types of those variables whose type a file exports. */
@@ -100,8 +100,8 @@ export interface CompilerCalls {
 export type CompilerCall = keyof CompilerCalls;
 
 /**
- * Calls that change what the compiler knows about earlier cells; repeated in order, they bring a new compiler to the
- * same state.
+ * Calls that change what the compiler knows about earlier cells. A new compiler that gets these calls in order has the same
+ * state.
  */
 export const LASTING_CALLS: readonly CompilerCall[] = ['commit', 'miss', 'reset'];
 

@@ -15,21 +15,24 @@ interface Home {
 /** Messages about a name that is missing although a cell declares it. */
 const ABSENCES: Readonly<Record<AbsenceCause, (cell: number) => string>> = {
   unchecked: (cell) =>
-    `Cell ${cell} would have declared it, but it failed its type check: fix it and run it again.`,
-  'in no rank': (cell) => `Cell ${cell} would have declared it, but no rank has run it: run it again.`,
-  interrupted: (cell) => `Cell ${cell} would have declared it, but it was interrupted: run it again.`,
+    `Cell ${cell} would have declared the name, but the cell failed its type check: fix the cell and run it again.`,
+  'in no rank': (cell) =>
+    `Cell ${cell} would have declared the name, but no rank has run the cell: run it again.`,
+  interrupted: (cell) =>
+    `Cell ${cell} would have declared the name, but the cell was interrupted: run it again.`,
   'process ended': (cell) =>
-    `Cell ${cell} declared it, but the process that held it has ended: run that cell again.`,
+    `Cell ${cell} declared the name, but the process that held the value has ended: run that cell again.`,
 };
 
 /**
  * The names of one namespace.
  *
- * [Note: prelude] Each cell is a separate module. Declarations that are added to it give it the names of earlier cells:
- * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned,
- * and an import for names that may also be types. If the variable's type is a class of a package, the declaration names the class
- * instead, so that the checker does not check the earlier cell again: `declare const run: import("/…/run.js").Run`. Only names that the cell mentions are declared, so a cell costs the
- * same after 10 or after 200 cells. None of these declarations reach the JavaScript.
+ * [Note: prelude] Each cell is a separate module. Declarations that are added to the module give it the names of earlier cells:
+ * `declare let x: typeof import('./cell3.mjs').x` for variables, so that `const` is enforced and `let` may be assigned, and an
+ * import for names that may also be types. If the variable's type is a class of a package, the declaration names the class
+ * instead: `declare const run: import("/…/run.js").Run`. So the checker does not check the earlier cell again. Only names that
+ * the cell mentions are declared, so a cell costs the same after 10 or after 200 cells. None of these declarations reach the
+ * JavaScript.
  */
 export class Scope {
   readonly #homes = new Map<string, Home>();
@@ -87,7 +90,7 @@ export class Scope {
       .join('');
   }
 
-  /** Returns declarations of the cells' variables that a cell mentions, as members of an interface; `all`: of all. */
+  /** Returns declarations of the cells' variables that a cell mentions, as members of an interface; `all`: of all variables. */
   members({ mentioned }: Pick<Outline, 'mentioned'>, all = false): string {
     const wanted = all ? [...this.#homes.keys()] : [...mentioned];
     return wanted

@@ -5,7 +5,7 @@ const RECEIVERS: ReadonlySet<string> = new Set(['Job', 'RankSelection']);
 
 /**
  * Returns the variables that a checked cell sends to ranks by `job.put({ X })`, and the texts of their types. The types are
- * those of the call's argument, so they are known before the cell runs.
+ * taken from the call's argument, so they are known before the cell runs.
  */
 export function sentValues(program: ts.Program, file: ts.SourceFile): Record<string, string> {
   const sent: Record<string, string> = {};

@@ -43,8 +43,8 @@ export function hasSnapshot({ path }: SnapshotPlace): boolean {
 }
 
 /**
- * Builds the snapshot and removes those of other builds. Resolves with false if it cannot be built (a read-only
- * installation, a full disk); kernels then start without it. If this process ends, the building process ends too.
+ * Builds the snapshot and removes the snapshots of other builds. Resolves with false if the snapshot cannot be built (a
+ * read-only installation, a full disk); kernels then start without it. If this process ends, the building process ends too.
  */
 export async function buildCompilerSnapshot(place: SnapshotPlace, signal?: AbortSignal): Promise<boolean> {
   const folder = join(place.path, '..');

@@ -8,7 +8,7 @@ export class OutputChannel {
   /** The running execution; if there is none, the last one. */
   current: ExecutionId = 0;
 
-  /** What is called at the end of the running cell; null: no cell runs. */
+  /** The functions that are called at the end of the running cell; null: no cell runs. */
   #endings: (() => void)[] | null = null;
 
   readonly write: StreamWriter = (name, text) => this.#output({ kind: 'stream', name, text });

@@ -90,7 +90,7 @@ export const INTERRUPT_BYTE = 0x49;
 export const PATIENT_INTERRUPT_BYTE = 0x50;
 
 /**
- * File descriptor of the lifeline in the executor; the lifeline closes when the front ends. The executor writes to it
- * why it ends, if it knows the reason.
+ * File descriptor of the lifeline in the executor; the lifeline closes when the front ends. Before the executor ends, it writes
+ * the reason to the lifeline, if it knows the reason.
  */
 export const LIFELINE_FD = 4;

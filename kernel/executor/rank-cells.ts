@@ -19,8 +19,8 @@ export class RankCells {
   }
 
   /**
-   * Resolves when all selected ranks have ended the cell; `begins` is called before they get it. Throws: CONFIG without a job;
-   * the errors of `job.runCell`.
+   * Resolves when all selected ranks have ended the cell; `begins` is called before the ranks get the cell. Throws: CONFIG
+   * without a job; the errors of `job.runCell`.
    */
   async run({ code, language, cell, selection }: RunRanks, begins: () => void): Promise<void> {
     const job = registeredJobs().at(-1);

@@ -44,7 +44,7 @@ export class CellExecution {
       case 'unknown':
         return failed(
           'UnknownMagic',
-          `${asked.magic} is not known; known are %%ranks [--check | --python] [selection] and ?name (help)`,
+          `${asked.magic} is not known; write %%ranks [--check | --python] [selection] or ?name (help)`,
         );
       case 'python':
         if (asked.source.trim() === '') return { ok: true, result: undefined };

@@ -15,7 +15,9 @@ import {
 import { buildCompilerSnapshot, hasSnapshot, snapshotPlace } from '../compiler/snapshot';
 import type { ExecutorSettings } from '../executor/protocol';
 
-/** A missing snapshot or code cache is built this long after the compiler's first answer, because the first cells have priority. */
+/**
+ * A missing snapshot or code cache is built this long after the compiler's first answer, because the first cells have priority.
+ */
 const SNAPSHOT_DELAY_MS = 5000;
 
 /**

@@ -27,11 +27,11 @@ export type Ending = Outcome & {
 /** A running execution. */
 export interface Running {
   readonly id: ExecutionId;
-  /** The machine's uptime when it began; child processes that start later belong to it. */
+  /** The machine's uptime when the execution began; child processes that start later belong to the execution. */
   readonly since: Seconds;
   /** Whether the executor's main thread has answered the newest interrupt. */
   isHeard: boolean;
-  /** Whether its child processes were interrupted; their end may be the cause of its error. */
+  /** Whether the execution's child processes were interrupted; their end may be the cause of the execution's error. */
   hasChildrenInterrupted: boolean;
   readonly settle: (outcome: Ending) => void;
 }

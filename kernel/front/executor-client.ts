@@ -28,7 +28,7 @@ export type ExecutorClient = ReturnType<typeof startExecutor>;
 interface Running {
   readonly child: ChildProcess;
   readonly lifeline: Duplex;
-  /** Why the front killed it; undefined if the front did not. */
+  /** Why the front killed the process; undefined if the front did not kill it. */
   why?: string;
 }
 
@@ -68,7 +68,10 @@ export function startExecutor(settings: ExecutorSettings, events: ExecutorEvents
       if (queue !== undefined) queue.push(message);
       else if (current.child.connected) current.child.send(message);
     },
-    /** Ends the running JavaScript; with `patiently`, it first gets time to end because its child processes end. */
+    /**
+     * Ends the running JavaScript. With `patiently`, the code first gets time to end by itself, because its child processes
+     * end.
+     */
     interrupt(patiently: boolean): void {
       current.lifeline.write(Buffer.of(patiently ? PATIENT_INTERRUPT_BYTE : INTERRUPT_BYTE));
     },
@@ -109,6 +112,6 @@ function killGroup(child: ChildProcess): void {
   try {
     process.kill(-child.pid, 'SIGKILL');
   } catch {
-    // It has already ended.
+    // The process has already ended.
   }
 }

@@ -16,7 +16,7 @@ export type CellRequest =
     }
   /** Python for ranks of PyTorch; the first line is empty, so lines stay the same. */
   | { readonly kind: 'python'; readonly source: string; readonly selection: string }
-  /** `inRanks`: of a name in `%%ranks` cells. */
+  /** `inRanks`: help on a name in `%%ranks` cells. */
   | { readonly kind: 'help'; readonly name: string; readonly inRanks: boolean }
   | { readonly kind: 'unknown'; readonly magic: string };
 
@@ -25,7 +25,10 @@ const HELP = /^\s*(?:\?\??\s*([\w$.]+)|([\w$.]+)\s*\?\??)\s*;?\s*$/;
 const CHECK = /(?:^|\s)--check(?=\s|$)/;
 const PYTHON = /(?:^|\s)--python(?=\s|$)/;
 
-/** Reads a magic: `%%ranks [--check | --python] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No TypeScript begins with `%`. */
+/**
+ * Reads a magic: `%%ranks [--check | --python] 0,2-3` in the first line, or `?name` or `name?` alone, also below %%ranks. No
+ * TypeScript begins with `%`.
+ */
 export function readMagics(code: string): CellRequest {
   const help = HELP.exec(code);
   if (help !== null) return { kind: 'help', name: nameIn(help), inRanks: false };

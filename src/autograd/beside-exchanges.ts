@@ -7,13 +7,15 @@ import type { Gradients, RecordedNode, Recording } from './recording';
 /**
  * The gradients of parameters that one backward computes beside its collectives.
  *
- * [Note: gradients beside an exchange] In y = x Wᵀ + b, where x is the output of an exchange (f of [Note: f and g]), the gradient
- * of x has to be reduced over ranks, and those of W and b have not. So backward first computes the gradient of x, leaves the
- * other ones until it reaches the exchange, starts the collective on the comm thread, computes them, and then waits. If several
- * layers share the exchange, the parameters' gradients of all of them wait. If none wait, because they are frozen or because a
- * pipeline's schedule runs them later, the collective runs on the main thread. Every sum has the same terms in the
- * same order as without waiting: gradients of one parameter are computed in the order of its operations, also if one of them
- * may not wait. Source: megatron.core.tensor_parallel.layers, LinearWithGradAccumulationAndAsyncCommunication.
+ * [Note: gradients beside an exchange] In y = x Wᵀ + b, where x is the output of an exchange (f of [Note: f and g]), the
+ * gradient of x must be reduced over ranks, but the gradients of W and b need no reduction. So backward first computes the
+ * gradient of x and postpones the gradients of W and b. When backward reaches the exchange, it starts the collective on the
+ * comm thread, computes the postponed gradients, and then waits for the collective. If several layers share the exchange, the
+ * parameters' gradients of all these layers are postponed. If no gradient is postponed, because the parameters are frozen or
+ * because a pipeline's schedule computes their gradients later, the collective runs on the main thread. Every sum has the same
+ * terms in the same order as without postponing: the gradients of one parameter are computed in the order of its operations,
+ * even if one operation cannot be postponed. Source: megatron.core.tensor_parallel.layers,
+ * LinearWithGradAccumulationAndAsyncCommunication.
  */
 export class BesideExchanges implements Deferral {
   readonly #engine: Engine;
@@ -53,7 +55,7 @@ export class BesideExchanges implements Deferral {
     return true;
   }
 
-  /** Frees what backward did not reach. */
+  /** Frees the tensors of operations that backward did not reach. */
   dispose(): void {
     this.#waiting.dispose();
     this.#started?.dispose();

@@ -30,21 +30,21 @@ interface Part {
   readonly root: object;
 }
 
-/** The callers of this number of parts of models are checked. */
+/** At most this number of parts of models have their callers checked. */
 const MOST_CALLERS = 20;
 
-/** There is a warning when modules were called this many times without backward. */
+/** A warning appears when modules were called this many times without backward. */
 const MANY_CALLS = 200;
 
 /**
  * Records what a cell computes outside of `gradients`, so that `loss.backward()` works as in torch.
  *
  * [Note: eager recording] The first call of a module in training mode opens a recording, which tfjs then uses as its tape,
- * also for the operations on the module's results. `loss.backward()` closes it and runs backward; the end of the cell
- * closes it without backward, and so does the next call of a module if all results so far are disposed: then no loss can
- * depend on them. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
- * (logits, the loss) are the cell's. Those that exist after the cell or when a later pass begins get the part 'left', so
- * that ledgers do not show them as activations. A module in evaluation mode opens no recording.
+ * also for the operations on the module's results. `loss.backward()` closes the recording and runs backward. The end of the
+ * cell closes the recording without backward; so does the next call of a module if all results so far are disposed, because
+ * then no loss can depend on them. Tensors that modules make inside are disposed as usual; tensors that the cell itself makes
+ * (logits, the loss) belong to the cell. Tensors of the cell that still exist when the cell ends or a later pass begins get the
+ * part 'left', so that ledgers do not show them as activations. A module in evaluation mode opens no recording.
  */
 export class EagerTape {
   readonly #engine: Engine;
@@ -121,7 +121,7 @@ export class EagerTape {
     this.#engine.retag(result, { cause: 'temp', module: '', part: 'left' });
   }
 
-  /** Warns once if code calls a model's forward, which calls this part of the model. */
+  /** Warns once if code calls `forward` of a model directly; this part of the model is then called by that forward. */
   #checkCaller(module: Part): void {
     const { root } = module;
     if (module === root || this.#numCallers >= MOST_CALLERS) return;
@@ -192,7 +192,7 @@ interface Marked {
   [EAGER]?: EagerTape;
 }
 
-/** Returns the eager tape of tfjs's current backend; null outside of ranks, where nothing is recorded by itself. */
+/** Returns the eager tape of tfjs's current backend; null outside of ranks, where nothing is recorded automatically. */
 export function currentEagerTape(): EagerTape | null {
   return (tf.backend() as Marked)[EAGER] ?? null;
 }

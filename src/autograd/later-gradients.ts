@@ -15,13 +15,13 @@ export interface Deferral {
 }
 
 /**
- * Operations whose gradients of parameters are computed one by one, so that they can wait at no cost; these have nearly all of
- * the work.
+ * Operations whose gradients of parameters are computed one by one, so that they can wait at no cost; nearly all of the work is
+ * in these operations.
  *
- * [Note: backward in two halves] The gradients of x and of W in y = x Wᵀ are two matmuls. `PartPass.backwardInput` runs the first
- * one, and stores x and the gradient of y, from which `backwardWeight` computes the other one. Other operations, such as norms,
- * compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do units (DDP, fullyShard)
- * and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
+ * [Note: backward in two halves] In y = x Wᵀ, the gradients of x and of W are two matmuls. `PartPass.backwardInput` computes
+ * the gradient of x, and stores x and the gradient of y; from these, `backwardWeight` computes the gradient of W. Other
+ * operations, such as norms, compute the gradients of input and parameters in one kernel, which runs in `backwardInput`. So do
+ * units (DDP, fullyShard) and checkpointed regions, whose backward runs as a whole. Nothing is computed twice.
  * Source: Qi et al. 2023, "Zero Bubble Pipeline Parallelism".
  */
 const SEPARATE: ReadonlySet<string> = new Set([FUSED.linear, FUSED.embedding, 'BatchMatMul']);
@@ -34,7 +34,10 @@ interface Later {
 
 const NONE: ReadonlySet<string> = new Set();
 
-/** Gradients of parameters that wait, with what they are computed from. `chooses` says whether that of an input waits. */
+/**
+ * Gradients of parameters that wait, with the tensors from which they are computed. `chooses` says whether the gradient of an
+ * input waits.
+ */
 export class LaterGradients implements Deferral {
   readonly #chooses: (tape: Recording, node: RecordedNode, input: tf.Tensor) => boolean;
   #later: Later[] = [];
@@ -67,7 +70,7 @@ export class LaterGradients implements Deferral {
 
   /** Computes the gradients, adds them to `gradients`, and frees what they need. */
   compute(engine: Engine, gradients: Gradients): void {
-    // If this is interrupted, `dispose` frees what is left.
+    // If this loop is interrupted, `dispose` frees the rest.
     for (let next = this.#later.at(0); next !== undefined; next = this.#later.at(0)) {
       differentiate(engine, next.node, next.names, next.dys, gradients);
       this.#later.shift();

@@ -7,7 +7,7 @@ import { backward } from './tape';
 import { handOut, recordPass, type TrainedParts, trainedParts } from './unit';
 
 /**
- * A finished forward of a part of a model, such as a stage of a pipeline. Its backward runs once: `backward`, or
+ * A finished forward of a part of a model, such as a stage of a pipeline. The part's backward runs once: `backward`, or
  * `backwardInput` and later `backwardWeight`. Parameters get their gradients as in a pass of `gradients`.
  */
 export interface PartPass {
@@ -37,9 +37,9 @@ export interface Part {
   readonly repeats?: PartRepeats | undefined;
 }
 
-/** The parameters that parts gather, and leave for each other. */
+/** The parameters that one part gathers and leaves gathered for the next part. */
 export interface GatherState {
-  /** Describes which parameters are gathered, and what decides which are next. */
+  /** Describes which parameters are gathered, and the state that decides which ones are gathered next. */
   describe(): string;
   /** The gathered tensors. */
   tensors(): readonly tf.Tensor[];
@@ -60,8 +60,8 @@ export interface PartRepeats {
   /** Null if the part's parameters are always whole. */
   readonly gathers: GatherState | null;
   /**
-   * Whether the part is the first one that adds its gradients to those of an earlier part. It may find these in another
-   * form than later parts do.
+   * Whether the part is the first one that adds its gradients to an earlier part's gradients. For this part, the earlier
+   * gradients may have another form than for later parts.
    */
   readonly isFirstToAdd: boolean;
 }

@@ -44,9 +44,9 @@ export interface RecordedNode extends TapeNode {
 }
 
 /**
- * How operations are recorded. 'keep': for their backward. A sieve: forward will run again before backward, so only the
- * tensors that this second forward needs are noted. 'replay': this is the second forward; parameters of enclosing units
- * are whole. 'eager': the recording of a cell, which may also read a unit's parameters to look at them.
+ * How operations are recorded. 'keep': for their backward. A sieve: forward will run again before backward, so only the tensors
+ * that this second forward needs are noted. 'replay': this is the second forward, in which parameters of enclosing units are
+ * whole. 'eager': this is the recording of a cell, which may also read a unit's parameters without using them in a loss.
  */
 export type RecordingMode = 'keep' | 'replay' | 'eager' | Sieve;
 
@@ -79,7 +79,10 @@ export class Recording extends Array<RecordedNode> {
   /** Other objects to release if work in progress is interrupted, because `finally` does not run then. */
   readonly unfinished = new Set<{ dispose(): void }>();
   readonly #isReplay: boolean;
-  /** In an eager recording, the units whose parameters were read outside of them, by the tensors that depend on these. */
+  /**
+   * In an eager recording, the units whose parameters were read outside of the unit, by the tensors that depend on these
+   * parameters.
+   */
   readonly #lost: Map<number, string> | null;
   readonly #leaves = new Set<number>();
   readonly #flowing = new Set<number>();

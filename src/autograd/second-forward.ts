@@ -75,7 +75,7 @@ interface Result {
   readonly shape: readonly number[];
   /** 0 unless the tensor is float32. */
   readonly sumOfSquares: number;
-  /** Whether a gradient flows through it. */
+  /** Whether a gradient flows through the tensor. */
   readonly flows: boolean;
 }
 
@@ -164,7 +164,7 @@ export class SecondForward {
       isKnown,
       made,
     );
-    // The operations have saved the tensors that they need. A value that forward did not make is not disposed.
+    // The operations have saved the tensors that they need. Only values that forward made are disposed.
     tf.dispose(made);
     this.#held.dispose();
     return this.#first.results.map(({ id }, i) => [id, values[i]?.id ?? id]);
@@ -209,7 +209,7 @@ export class SecondForward {
   }
 }
 
-/** Whether a result of the second forward equals that of the first. `isRead`: whether its values were computed. */
+/** Whether a result of the second forward equals the result of the first forward. `isRead`: whether its values were computed. */
 function isSame(first: Result, second: Result | undefined, isRead: boolean): boolean {
   // The first result may be NaN if it was part of an enclosing region's second forward.
   const isEqual = !isRead || Number.isNaN(first.sumOfSquares) || first.sumOfSquares === second?.sumOfSquares;

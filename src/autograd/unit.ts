@@ -205,7 +205,9 @@ function unitNode(
   };
 }
 
-/** Runs a unit's backward. Its hook gets the parameters' gradients; returns the gradients of inputs and captured tensors. */
+/**
+ * Runs a unit's backward. The unit's hook gets the parameters' gradients; returns the gradients of inputs and captured tensors.
+ */
 function backwardUnit(
   engine: Engine,
   unit: Unit,

@@ -164,7 +164,7 @@ function bind(library: ReturnType<Koffi['load']>, flavour: Flavour): Sgemm {
   };
 }
 
-/** Tests a small matmul with a transpose and beta 1: it is wrong if integers or arguments are not as expected. */
+/** Tests a small matmul with a transpose and beta 1: the result is wrong if integers or arguments are not as expected. */
 function multipliesRight(koffi: Koffi, sgemm: Sgemm): boolean {
   const a = Float32Array.of(1, 4, 2, 5, 3, 6);
   const b = Float32Array.of(1, 2, 3, 4, 5, 6);

@@ -18,8 +18,8 @@ export interface Holding {
 }
 
 /**
- * All live buffers of a backend with their tags; the table reports each change to observers. Keys are tfjs's data ids on the
- * device, and the arrays themselves on the host. Sums are of the device unless a space is named.
+ * All live buffers of a backend with their tags; the table reports each change to observers. The keys are tfjs's data ids for
+ * buffers on the device, and the arrays themselves for buffers on the host. Sums count only the device unless a space is named.
  */
 export class BufferTable {
   readonly #records = new Map<object, BufferRecord>();

@@ -137,7 +137,8 @@ function forEachPosition({ outHeight, outWidth }: ConvInfo, visit: (y: number, x
 }
 
 /**
- * Calls `visit` for every filter element that is inside the image at an output position, with the pixel's index and its own.
+ * Calls `visit` for every filter element that is inside the image at an output position, with the indices of the pixel and of
+ * the filter element.
  */
 function forEachTap(info: ConvInfo, y: number, x: number, visit: (pixel: number, tap: number) => void): void {
   const { filterHeight, filterWidth, strideHeight, strideWidth, padInfo, inHeight, inWidth } = info;

@@ -24,7 +24,7 @@ export function markEngine(backend: object, engine: Engine): void {
   (backend as Marked)[ENGINE] = engine;
 }
 
-/** Returns the engine of tfjs's current backend; null if the backend is one of tfjs's own, as outside of a rank. */
+/** Returns the engine of tfjs's current backend; null if the backend is one of tfjs's own, as it is outside of a rank. */
 export function currentEngine(): Engine | null {
   return currentBackend()[ENGINE] ?? null;
 }

@@ -8,7 +8,7 @@ import type { Elementwise } from './elementwise';
 import type { HeapDamage } from './heap-health';
 import type { HostMemory } from './host-arrays';
 
-/** The memory of a tensor's values in this process. It is valid until the tensor is disposed. */
+/** The memory of a tensor's values in this process. The storage is valid until the tensor is disposed. */
 export interface Storage {
   /** Address in the process's memory, for native code and other threads of the process. 0 if the engine has no addresses. */
   readonly address: number;
@@ -40,7 +40,7 @@ export interface Engine extends Elementwise<tf.Tensor> {
    * code reads.
    */
   readonly hasValues: boolean;
-  /** The trap that may have damaged the heap: after it, every operation throws. undefined: there was no trap. */
+  /** The trap that may have damaged the heap; undefined if there was none. After a trap, every operation throws. */
   readonly damage: HeapDamage | undefined;
   /** The clock that gives spans and collectives their times. */
   readonly clock: Clock;

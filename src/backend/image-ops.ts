@@ -37,7 +37,10 @@ export function conv2d(
 export interface ConvTransposeOptions {
   readonly stride?: Pair;
   readonly padding?: Pair;
-  /** Rows and columns that are added to the result, because several sizes have the same convolution. Default 0. */
+  /**
+   * Rows and columns that are added to the result. Several result sizes have a convolution of the size of x; this setting
+   * chooses one of them. Default 0.
+   */
   readonly outputPadding?: Pair;
   readonly dilation?: Pair;
   readonly groups?: number;

@@ -12,7 +12,10 @@ interface GuardedConfig extends tf.KernelConfig {
   readonly [BENEATH]?: tf.KernelFunc;
 }
 
-/** On a full heap, C++ code traps in many ways. If the heap is larger than this share of 4 GiB, this is the likely reason. */
+/**
+ * On a full heap, C++ code traps in many ways. If the heap is larger than this share of 4 GiB, a full heap is the likely
+ * reason.
+ */
 const NEARLY_FULL = 0.9;
 
 /** Bytes of a test allocation: a kernel's scratch is rarely larger. If the test fails, a full heap is the likely reason. */
@@ -20,9 +23,9 @@ const PROBE_BYTES = 64 * 2 ** 20;
 
 /**
  * Puts a guard around every kernel of the current backend. The guard checks the kernel's arguments ([Note: checked kernels]).
- * If the kernel throws, the guard frees the kernel's tensors. An interrupted work ends where its next kernel begins
- * ([Note: interrupted operations]). The guard throws an error if the kernel traps in WebAssembly, or if
- * C++ code prints a message instead of writing a result. Call this function after all kernels are registered.
+ * If the kernel throws, the guard frees the kernel's tensors. Interrupted work ends when its next kernel begins
+ * ([Note: interrupted operations]). The guard throws an error if the kernel traps in WebAssembly, or if C++ code prints a
+ * message instead of writing a result. Call this function after all kernels are registered.
  */
 export function guardKernels(context: WasmContext): void {
   const { health, interrupts } = context;

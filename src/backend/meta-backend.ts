@@ -32,13 +32,13 @@ export interface MetaTimes {
 }
 
 /**
- * A tfjs backend whose buffers have a size and a tag, but no bytes. It has the members of the wasm backend, so the engine's
- * kernels run on it without a change: they allocate, alias and free buffers as usual, but compute nothing.
+ * A tfjs backend whose buffers have a size and a tag, but no bytes. This backend has the members of the wasm backend, so the
+ * engine's kernels run on it without a change: the kernels allocate, alias and free buffers as usual, but compute nothing.
  *
  * [Note: values in a dry run] Tensors have no values. A read of a single number (a loss, a norm, an overflow flag) returns
  * 0, so losses are finite, and no gradient is clipped or overflows. Every other read is an error, unless the code that reads
- * passes assumed values to `readValues`. For example, it assumes that rows are spread evenly over experts, and that a sparse
- * gradient contains every row.
+ * passes assumed values to `readValues`. For example, the code of experts assumes that rows are spread evenly over experts, and
+ * the code of sparse gradients assumes that a gradient contains every row.
  */
 export class MetaBackend extends tf.KernelBackend implements WasmBackend {
   readonly wasm = NO_HEAP;

@@ -94,7 +94,7 @@ export interface FlashAttention {
 }
 
 /**
- * Returns softmax(scale q kᵀ) v of every head. It does not store the matrix of weights, so memory grows with T + S. H / G
+ * Returns softmax(scale q kᵀ) v of every head. The matrix of weights is not stored, so memory grows with T + S. H / G
  * consecutive query heads share one head of keys and values; if attention is causal, query i attends to keys 0 to i + S - T.
  * Shapes: q [B, T, H, D], k and v [B, S, G, D]. Default of scale: 1/sqrt(D).
  * Source: Dao 2023, FlashAttention-2; flash_attn_func's layout. Throws: SHAPE when the shapes do not match.
@@ -128,7 +128,8 @@ export interface FlashAttentionResult extends FlashAttention {
 
 /**
  * Returns the gradients of q, k and v. If `out` and `lse` come from attention to more keys than k (several parts that were
- * combined), these are this part's gradients of k and v, and its share of the gradient of q. Only the engine of a rank has it.
+ * combined), the results are this part's gradients of k and v, and this part's share of the gradient of q. Only the engine of a
+ * rank has this kernel.
  * Shapes: as `flashAttention`.
  */
 export function flashAttentionGrad(
@@ -149,8 +150,9 @@ export function flashAttentionGrad(
 
 /**
  * Returns the mean of -log softmax(logits)[label] over all rows; a row with IGNORED_LABEL has the loss 0. Shapes: logits
- * […, classes], labels int32 with one entry per row. If `consumeLogits` is true and a gradient is needed, forward overwrites the logits with their gradient: this saves
- * a kernel and a buffer, but the caller must not read the logits again. Source: torch.nn.functional.cross_entropy.
+ * […, classes], labels int32 with one entry per row. If `consumeLogits` is true and a gradient is needed, forward overwrites
+ * the logits with their gradient: this saves a kernel and a buffer, but the caller must not read the logits again. Source:
+ * torch.nn.functional.cross_entropy.
  * Throws: SHAPE when the shapes do not match or a label is not a class.
  */
 export function softmaxCrossEntropy(

@@ -88,7 +88,10 @@ export async function startWasmBackend(): Promise<StartedBackend> {
   return { backend: tf.backend() as unknown as WasmBackend, complaints };
 }
 
-/** Runs `start`. C++ code prints to the console that exists at its start: after the start, this console appends to `list`. */
+/**
+ * Runs `start`. C++ code prints to the console that exists when the backend starts: after the start, this console appends to
+ * `list`.
+ */
 async function printingTo(list: string[], start: () => Promise<boolean>): Promise<boolean> {
   const before = globalThis.console;
   let isStarted = false;

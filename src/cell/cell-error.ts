@@ -73,7 +73,7 @@ function errorHead(error: Error): { ename: string; evalue: string } {
   return { ename: String(error.name || 'Error'), evalue: String(error.message) };
 }
 
-/** Returns the stack without frames of the runner; if the error is a ShardlabError, only the frames in cells. */
+/** Returns the stack without frames of the runner; for a ShardlabError, returns only the frames in cells. */
 function stackFrames(error: Error): string[] {
   const lines = stackLines(error);
   const typed = error instanceof ShardlabError;

@@ -15,7 +15,10 @@ export interface DisplaySink {
   update(displayId: string, bundle: MimeBundle): void;
   /** Empties the running cell's output; with `wait`, only when the next output comes. */
   clear(wait?: boolean): void;
-  /** Calls `end` once, when the running cell ends; returns false if no cell runs. Hosts that do not know when lack it. */
+  /**
+   * Calls `end` once, when the running cell ends; returns false if no cell runs. Hosts that do not know when a cell ends omit
+   * this method.
+   */
   atEnd?(end: () => void): boolean;
 }
 
@@ -54,7 +57,10 @@ interface ShowOptions {
   readonly raw?: boolean | undefined;
 }
 
-/** Creates the functions that every cell finds on globalThis. They use the process's sink; without one they do nothing. */
+/**
+ * Creates the functions that every cell finds on globalThis. The functions use the process's sink; without a sink they do
+ * nothing.
+ */
 export function createDisplayGlobals() {
   return {
     display: (value: unknown, { displayId, raw }: ShowOptions = {}): Promise<void> =>
@@ -91,7 +97,7 @@ interface TslabJupyter {
 const TSLAB_MODULE = /[\\/]tslab[\\/]dist[\\/]jupyter\.js$/;
 
 /**
- * Returns a sink of the tslab kernel that runs this process; undefined if it is not tslab. The sink uses tslab's
+ * Returns a sink of the tslab kernel that runs this process; undefined if another kernel runs it. The sink uses tslab's
  * internal writer, which accepts whole bundles; tslab's `display` accepts one media type per call.
  */
 function findTslabDisplay(): DisplaySink | undefined {

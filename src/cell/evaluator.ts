@@ -149,9 +149,10 @@ function evaluateIn(
 }
 
 /**
- * Adds the next promise that is created to `held` until it settles: that of a cell in REPL mode. If a cell awaits a promise that nothing
- * can settle, both can be garbage. V8 then replies "Promise was collected" during the garbage collection, and the reply's
- * JavaScript ends the process (Node 22 and 24). Returns a function that stops waiting for a promise.
+ * Adds the next promise that is created, which is the promise of a cell in REPL mode, to `held` until it settles. If a cell
+ * awaits a promise that nothing can settle, both promises can be garbage. V8 then replies "Promise was collected" during the
+ * garbage collection, and the reply's JavaScript ends the process (Node 22 and 24). Returns a function that stops waiting for a
+ * promise.
  */
 function holdFirstPromise(held: Set<Promise<unknown>>): () => void {
   let isWaiting = true;

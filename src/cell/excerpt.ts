@@ -63,7 +63,7 @@ export class Excerpt {
     const wasWhole = this.#numHeld <= this.#tail;
     this.#numHeld += later.length;
     this.#held += later;
-    // To shorten it at every piece would copy all held text each time.
+    // Shortening the text at every piece would copy all held text each time.
     if (this.#held.length > 4 * this.#tail) this.#held = this.#held.slice(-this.#tail);
     return wasWhole && this.#numHeld > this.#tail ? now + this.#warning() : now;
   }

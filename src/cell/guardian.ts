@@ -30,7 +30,7 @@ export function attachGuardian(unbroken?: Int32Array) {
 
 /**
  * [Note: stuck time] On a busy machine, a main thread that would answer an interrupt at once may wait long for a core. So the
- * time in which it has not answered counts only if it has run for USED_MS of it, or was in an Atomics.wait. The time
+ * time without an answer counts only if the main thread has run for USED_MS of this time, or was in an Atomics.wait. The time
  * starts again when unbroken work ends, and does not count while the main thread waits for the system.
  */
 class StuckTime {
@@ -70,7 +70,7 @@ class StuckTime {
   }
 }
 
-/** A main thread that has run this long without an answer is not just about to answer, also after a wait for a core. */
+/** A main thread that has run this long without an answer will not answer soon, even if it has waited for a core before. */
 const USED_MS = 40;
 
 /** The main thread at one moment. */
@@ -78,7 +78,7 @@ type Look = ReturnType<typeof look>;
 
 function look() {
   const used = readIfThere(`/proc/self/task/${process.pid}/schedstat`)?.split(' ')[0];
-  /** The processor time that it has used; undefined if the system does not report it. */
+  /** The processor time that the main thread has used; undefined if the system does not report this time. */
   const cpuMs = used === undefined ? undefined : Number(used) / 1e6;
   return { activity: activity(), cpuMs, at: performance.now() };
 }
@@ -91,9 +91,9 @@ function usedBetween(last: Look, here: Look): number {
 }
 
 /**
- * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Node's own code
- * between a blocking call (spawnSync, a read) and that moment treats a failure of V8 as its own defect and aborts the
- * process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
+ * [Note: no termination in a system call] A termination stays pending until JavaScript runs again. Between a blocking call
+ * (spawnSync, a read) and that moment, Node's own code runs. This code treats a failure of V8 as a defect of Node and aborts
+ * the process, and all variables are lost. So the guardian does not terminate the main thread while it waits for the system.
  * Atomics.wait waits in a futex, and may be terminated.
  */
 function activity(): 'computes' | 'waits' | 'system' {
@@ -106,8 +106,8 @@ export interface StagedInterrupt {
   /** Notifies the main thread; a free main thread then ends its cell. Repeated until it has answered. */
   readonly notify: () => void;
   /**
-   * Whether the main thread has answered. It answers after it has handled the interrupt, so that a termination cannot
-   * stop the handling.
+   * Whether the main thread has answered. The main thread answers after it has handled the interrupt, so that a termination
+   * cannot stop the handling.
    */
   readonly answered: () => boolean;
   readonly guardian: Pick<Guardian, 'terminate' | 'measureStuck'>;
@@ -124,8 +124,8 @@ const ATTEMPTS = 20;
 const DOUBLINGS = 4;
 
 /**
- * Interrupts the main thread in two stages: an error in blocking collectives first, so that clean-up code runs; then,
- * if the main thread has not answered within the grace period of [Note: stuck time], termination, which skips `finally`.
+ * Interrupts the main thread in two stages. First, blocking collectives throw an error, so that clean-up code runs. If the main
+ * thread has not answered within the grace period of [Note: stuck time], its code is then terminated, which skips `finally`.
  */
 export function interruptInStages({ notify, answered, guardian, graceMs = GRACE_MS }: StagedInterrupt): void {
   notify();

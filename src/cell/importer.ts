@@ -26,7 +26,7 @@ const EXTENSIONS = [
 
 /**
  * Returns a function that imports as Node does for a module in the notebook's folder `baseDir`: ESM and CommonJS packages,
- * `exports`, built-ins, files. It throws IO, with the command to install, if a package is missing.
+ * `exports`, built-ins, files. The function throws IO, with the command to install, if a package is missing.
  */
 export function createImporter(baseDir: string): Importer {
   const fromNotebook = importFrom(baseDir);

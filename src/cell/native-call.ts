@@ -118,8 +118,8 @@ interface Member extends ProcessStat {
 }
 
 /**
- * Returns the processes of `pid`'s process group that `pid` has started since `since`, and their descendants: also processes
- * whose parent has ended, but not processes that an older process of the group has started.
+ * Returns the processes of `pid`'s process group that `pid` has started since `since`, and their descendants. Processes whose
+ * parent has ended are among them, but not processes that an older process of the group has started.
  */
 function childrenOf(pid: number, since: Seconds): Member[] {
   const group = new Map(

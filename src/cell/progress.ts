@@ -128,7 +128,7 @@ export class Progress {
     this.#stop = clock.every(1, () => this.#draw());
   }
 
-  /** Reports how much is done. It can be called in a loop, because it draws at most four times per second. */
+  /** Reports how much is done. Code may call this in a loop, because a line is drawn at most four times per second. */
   readonly show: ShowProgress = (done, total, what = this.#what) => {
     this.#done = done;
     this.#total = total;

@@ -12,7 +12,7 @@ const REPAIR: unique symbol = Symbol('shardlab.repair');
 /**
  * [Note: repair after termination] V8 skips `finally` when it ends running JavaScript, so Node's own stack of
  * asynchronous contexts keeps entries of callbacks that never returned. Node clears that stack after handling an
- * uncaught exception, so this function throws one. A listener is enough to make Node handle it.
+ * uncaught exception, so this function throws an exception. A listener is enough to make Node handle the exception.
  */
 export function repairAfterTermination(): void {
   setImmediate(() => {

@@ -66,8 +66,8 @@ const MEMBERS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Settings of job.train whose name in torch is another one. The table of settings has these names too, but its packages are not in
- * the compiler's snapshot ([Note: compiler snapshot]).
+ * Settings of job.train that have another name in torch. The table of settings has these names too, but the table's packages
+ * are not in the compiler's snapshot ([Note: compiler snapshot]).
  */
 const SETTINGS: Readonly<Record<string, string>> = {
   batchSize: 'batch',
@@ -77,7 +77,7 @@ const SETTINGS: Readonly<Record<string, string>> = {
   strategy: 'parallel: { strategy }',
 };
 
-/** Returns advice about an unknown name between two parts of its source. */
+/** Returns advice about an unknown name in a cell's source; `before` and `after` are the text around the name. */
 export function adviceOnName(name: string, before: string, after: string): string | undefined {
   if (/^\s*=(?![=>])/.test(after)) return adviceOnAssignment(name, before);
   if (name !== 'torch') return said(NAMES, name);

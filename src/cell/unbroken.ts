@@ -16,7 +16,8 @@ export function markUnbroken(): Int32Array {
  * [Note: unbroken work] V8 terminates whatever code the main thread runs. A termination of this library's own code would lose a
  * message of a rank, and with it the run. So this library marks the work that must not be terminated: a message to or from a
  * rank, with the bookkeeping and the drawing that belong to it. The guardian (guardian.ts) spares marked work; the
- * interrupt takes effect at its end. In ranks, the engine marks its operations ([Note: interrupted operations]). Do not call the user's functions in it, because they may not end.
+ * interrupt takes effect at its end. In ranks, the engine marks its operations ([Note: interrupted operations]). Do not call
+ * the user's functions in unbroken work, because they may not end.
  */
 export function unbroken<T>(work: () => T): T {
   const marks = MARKS.value;

@@ -3,7 +3,8 @@ import { ShardlabError } from './errors';
 
 /**
  * [Note: chained operations] `x.add(y)` does the same as `tf.add(x, y)`. In Node only the package @tensorflow/tfjs has these
- * methods; a test compares our methods with them. Each name is a function of the core whose first argument is the tensor.
+ * methods; a test compares the package's methods with the ones that are defined here. Each name is a function of the core whose
+ * first argument is the tensor.
  */
 const FUNCTIONS = `
   abs acos acosh add all any argMax argMin asin asinh atan atan2 atanh avgPool batchToSpaceND batchNorm
@@ -61,7 +62,8 @@ type Resizing = [size: [number, number], alignCorners?: boolean, halfPixelCenter
 
 /** Defines the methods on tfjs's class of tensors. See [Note: chained operations]. */
 export function registerChainedOps(): void {
-  const functions = core as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>; // named at run time
+  // The names are known only at run time.
+  const functions = core as unknown as Readonly<Record<string, (...args: unknown[]) => unknown>>;
   for (const name of FUNCTIONS.trim().split(/\s+/)) {
     define(name, function (this: core.Tensor, ...args: unknown[]) {
       return functions[name]?.(this, ...args);

@@ -11,7 +11,7 @@ export function withGradients(
   inputs: tf.Tensor[],
   work: (save: (tensors: tf.Tensor[]) => void) => Computed,
 ): tf.Tensor {
-  // tfjs passes the inputs, which `work` knows, and then the function that saves; its types say that this is a tensor.
+  // tfjs passes the inputs, which `work` knows, and then `save`; the types of tfjs say that `save` is a tensor.
   return tf.customGrad((...passed) => {
     const { value, gradients } = work(passed.at(-1) as unknown as (tensors: tf.Tensor[]) => void);
     return { value, gradFunc: gradients };

@@ -7,7 +7,7 @@ export type ErrorCode =
   | 'COLLECTIVE_MISSING' // a rank ended its work without calling a collective in which other ranks wait
   | 'RANK_DIED' // a rank's process ended
   | 'RANK_FAILED' // a rank's code threw
-  | 'CALLBACK' // a function of the user's that a run calls threw
+  | 'CALLBACK' // a user's function that a run calls threw
   | 'LAUNCH' // ranks could not be started
   | 'INTERRUPTED' // the user stopped the work
   | 'ABORTED' // work was cancelled because another rank failed
@@ -31,13 +31,13 @@ export interface ErrorJson {
 }
 
 /**
- * An error that shardlab throws on purpose. Its message says what happened, where, and what to do. It is sent between
+ * An error that shardlab throws on purpose. Its message says what happened, where, and what to do. The error is sent between
  * processes as JSON, with its code.
  */
 export class ShardlabError extends Error {
   readonly code: ErrorCode;
   readonly details: ErrorDetails;
-  /** The rank that reports the error, if any; its message then begins with "[rank r/w]". */
+  /** The rank that reports the error, if any; the message then begins with "[rank r/w]". */
   readonly rank: number | undefined;
 
   constructor(
@@ -70,7 +70,10 @@ export class ShardlabError extends Error {
   }
 }
 
-/** Returns an error as JSON. An error that is not shardlab's gets the code `code`, and `context` in front of its text. */
+/**
+ * Returns an error as JSON. The JSON of an error that is not shardlab's has the code `code`, and its text begins with
+ * `context`.
+ */
 export function errorJson(error: unknown, code: ErrorCode = 'INTERNAL', context = ''): ErrorJson {
   if (error instanceof ShardlabError) return error.toJSON();
   const text = error instanceof Error ? (error.stack ?? error.message) : String(error);

@@ -116,7 +116,7 @@ export interface CollectiveEvent {
   readonly posted: Seconds;
   readonly started: Seconds;
   readonly ended: Seconds;
-  /** How long the main thread waited for the collective; the rest of its time overlapped with computation. */
+  /** How long the main thread waited for the collective; the rest of the collective's time overlapped with computation. */
   readonly exposed: Seconds;
   /** Omitted over zeromq, and if a thread's CPU time cannot be read. */
   readonly progress?: CollectiveProgress | undefined;
@@ -126,7 +126,7 @@ export type SpanName = 'forward' | 'backward' | 'recompute' | 'loss' | 'optimize
 
 /** The work of a pipeline's stage on one microbatch. */
 export interface PipelineWork {
-  /** Zero-bubble schedules divide backward into the gradients of the input and those of the parameters. */
+  /** Zero-bubble schedules divide backward into the gradients of the input and the gradients of the parameters. */
   readonly half?: 'input' | 'weight' | undefined;
   /** The stage's index in the pipeline; with virtual stages, a rank has several. */
   readonly stage: number;
@@ -150,8 +150,8 @@ export interface SpanEvent {
 export type BufferId = number;
 
 /**
- * Receives the events of lower layers. Lower layers get the observer as an argument and never import the ledger. Its methods
- * are on the hot path: they must not throw, and callers allocate nothing except the arguments.
+ * Receives the events of lower layers. Lower layers get the observer as an argument and never import the ledger. The observer's
+ * methods are on the hot path: they must not throw, and their callers allocate nothing except the arguments.
  */
 export interface Observer {
   allocated(buffer: BufferId, bytes: Bytes, dtype: DType, tag: Tag, space: Space): void;

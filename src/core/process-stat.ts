@@ -22,7 +22,7 @@ const TICKS_PER_SECOND = 100;
 export function readProcessStat(pid: number): ProcessStat | undefined {
   try {
     const stat = readFileSync(`/proc/${pid}/stat`, 'latin1');
-    // The second field is the program's name in brackets, with any characters in it; here fields[0] is the third field.
+    // The second field is the program's name in brackets, which may contain any characters; here fields[0] is the third field.
     const fields = stat.slice(stat.lastIndexOf(')') + 2).split(' ');
     const [state = '', parent, group] = fields;
     const startTicks = Number(fields[19]);

@@ -3,7 +3,7 @@ import { dirname } from 'node:path';
 import { ShardlabError } from './errors';
 
 /**
- * Opens a regular file for reading. It refuses FIFOs and devices at once, because reading them may block or never end.
+ * Opens a regular file for reading. FIFOs and devices are refused at once, because reading them may block or never end.
  * Throws: IO if the file is not a regular file; errors of openSync.
  */
 export function openRegularFile(path: string): number {
@@ -35,8 +35,8 @@ export function readRegularFile(path: string): string {
 type FolderSystem = Pick<typeof nodeFs, 'mkdirSync' | 'statSync'>;
 
 /**
- * Creates a folder and its missing parents, because Node's recursive mkdir never returns for a folder below /proc. Throws:
- * errors of mkdirSync.
+ * Creates a folder and its missing parents one by one, because Node's recursive mkdir never returns for a folder below /proc.
+ * Throws: errors of mkdirSync.
  */
 export function makeFolder(path: string, fs: FolderSystem = nodeFs): void {
   if (isFolder(path, fs)) return;

@@ -1,8 +1,8 @@
 import * as tf from './tf';
 
-// A tree is a tensor, or arrays and plain objects of trees, in any depth. Other values in it have no tensors.
+// A tree is a tensor, or arrays and plain objects of trees, in any depth. Other values in a tree have no tensors.
 
-/** Returns the tensors of a tree, in order; a tensor that is in it twice appears once. */
+/** Returns the tensors of a tree, in order; a tensor that is in the tree twice appears once. */
 export function tensorsIn(tree: unknown): tf.Tensor[] {
   const found = new Set<tf.Tensor>();
   mapTensors(tree, (tensor) => {
@@ -12,7 +12,7 @@ export function tensorsIn(tree: unknown): tf.Tensor[] {
   return [...found];
 }
 
-/** Returns a copy of a tree with other tensors; the tree itself if `map` returns the same tensors. */
+/** Returns a copy of a tree with the tensors that `map` returns; the tree itself if these are the same tensors. */
 export function mapTensors<T>(tree: T, map: (tensor: tf.Tensor) => tf.Tensor): T {
   // Each branch returns a value of the same kind as its argument.
   return mapped(tree, map) as T;

@@ -1,7 +1,8 @@
 /// <reference types="@tensorflow/tfjs-core/dist/public/chained_ops/register_all_chained_ops" preserve="true" />
 /**
  * TensorFlow.js for this package and its cells: the core, the layers and the plain JavaScript backend. The package
- * `@tensorflow/tfjs` also has `tf.data`, graph models and WebGL, which are not needed here; it is four times as large.
+ * `@tensorflow/tfjs` also has `tf.data`, graph models and WebGL, which are not needed here; that package is four times as
+ * large.
  */
 import { version_cpu } from '@tensorflow/tfjs-backend-cpu';
 import type * as core from '@tensorflow/tfjs-core';
@@ -22,10 +23,13 @@ declare module '@tensorflow/tfjs-core/dist/tensor' {
     backward(seed?: number): void;
     /**
      * Joins the dims from `startDim` to `endDim` (default: the last one) into one, as torch does: `x.flatten(1)` keeps the
-     * dim of the batch. Throws: SHAPE unless 0 <= startDim <= endDim < rank, after negative dims count from the end.
+     * dim of the batch. Negative dims count from the end. Throws: SHAPE unless 0 <= startDim <= endDim < rank.
      */
     flatten(startDim: number, endDim?: number): Tensor;
-    /** Returns the element of a tensor that has one element, as torch does: `loss.item()`. Throws: SHAPE if it has more or none. */
+    /**
+     * Returns the element of a tensor that has one element, as torch does: `loss.item()`. Throws: SHAPE if the tensor has more
+     * elements or none.
+     */
     item(): number;
   }
 }

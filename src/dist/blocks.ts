@@ -78,7 +78,7 @@ export function commonDType(lists: readonly PieceList[]): ValueDType {
   return common ?? 'float32';
 }
 
-/** Copies blocks within this process: padding of the input becomes zeros; what padding of the output receives is dropped. */
+/** Copies blocks within this process: padding of the input counts as zeros, and values for padding of the output are dropped. */
 export function copyBlocks(from: BlockList, to: BlockList): void {
   let [source, target] = [0, 0];
   let [readFrom, writeTo] = [0, 0];

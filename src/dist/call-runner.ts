@@ -155,9 +155,9 @@ function directionOf(header: CallHeader): string {
 }
 
 /**
- * Returns the bytes that a rank of a group receives from the others, at the wire's dtype. The sum over all ranks is that of
- * the ring algorithm. allReduce
- * is a reduce-scatter of parts whose lengths differ by at most one element, then an all-gather of the parts.
+ * Returns the bytes that a rank of a group receives from the others, at the wire's dtype. The sum over all ranks equals the sum
+ * for the ring algorithm. allReduce is a reduce-scatter of parts whose lengths differ by at most one element, then an
+ * all-gather of the parts.
  * Source: Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms".
  */
 function wireBytes(call: Call, rank: number, size: number): Bytes {

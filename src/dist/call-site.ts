@@ -55,9 +55,9 @@ function fileAmong(sites: readonly NodeJS.CallSite[]): CallSite {
 }
 
 /**
- * Returns the stack's frames as objects. It replaces V8's hook for stacks and restores it at once. An interrupt may end this
- * function without `finally`; then the hook remains and must do no harm. So the hook formats all other errors as the
- * previous hook does, and the limit is never lowered.
+ * Returns the stack's frames as objects. This function replaces V8's hook for stacks and restores the previous hook at once. An
+ * interrupt may end the function without `finally`; then the new hook remains and must do no harm. So the new hook formats all
+ * other errors as the previous hook does, and the limit is never lowered.
  */
 function frames(): readonly NodeJS.CallSite[] {
   const { prepareStackTrace: previous, stackTraceLimit } = Error;
@@ -70,7 +70,8 @@ function frames(): readonly NodeJS.CallSite[] {
     // V8 returns the result of prepareStackTrace: the frames.
     return (holder.stack ?? []) as unknown as readonly NodeJS.CallSite[];
   } finally {
-    // The property is not deleted, because this would make every later access to Error slow. For V8, undefined means no hook.
+    // The property is not deleted, because a deletion would make every later access to Error slow. For V8, undefined means no
+    // hook.
     Reflect.set(Error, 'prepareStackTrace', previous);
     Error.stackTraceLimit = stackTraceLimit;
   }

@@ -9,7 +9,7 @@ interface Marked {
 
 /**
  * Notes the group of all ranks on tfjs's current backend, as torch.distributed's default group. Returns the group that was
- * noted before: a trainer notes its own ranks while it works.
+ * noted before, because a trainer notes its own group while it works, and then the earlier group again.
  */
 export function markWorld(group: ProcessGroup | null): ProcessGroup | null {
   const before = currentWorld();

@@ -15,8 +15,9 @@ export interface DeviceMesh {
   /** Returns the number of ranks along an axis. Throws: MESH for an unknown axis. */
   sizeOf(axis: string): number;
   /**
-   * Returns the mesh of some axes at this rank's other coordinates; its `group` has all ranks of these axes. All ranks must
-   * call it with the same axes. torch: `mesh['dp', 'tp']`. Throws: MESH for axes that are unknown, repeated or in another order.
+   * Returns the mesh of some axes. Its ranks have the same coordinates as this rank along all other axes. All ranks must call
+   * `slice` with the same axes. torch: `mesh['dp', 'tp']`. Throws: MESH for axes that are unknown, repeated or in another
+   * order.
    */
   slice(...axes: readonly string[]): DeviceMesh;
 }
@@ -114,8 +115,8 @@ function meshOf(
 }
 
 /**
- * Makes a group for each choice of the coordinates outside of the axes at `places`, in the same order on all ranks; returns the
- * group that has this rank.
+ * Makes one group for each combination of coordinates along the axes that are not in `places`, in the same order on all ranks.
+ * Returns the group that has this rank.
  */
 function makeGroups(
   group: ProcessGroup,
@@ -145,7 +146,7 @@ function makeGroups(
   return own;
 }
 
-/** Returns the name of a group of axes: 'dp[1,3]'. By this name a hang report says in which group a rank waits. */
+/** Returns the name of a group of axes: 'dp[1,3]'. A hang report uses this name to say in which group a rank waits. */
 function groupName(axes: string, members: readonly number[], group: ProcessGroup): string {
   const ranks = members.map((index) => group.ranks[index] ?? index);
   // The ranks of one axis are evenly spaced, so the first two and the last identify them.

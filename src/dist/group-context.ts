@@ -5,7 +5,7 @@ import type { CallSite } from '../transport/call';
 import type { Plane } from '../transport/plane';
 import type { StatusWriter } from '../transport/status-board';
 
-/** A group, as those who count its calls see it. */
+/** The part of a group that code needs to count the group's calls. */
 export interface MadeGroup {
   readonly name: string;
   readonly ranks: readonly number[];
@@ -13,7 +13,9 @@ export interface MadeGroup {
   lastNumber: number;
   /** Settles the rank's works whose collectives have ended. */
   settleEnded(): void;
-  /** Reports a call of a dry run again; `number` counts unless it is a send or a receive. */
+  /**
+   * Reports a call of a dry run again. `number` is the call's new number; a send or a receive gets its own next number instead.
+   */
   repeat(event: CollectiveEvent, number: number): void;
 }
 

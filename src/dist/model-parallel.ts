@@ -10,11 +10,14 @@ export interface ModelParallelSizes {
   readonly tensorModelParallelSize?: number | undefined;
   readonly pipelineModelParallelSize?: number | undefined;
   readonly contextParallelSize?: number | undefined;
-  /** Divides the data-parallel ranks times the context-parallel ranks. */
+  /** Must divide dp times cp, the numbers of data-parallel and of context-parallel ranks. */
   readonly expertModelParallelSize?: number | undefined;
 }
 
-/** The groups of a rank under model parallelism; data-parallel ranks are what the other degrees leave. */
+/**
+ * The groups of a rank under model parallelism; the number of data-parallel ranks is the number of ranks divided by all other
+ * degrees.
+ */
 export interface ModelParallel {
   /** Axes pp, dp, cp, tp: ranks with the same tp group are neighbours, as in Megatron's order tp-cp-ep-dp-pp. */
   readonly mesh: DeviceMesh;
@@ -24,7 +27,7 @@ export interface ModelParallel {
   readonly pp: ProcessGroup;
   /** Ranks that hold parts of the same sequences. */
   readonly cp: ProcessGroup;
-  /** Ranks with other batches. */
+  /** Ranks that train on different batches. */
   readonly dp: ProcessGroup;
   /** Ranks that hold the same parameters, so their gradients are reduced: dp and cp together. */
   readonly dpCp: ProcessGroup;
@@ -55,7 +58,7 @@ export function initializeModelParallel(group: ProcessGroup, sizes: ModelParalle
     number,
     number,
     number,
-  ]; // as many as names
+  ]; // as many groups as names
   const model = tp * pp * cp;
   if (group.size % model !== 0) {
     throw new ShardlabError(

@@ -188,8 +188,8 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 
   /**
-   * Returns a group's identity; its name has a number if an earlier group has the same name and ranks. All members use the same number,
-   * because all make groups in the same order.
+   * Returns a group's identity; its name has a number if an earlier group has the same name and ranks. All members use the same
+   * number, because all make groups in the same order.
    */
   #identityOf(title: string, ranks: readonly number[], rank: number): GroupIdentity {
     const { numGroups } = this.#context;

@@ -34,7 +34,7 @@ export interface CollectiveOptions {
   readonly cause?: CommCause;
   readonly module?: string;
   /**
-   * An int32 that ranks compare together with the fingerprint, at no extra cost; if a send and its recv differ in it, that is a
+   * An int32 that ranks compare together with the fingerprint, at no extra cost; a send and its recv with different notes are a
    * mismatch. Default 0.
    */
   readonly note?: number;
@@ -68,9 +68,7 @@ export interface ProcessGroup {
     op?: ReduceOp,
     options?: CollectiveOptions,
   ): Work<void>;
-  /**
-   * Gathers every rank's `input`: outputs[r] receives rank r's. Lengths may differ between ranks (uneven).
-   */
+  /** Gathers every rank's `input`: outputs[r] receives rank r's input. Lengths may differ between ranks (uneven). */
   allGatherPieces(input: PieceList, outputs: readonly PieceList[], options?: CollectiveOptions): Work<void>;
   allToAllPieces(
     inputs: readonly PieceList[],

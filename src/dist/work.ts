@@ -78,7 +78,10 @@ export class PostedWork<T> implements Work<T> {
     return this.#value;
   }
 
-  /** Releases the tensors and reports the result; blocks while the collective runs. It never throws; `wait` does. */
+  /**
+   * Releases the tensors and reports the result; blocks while the collective runs. This method never throws; `wait` throws the
+   * collective's error.
+   */
   settle(): void {
     if (this.#settled) return;
     this.#settled = true;

@@ -53,7 +53,7 @@ export interface JoinOptions {
   readonly groupMade?: GroupContext['groupMade'];
 }
 
-/** All ranks of a job, as one rank of them sees them. */
+/** A job's world, as one rank sees it. */
 export interface World {
   readonly rank: number;
   readonly size: number;

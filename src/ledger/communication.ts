@@ -14,7 +14,7 @@ export interface CommunicationRow {
   readonly bytes: Bytes;
   /** Bytes that the rank received from other ranks. */
   readonly wireBytes: Bytes;
-  /** Time in which the main thread waited; `waits` divides it by what it waited for. */
+  /** Time in which the main thread waited; `waits` divides this time by kind of wait. */
   readonly exposedSeconds: Seconds;
   readonly waits: WaitSeconds;
   /** Time in which bytes were on the wire; in the rest of their time, the collectives waited for ranks. */

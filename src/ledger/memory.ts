@@ -82,7 +82,10 @@ export function modulesAtPeak(record: StepRecord): ModuleBytes[] {
   return [...sums.values()].sort((a, b) => b.bytes - a.bytes || a.module.localeCompare(b.module));
 }
 
-/** Bytes in one space after each event of a step; the first point is the step's start, the last its end. */
+/**
+ * Bytes in one space after each event of a step; the first point is at the step's start, and the last point is at the step's
+ * end.
+ */
 export interface MemoryOverTime {
   /** Seconds since the step's start. */
   readonly seconds: readonly Seconds[];
@@ -92,7 +95,10 @@ export interface MemoryOverTime {
   readonly ring: readonly Bytes[];
 }
 
-/** Returns bytes in the declared types at the moment when they are most, and when that is; needs the record's curve. */
+/**
+ * Returns bytes by cause, in the declared types, at the moment when their sum is largest, and this moment. The record needs a
+ * curve.
+ */
 export function logicalPeak(record: StepRecord): { readonly bytes: BytesByCause; readonly seconds: Seconds } {
   const { memory } = record;
   const { owners, curve } = memory;

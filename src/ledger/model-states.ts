@@ -12,7 +12,10 @@ export function modelStatesOf(record: StepRecord): BytesByCause {
   return states;
 }
 
-/** Returns gradients when the optimizer begins; without its span or a curve, the maximum of shards, else of whole gradients. */
+/**
+ * Returns gradients when the optimizer begins. If the record lacks the optimizer's span or a curve, returns the maximum of
+ * sharded gradients; if there are none, the maximum of whole gradients.
+ */
 function gradientsOf(record: StepRecord): Readonly<Record<'grad.shard' | 'grad.full', Bytes>> {
   const { byCause, seconds } = memoryOverTime(record);
   const optimizer = record.spans.find(({ name }) => name === 'optimizer');

@@ -13,7 +13,7 @@ export class OwnerTable {
   /** The run of each owner, in the order of `owners`. */
   readonly runs: number[] = [];
   #run = 0;
-  /** The owners of each run by module. A module has few, so one is found by comparing fields, which takes less time than a key. */
+  /** The owners of each run by module. A module has few owners, so comparing their fields takes less time than making a key. */
   readonly #byRun = new Map<number, Map<string, Numbered[]>>();
   #byModule = new Map<string, Numbered[]>();
   #lastTag: Tag | undefined;

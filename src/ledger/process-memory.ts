@@ -16,7 +16,8 @@ export interface HeldByEngine {
 
 /**
  * Divides the resident bytes of the process into parts, which add up to rss. Untouched pages of the engine's heap and of
- * V8's memory are not resident, so if the parts exceed rss, the excess is subtracted from them, from the slack first.
+ * V8's memory are not resident, so the parts may exceed rss. Then the excess is subtracted from the parts, first from the
+ * heap's slack.
  */
 export function explainProcess(node: NodeMemory, engine: HeldByEngine): ProcessMemory {
   let left = node.rss;

@@ -32,8 +32,7 @@ interface HeldBuffer {
  * Collects the events of one rank, step by step.
  *
  * [Note: recorder] Every allocation or free appends three numbers to columns and adjusts two sums. The peak is stored as the
- * number of the event that reached it; a record is made by a replay of the columns up to that event, which finds the bytes by
- * owner.
+ * number of the event that reached it; for a record, the columns are replayed up to that event, which gives the bytes by owner.
  */
 export class Recorder implements Observer {
   readonly rank: number;
@@ -129,8 +128,8 @@ export class Recorder implements Observer {
   }
 
   /**
-   * Sets the run to which new buffers belong; 0 means no run. Do not call it within a step, because a step's record
-   * has totals of only one run's buffers: those of the run that is set when the record is made.
+   * Sets the run to which new buffers belong; 0 means no run. Do not call this method within a step, because a step's record
+   * has totals of only one run's buffers: the buffers of the run that is set when the record is made.
    */
   enter(run: number): void {
     this.#run = run;
@@ -252,7 +251,7 @@ export class Recorder implements Observer {
     return { ...peak, later: { held: this.#live.slice(), seconds: this.#clock() - this.#start.at } };
   }
 
-  /** Returns the peak of the open step, whose start is a moment in the past. */
+  /** Returns the peak of the open step, which began at the given moment. */
   #highestSince({ deviceBytes }: Moment): Peak {
     if (this.#events.isFull) return this.#peakNow();
     const { owner, delta } = this.#events;

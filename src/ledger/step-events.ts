@@ -35,7 +35,7 @@ export interface Peak {
   readonly later?: { readonly held: readonly Bytes[]; readonly seconds: Seconds };
 }
 
-/** A step that has ended and was not made into a record yet. */
+/** A step that has ended and has no record yet. */
 export interface EndedStep {
   readonly start: StepStart;
   readonly end: Moment;

@@ -64,7 +64,7 @@ export function timeline(
 }
 
 interface Layer extends MainSegment {
-  /** Later layers cover earlier ones. */
+  /** A layer covers layers of less depth: a wait covers the spans around it. */
   readonly depth: number;
 }
 
@@ -78,7 +78,7 @@ function flatten(layers: readonly Layer[], origin: Seconds): MainSegment[] {
   let previous: Layer | undefined;
   for (let i = 0; i + 1 < borders.length; i++) {
     const from = borders[i] as number; // i is below the length
-    const to = borders[i + 1] as number; // so is i + 1
+    const to = borders[i + 1] as number; // i + 1 is below the length too
     for (; next < begun.length && (begun[next] as Layer).start <= from; next++) {
       open.push(begun[next] as Layer); // next is below the length
     }

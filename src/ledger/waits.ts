@@ -42,13 +42,13 @@ type Arrivals = ReadonlyMap<string, readonly Arrived[]>;
 /**
  * Returns what each rank of a step waited for, rank by rank, in order of time.
  *
- * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, it is a wait for that
- * peer, except for the time in which the peer lacked a core since its own last wait: this is a wait for a core. (That
- * time is wall time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs
- * the collective until it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's
- * model says, else as long as this rank's CPU needed to move the bytes. If the last rank's thread was in another
- * collective before, its wait there counts instead. The time until the main thread continues is a wait for a core: the
- * bytes had arrived, but the threads that pass them on were not running.
+ * [Note: kinds of waits] A wait for a collective has three parts. Until the last rank arrives, the rank waits for that peer,
+ * but the time in which the peer lacked a core since the peer's own last wait counts as a wait for a core. (That time is wall
+ * time minus the thread's CPU time, on the peer's main thread until it posts, and on the thread that runs the collective until
+ * it arrives.) Then the bytes travel: a wait for the wire, which lasts as long as a shaped link's model says, else as long as
+ * this rank's CPU needed to move the bytes. If the last rank's thread was in another collective before, the thread's wait in
+ * that collective counts instead. The time until the main thread continues is a wait for a core: the bytes had arrived, but the
+ * threads that pass them on were not running.
  */
 export function waitsOf(records: readonly StepRecord[]): ReadonlyMap<number, readonly WaitPart[]> {
   const arrivals = arrivalsOf(records);
@@ -166,7 +166,8 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   const landed = within(Math.max(progress.arrived, event.started) + event.progress.carried);
   const isQueued = progress.free > posted;
   const isOwn = last.rank === rank;
-  // If the last rank is this one, its comm thread copies its bytes, or lacks a core; its main thread has already posted.
+  // If this rank is the last one, its comm thread copies bytes or lacks a core; its main thread has already posted the
+  // collective.
   const lacked = progress.lacked + (isQueued || isOwn ? 0 : last.mainLacked);
   const begun = isQueued ? Math.min(came, within(progress.free)) : from;
   const works = Math.max(begun, Math.min(came, progress.arrived - lacked));
@@ -179,7 +180,10 @@ function stretchesOf(event: Told, rank: number, arrivals: Arrivals, from: Second
   ];
 }
 
-/** Returns the waits of the last rank in its previous collective, which kept its thread busy until it could begin this one. */
+/**
+ * Returns the last rank's waits in its previous collective. This collective kept the rank's thread busy until the next one
+ * could begin.
+ */
 function queueOf(last: Arrived, arrivals: Arrivals, from: Seconds, to: Seconds): Stretch[] {
   if (to <= from) return [];
   const before = last.before?.();

@@ -7,11 +7,11 @@ import { signatureOf } from '../transport/record';
 import { unionOfRows } from './sparse/row-masks';
 
 /*
- * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. This differs from a zero
- * gradient: an optimizer does not change the parameter's values and states. This rank sends zeros for it, because another
- * rank may have a gradient. To find out, every reduction carries a note: a number that depends on which gradients are
- * missing on this rank. If the notes of all ranks are equal, a gradient that is missing here is missing on all ranks; if
- * not, one more small reduction decides. Source: torch's find_unused_parameters, which always runs that reduction;
+ * [Note: missing gradients] A parameter that the loss does not depend on has no gradient. A missing gradient differs from a
+ * zero gradient: an optimizer does not change the parameter's values and states. This rank sends zeros in place of the missing
+ * gradient, because another rank may have one. To find out, every reduction carries a note: a number that depends on which
+ * gradients are missing on this rank. If the notes of all ranks are equal, a gradient that is missing here is missing on all
+ * ranks; if not, one more small reduction decides. Source: torch's find_unused_parameters, which always runs that reduction;
  * fully_shard, which assumes that the same gradients are missing on all ranks.
  */
 
@@ -28,8 +28,9 @@ export interface ReducedBy {
 }
 
 /**
- * Returns, per gradient, whether no rank of the group has it. `agrees` is the field of the work of a reduction that had
- * `noteOf(missing)`; if it is undefined, the reduction had no note, and no gradient counts as missing. Blocks if ranks differ.
+ * Returns, per gradient, whether no rank of the group has it. `agrees` comes from the work of a reduction with the note
+ * `noteOf(missing)`; if `agrees` is undefined, the reduction had no note, and no gradient counts as missing. Blocks if ranks
+ * differ.
  */
 export function missingEverywhere(
   { engine, group, module }: ReducedBy,

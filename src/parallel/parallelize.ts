@@ -18,7 +18,7 @@ export interface ParallelModel {
   readonly properties: StrategyProperties;
   /** Runs a microbatch that is not the last of its step; gradients that may stay local are not reduced. */
   accumulate<T>(work: () => T): T;
-  /** Runs work whose gradients stay local; they add up until a backward outside of it. */
+  /** Runs work whose gradients stay local; the gradients add up until a backward outside of `work`. */
   keepLocal<T>(work: () => T): T;
   /** Frees an interrupted pass's gradients, whole parameters and work in flight, but not parameters or shards at rest. */
   abandon(): void;

@@ -3,7 +3,8 @@ import type { ProcessGroup } from '../dist/types';
 import type { Parameter } from '../nn/parameter';
 
 /**
- * Throws: CONFIG if a group would reduce or shard parameters of which its ranks have different parts. `what` is the caller's name.
+ * Throws: CONFIG if a group would reduce or shard parameters of which its ranks have different parts. `what` is the caller's
+ * name.
  */
 export function requireSameParts(parameters: readonly Parameter[], group: ProcessGroup, what: string): void {
   const wrong = parameters.find(({ split }) => {

@@ -94,7 +94,7 @@ export function lambdaAutoWrapPolicy(options: LambdaPolicyOptions): WrapPolicy {
 
 /**
  * Makes each expert a unit, so that experts are gathered one at a time, and each block (its gate and all other
- * parameters outside of experts) another unit. This is itself a policy and takes no options.
+ * parameters outside of experts) another unit. This function is itself a policy and takes no options.
  */
 export const moeAutoWrapPolicy: WrapPolicy = function moeAutoWrapPolicy(module, recurse, _nonwrappedNumel) {
   return recurse || isExpert(module) || isOneOf(module, [Block, MoeBlock]);

@@ -3,7 +3,7 @@ import type { WireDType } from '../core/dtypes';
 import { COLLECTIVE_OPS, type CollectiveProgress, type CommCause } from '../core/events';
 import type { Seconds } from '../core/units';
 
-/** The ways to combine the ranks' contributions; always in rank order, so that the result does not depend on timing. */
+/** The ways to combine the ranks' contributions. The order is always the rank order, so the result does not depend on timing. */
 export const REDUCTIONS = ['sum', 'avg', 'max'] as const;
 export type Reduction = (typeof REDUCTIONS)[number];
 
@@ -79,7 +79,7 @@ export interface Call {
   readonly outputs: readonly BlockList[];
 }
 
-/** The time of a rank's arrival at a collective, by the machine's clock and by its thread's CPU clock. */
+/** The time of a rank's arrival at a collective, by the machine's clock and by the CPU clock of the rank's thread. */
 export interface Arrival {
   readonly at: Seconds;
   readonly cpu: Seconds;

@@ -20,7 +20,7 @@ export interface Carried {
   readonly values: readonly number[];
   readonly started: Seconds | undefined;
   readonly arrival: Arrival;
-  /** Duration of the transfer by the shaped link's model; without one, this thread's CPU time since its arrival. */
+  /** Duration of the transfer by the shaped link's model; without a shaped link, this thread's CPU time since its arrival. */
   readonly seconds: Seconds;
 }
 

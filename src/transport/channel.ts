@@ -12,8 +12,8 @@ import type { Steps, Wait } from './wait';
  * One stream of a group: a barrier of its ranks, which compare their fingerprints there.
  *
  * [Note: phases] Each barrier ends a phase. Data that a rank writes during phase p goes to buffer p mod 2, and the
- * other ranks read it during phase p + 1. It is overwritten in phase p + 2 at the earliest, and no rank enters that
- * phase before all ranks have left phase p + 1. So one barrier per filled buffer is enough, also between two collectives.
+ * other ranks read it during phase p + 1. The data is overwritten in phase p + 2 at the earliest, and no rank enters that phase
+ * before all ranks have left phase p + 1. So one barrier per filled buffer is enough, also between two collectives.
  */
 export class Channel implements Wait {
   readonly #group: GroupMemory;
@@ -130,7 +130,8 @@ export class Channel implements Wait {
       .some((record) => record.epoch === header.epoch && record.number === header.number);
     if (crossed) throw this.#breakUp(this.#sidesOf(header.number));
     const partner = this.#rankThatAwaitsUs();
-    // A partner that waits for this rank in its next call has left this collective; then this rank can leave it too (ready()).
+    // If the partner waits for this rank in the partner's next call, the partner has left this collective; then this rank can
+    // leave it too (ready()).
     if (partner !== undefined && !this.ready()) throw this.#breakUp(this.#sidesWithPartner(header, partner));
   }
 
@@ -162,7 +163,10 @@ export class Channel implements Wait {
     return sides.sort((a, b) => a.rank - b.rank);
   }
 
-  /** Returns a rank whose main thread waits in a point-to-point exchange for this rank's main thread, which waits here. */
+  /**
+   * Returns a rank whose main thread waits for this rank in a point-to-point exchange, while this rank's main thread waits
+   * here.
+   */
   #rankThatAwaitsUs(): number | undefined {
     if (this.#stream !== STREAM.main) return undefined;
     const { words, layout, rank, size } = this.#group;

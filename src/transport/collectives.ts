@@ -62,8 +62,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * A small tensor: all ranks write it, meet at one barrier, and reduce all of it. A large tensor: between two barriers
-   * each rank copies chunk t in, reduces its part of chunk t-1 from all slots, and copies the result of chunk t-2 out.
+   * If the tensor is small, all ranks write it, meet at one barrier, and reduce all of it. If the tensor is large, between two
+   * barriers each rank copies chunk t in, reduces its part of chunk t-1 from all slots, and copies the result of chunk t-2 out.
    */
   *#allReduce(call: SpanCall): Steps {
     const spans = call.inputs[0] ?? NOTHING;
@@ -205,8 +205,8 @@ export class CollectiveLane implements Lane {
   }
 
   /**
-   * Returns a function that reads chunk t from offset `at` of every rank's slot. It begins with the next rank and ends
-   * with this one, so that ranks do not all read the same slot at once.
+   * Returns a function that reads chunk t from offset `at` of every rank's slot. The function begins with the next rank's slot
+   * and ends with this rank's, so that ranks do not all read the same slot at once.
    */
   #slotReader(codec: SlotCodec, outputs: readonly Spans[], chunk: number, at: number): (t: number) => void {
     const { rank, size } = this.#group;

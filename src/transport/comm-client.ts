@@ -7,7 +7,7 @@ import type { CallResult } from './call';
 import type { PostedCall } from './plane';
 import { type CommFailure, NUM_TICKETS, TicketBoard, WHOLE_THREAD } from './tickets';
 
-/** The workerData of a comm thread; `setup` is what its plane adds. */
+/** The workerData of a comm thread; `setup` is the data that the plane adds. */
 export interface CommThreadInput<Setup> {
   /** Path of the plane's script, which comm-thread-start.js loads. */
   readonly script: string;
@@ -106,7 +106,7 @@ export class CommClient {
 
   #readFailures(): void {
     for (let next = receiveMessageOnPort(this.#port); next; next = receiveMessageOnPort(this.#port)) {
-      // Only the comm thread writes to the other end, and it sends nothing else.
+      // Only the comm thread writes to the other end, and it sends only failures.
       const { ticket, error } = next.message as CommFailure;
       this.#failures.set(ticket, error);
     }

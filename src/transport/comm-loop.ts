@@ -42,7 +42,7 @@ interface Running {
   readonly key: string;
   readonly task: Task;
   readonly steps: Steps<Carried>;
-  /** The time at which its queue was free for it; below, the time at which it began. */
+  /** The time at which the queue was free for this call; below, the time at which the call began. */
   readonly free: Seconds;
   readonly began: Arrival;
   wait: Wait | undefined;
@@ -66,7 +66,7 @@ export class CommLoop {
   readonly #running = new Map<string, Running>();
   /** Calls whose data has arrived although a shaped link would still carry it; their queues continue. */
   readonly #landing = new Set<Running>();
-  /** By queue, the time at which it became free for its next call. */
+  /** The time at which each queue became free for its next call. */
   readonly #freeSince = new Map<string, Seconds>();
   #lastLook: Seconds = now();
   #idleRounds = 0;
@@ -177,7 +177,7 @@ export class CommLoop {
     checkControl(this.#tools.control, group.memory.identity, call.header);
   }
 
-  /** Stores what the call waits for. Its queue continues if only a shaped link still carries its data. */
+  /** Stores what the call waits for. The call's queue continues if only a shaped link still carries the call's data. */
   #await(current: Running, wait: Wait): void {
     current.wait = wait;
     if (!(wait instanceof Landing)) return;
@@ -215,7 +215,10 @@ export class CommLoop {
     if (this.#running.size + this.#landing.size === 0) this.#status.leave();
   }
 
-  /** Called when no queue advanced: first spins, later sleeps shortly; sometimes checks whether the waits can still end. */
+  /**
+   * Called when no queue advanced. At first it spins, later it sleeps briefly; sometimes it checks whether the waits can still
+   * end.
+   */
   #rest(seen: number): void {
     if (this.#idleRounds++ < NUM_SPINS) return;
     this.#nap(seen);

@@ -23,8 +23,8 @@ export function shareLink(link: Link): SharedLink {
  * One rank's link, which its main thread and its comm thread share. [Note: link shaping] The bytes themselves travel at
  * full speed; the collective ends when a link of the given speed would have carried them. The transfer begins when all
  * ranks have arrived and have free links. Each rank writes the time at which it is ready itself into its fingerprint,
- * and the latest of these times counts, so all ranks compute the same times, however they are scheduled. A transfer
- * keeps the link busy, and transfers of other collectives queue behind it, so two transfers never overlap.
+ * and the latest of these times counts. So all ranks compute the same times, however the ranks are scheduled. A transfer keeps
+ * the link busy, and transfers of other collectives queue behind it, so two transfers never overlap.
  */
 export class LinkClock {
   readonly shared: SharedLink;

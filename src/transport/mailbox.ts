@@ -61,7 +61,7 @@ export class Mailbox {
 
   /** Sends to a global rank. The letter's bytes must not change afterwards. */
   send(to: number, key: string, letter: Letter): void {
-    // If this fails, the peer never answers, and the launcher ends the wait for it.
+    // If the send fails, the peer never answers, and the launcher ends the wait for the peer.
     this.#senderTo(to).send([this.#token, key, letter.record, letter.payload]);
   }
 

@@ -23,7 +23,7 @@ export interface CollectiveCall {
 /** Returns how long a collective takes, from the moment at which its group's stream is free. */
 export type CollectiveCosts = (call: CollectiveCall) => Seconds;
 
-/** A rank's call, by which it and the other ranks' calls can be matched. */
+/** A rank's call, with the facts by which calls of different ranks are matched. */
 export interface WatchedCall
   extends Omit<CollectiveCall, 'op'>,
     Pick<CallHeader, 'number' | 'async' | 'peer'> {
@@ -32,9 +32,9 @@ export interface WatchedCall
 
 /** Gets the calls of a rank's main thread, and its waits for them, in order. */
 export interface CallWatch {
-  /** Begins a call; it also waits for one that is not async. */
+  /** Reports that a call begins; for a call that is not async, also that the rank waits for it. */
   began(call: WatchedCall): void;
-  /** Waits for an async call. */
+  /** Reports that the rank waits for an async call. */
   awaited(call: WatchedCall): void;
 }
 
@@ -90,7 +90,7 @@ class MetaGroup implements PlaneGroup {
         return clock.now() >= result.ended;
       },
       wait() {
-        // A work first settles, perhaps only because its call has ended; then its owner waits.
+        // The first `wait` settles the work, perhaps only because the call has ended; in a later one, the work's owner waits.
         if (isSettled) watch?.awaited(watched);
         isSettled = true;
         clock.waitUntil(result.ended);

@@ -22,9 +22,10 @@ const VERDICT = 4 * LINE_WORDS;
 const NUM_BUFFERS = 2;
 
 /**
- * Runs send and recv between two ranks. Pieces of the tensor pass through two slots; the sender counts the pieces that it has written,
- * and the receiver counts the pieces that it has read. A send ends when the receiver has read all pieces, so a mismatch is an error on
- * both sides. Both streams use the same slots; the group ensures that only one call at a time sends in a direction.
+ * Runs send and recv between two ranks. Pieces of the tensor pass through two slots; the sender counts the pieces that it has
+ * written, and the receiver counts the pieces that it has read. A send ends when the receiver has read all pieces, so a
+ * mismatch is an error on both sides. Both streams use the same slots; the group ensures that only one call at a time sends in
+ * a direction.
  */
 export class PairLane implements Lane {
   ready: Seconds = 0;

@@ -195,7 +195,7 @@ export function lengthsOf(call: {
   }
 }
 
-/** Whether every rank expects as many elements as each other rank sends to it. */
+/** Whether, for each pair of ranks, the receiver expects as many elements as the sender sends. */
 export function lengthsMatch(records: readonly CallRecord[]): boolean {
   return records.every((from, sender) =>
     records.every((to, receiver) => from.sendsTo(receiver) === to.receivesFrom(sender)),

@@ -7,8 +7,8 @@ import { loadNative, type Native } from './native';
 export const PAGE_BYTES = 65536;
 
 /**
- * Default size of a segment. It is address space: a page takes memory only after its first use. It limits the number of
- * groups: a group of 2 ranks takes 51 MiB, of 4 ranks 90 MiB, of 64 ranks 1.6 GiB.
+ * Default size of a segment. A segment is address space: a page takes memory only after its first use. The size limits the
+ * number of groups: a group of 2 ranks takes 51 MiB, of 4 ranks 90 MiB, of 64 ranks 1.6 GiB.
  */
 export const SEGMENT_BYTES: Bytes = 64 * 2 ** 30;
 

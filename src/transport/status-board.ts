@@ -8,12 +8,12 @@ export interface CollectiveStatus
   extends Pick<CallHeader, 'group' | 'op' | 'number' | 'count' | 'peer' | 'cause' | 'module' | 'async'>,
     Pick<CallSite, 'cell' | 'line'> {
   readonly dtype: string;
-  /** What it carries; '' if the caller did not say. */
+  /** What the collective carries; '' if the caller did not say. */
   readonly detail: string;
   readonly since: Seconds;
 }
 
-/** What a rank does now; other threads of its process may read it at any time. */
+/** What a rank does now; other threads of the rank's process may read this status at any time. */
 export interface RankStatus {
   readonly state: 'idle' | 'running' | 'collective';
   /** The running cell. */

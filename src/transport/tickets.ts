@@ -7,7 +7,7 @@ export const NUM_TICKETS = 1024;
 /** The ticket number of a failure with which the thread itself ended. */
 export const WHOLE_THREAD = -1;
 
-/** The comm thread's message with the error of a failed call. It is sent before the call's ticket is marked. */
+/** The comm thread's message with the error of a failed call. The message is sent before the call's ticket is marked. */
 export interface CommFailure {
   /** WHOLE_THREAD if all calls failed. */
   readonly ticket: number;

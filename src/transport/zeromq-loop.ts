@@ -198,7 +198,10 @@ class ZeromqLoop {
   }
 }
 
-/** Waits for a landing. Timers are exact to about a millisecond, so the rest is spun, and sockets are served in between. */
+/**
+ * Waits for a landing. Timers are exact only to about a millisecond, so the thread spins for the rest of the time and serves
+ * sockets in between.
+ */
 async function untilLanded(landing: Landing, check: () => void): Promise<void> {
   while (!landing.ready()) {
     const spare = Math.min(landing.spareMilliseconds - TIMER_MS, LOOK_MS);

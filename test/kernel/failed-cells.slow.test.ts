@@ -42,7 +42,7 @@ describe('a cell that fails its type check', () => {
 
   it('is named in the error of a later cell that needs its declarations, until it is fixed', async () => {
     const { number } = await failure("const width: number = 'wide'; type Size = { w: number };");
-    const sentence = `Cell ${number} would have declared it, but it failed its type check: fix it and run it again.`;
+    const sentence = `Cell ${number} would have declared the name, but the cell failed its type check: fix the cell and run it again.`;
     assert.ok((await failure('width + 1')).evalue.endsWith(sentence));
     assert.ok((await failure('let size: Size')).evalue.endsWith(sentence));
     await client.execute('const width = 3;');
@@ -55,7 +55,7 @@ describe('a cell that fails its type check', () => {
     const compiler = await compilerOf(client.pid);
     process.kill(compiler, 'SIGKILL');
     await goneIn([compiler]);
-    assert.match((await failure('height')).evalue, new RegExp(`Cell ${number} would have declared it`));
+    assert.match((await failure('height')).evalue, new RegExp(`Cell ${number} would have declared the name`));
   });
 
   it('with %%ranks says that its imports wait for a job, if there is no job', async () => {
@@ -65,7 +65,7 @@ describe('a cell that fails its type check', () => {
     assert.match(traceback, /Its imports could not be loaded: .*%%ranks needs a job/);
     assert.match(
       (await failure('%%ranks\nposix')).evalue,
-      new RegExp(`Cell ${number} would have declared it`),
+      new RegExp(`Cell ${number} would have declared the name`),
     );
   });
 });
@@ -77,7 +77,7 @@ describe('a cell whose process has ended', () => {
       "let within = 2; process.kill(process.pid, 'SIGKILL'); await new Promise(() => {})",
     );
     const ended = (cell: number): string =>
-      `Cell ${cell} declared it, but the process that held it has ended: run that cell again.`;
+      `Cell ${cell} declared the name, but the process that held the value has ended: run that cell again.`;
     assert.ok((await failure('before')).evalue.endsWith(ended(number - 1)));
     assert.ok((await failure('within')).evalue.endsWith(ended(number)));
   });

@@ -183,7 +183,7 @@ describe('a %%ranks cell', () => {
     const { content } = (await client.execute('%%ranks\nnowhere')).reply;
     assert.match(
       String(content.evalue),
-      /Cell \d+ would have declared it, but no rank has run it: run it again/,
+      /Cell \d+ would have declared the name, but no rank has run the cell: run it again/,
     );
   });
 

@@ -128,7 +128,8 @@ export class CheckedCall {
   }
 
   /**
-   * Checks that every element of an int32 input is in [0, bound), or `besides`; with several bounds, each column has its own bound.
+   * Checks that every element of an int32 input is in [0, bound), or `besides`; with several bounds, each column has its own
+   * bound.
    */
   indices(name: string, bounds: number | readonly number[], of: string, besides?: number): void {
     this.typed('int32', name);

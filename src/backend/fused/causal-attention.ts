@@ -13,7 +13,7 @@ interface Sizes {
 
 /**
  * Registers causal attention on concatenated queries, keys and values: qkv [B, T, 3d] → [B, T, d]. The BLAS reads each head
- * in place by its row stride, so no head is copied. The kernel saves qkv and the weights. It needs a BLAS.
+ * in place by its row stride, so no head is copied. The kernel saves qkv and the weights, and needs a BLAS.
  */
 export function registerCausalAttention(context: WasmContext): void {
   const { backend, sgemm } = context;

@@ -3,8 +3,8 @@ import { given, offsetOf, replaceKernel, sizeOf, type WasmContext } from '../was
 import { FUSED } from './fused-kernel';
 
 /**
- * Registers statistics and updates per channel of x [N, C, …], of which batch norm and group norm consist. They have no
- * gradients of their own.
+ * Registers statistics and updates per channel of x [N, C, …], of which batch norm and group norm consist. These kernels have
+ * no gradients of their own.
  */
 export function registerChannels(context: WasmContext): void {
   const { kernels, backend } = context;

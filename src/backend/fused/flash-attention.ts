@@ -213,8 +213,8 @@ export function flashSizes(q: HasShape, k: HasShape): FlashSizes {
 }
 
 /**
- * Returns the number of elements of the temporary buffer, which does not grow with the length: a block's weights and one
- * number per row; in backward also the gradient of the weights.
+ * Returns the number of elements of the temporary buffer, which does not grow with the length. The buffer has a block's weights
+ * and one number per row; in backward also the gradient of the weights.
  */
 export function flashScratchSize(pass: 'forward' | 'backward', { rows, columns }: FlashSizes): number {
   return (pass === 'forward' ? 1 : 2) * rows * columns + rows;

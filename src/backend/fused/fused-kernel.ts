@@ -39,7 +39,10 @@ export type FusedName = (typeof FUSED)[keyof typeof FUSED];
 
 const NAMES: ReadonlySet<string> = new Set(Object.values(FUSED));
 
-/** Whether it is the engine's own kernel. Its gradient reads a consumable tensor only in the kernel that may overwrite it. */
+/**
+ * Whether the kernel is the engine's own. The gradient of an own kernel reads a consumable tensor only in the kernel that may
+ * overwrite the tensor.
+ */
 export function isFusedKernel(kernelName: string): boolean {
   return NAMES.has(kernelName);
 }

@@ -190,7 +190,7 @@ function registerEmbedding(context: WasmContext): void {
   differentiateBy(FUSED.embedding, FUSED.embeddingGrad, ['table'], { inputs: ['ids'] });
 }
 
-/** Registers dropout. It saves nothing: the gradient drops the same elements of dy, because the seeds are the same. */
+/** Registers dropout. The operation saves nothing: the gradient drops the same elements of dy, because the seeds are the same. */
 function registerDropout(context: WasmContext): void {
   const at = offsetsOn(context);
   replaceKernel(FUSED.dropout, () => ({ x }, { rate, period, seeds }) => {

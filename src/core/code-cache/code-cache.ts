@@ -7,12 +7,12 @@ import { makeFolder } from '../regular-file';
 
 /**
  * [Note: code cache] Most of a rank's start is Node finding, reading and compiling about 500 modules. One file in the build's
- * folder has their texts, their compiled code, and the file that each of their `require` calls finds. It is only read here;
- * `npm start` and `npm test` write it. So no process waits for another one, and an installation may be read-only. A module
- * comes from the cache only if the cache is undamaged (SHA-1) and the module's file is the one that was recorded (size and time
- * of its last change, or text). V8 uses the code only if its version and flags are those that compiled it; else it compiles the text.
- * Node has a cache of code built in since 22.1 (`module.enableCompileCache`), but not in Node 20, where its packages write
- * while ranks run.
+ * folder has their texts, their compiled code, and the file that each of their `require` calls finds. Processes only read this
+ * file; `npm start` and `npm test` write it. So no process waits for another one, and an installation may be read-only. A
+ * module comes from the cache only if the cache is undamaged (SHA-1) and the module's file has not changed since the recording
+ * (size and time of its last change, or text). V8 uses the compiled code only if the same version of V8 compiled it with the
+ * same flags; otherwise V8 compiles the text. Since 22.1, Node has its own cache (`module.enableCompileCache`). Node 20 has
+ * none, and packages that add one write their cache while ranks run.
  */
 
 /** The parts of Node's loader that are used or replaced; `@types/node` does not declare them. */
@@ -41,7 +41,10 @@ interface Entry {
   readonly requires: Readonly<Record<string, number>>;
 }
 
-/** The first line of a cache: what it was written for, the SHA-1 of the rest, and the modules in the order of their texts. */
+/**
+ * The first line of a cache: the build that the cache belongs to, the SHA-1 of the rest, and the modules in the order of their
+ * texts.
+ */
 interface Header {
   readonly build: string;
   readonly sha1: string;
@@ -53,7 +56,10 @@ interface CachedModule extends Entry {
   readonly code: Buffer;
 }
 
-/** Returns the path of the cache for this Node. Each version has its own, so that two of them may share an installation. */
+/**
+ * Returns the path of the cache for this Node. Each version of Node has its own cache, so that two versions may share an
+ * installation.
+ */
 export function codeCachePath(build = join(__dirname, '..', '..', '..')): string {
   return join(build, 'code-cache', `${process.version}-${process.arch}.bin`);
 }
@@ -64,8 +70,8 @@ export function cachedBuild(path: string): string | undefined {
 }
 
 /**
- * From now on, modules that are in the cache load from there. Without a usable cache nothing changes. Returns the files whose
- * compiled code was used, which grow with time.
+ * From now on, modules that are in the cache load from there. Without a usable cache nothing changes. Returns the set of files
+ * whose compiled code was used; the set grows with each loaded module.
  */
 export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
   const used = new Set<string>();
@@ -80,7 +86,7 @@ export function useCodeCache(path = codeCachePath()): ReadonlySet<string> {
       : byFile.get(loader._resolveFilename(request, parent, isMain));
     const module = known && loader._cache[known.file];
     if (module?.loaded) return module.exports;
-    // Node itself ends circles, loads what `import()` names, and compiles changed files.
+    // Node itself handles modules that require each other, loads modules for `import()`, and compiles changed files.
     if (known === undefined || module !== undefined || !isUnchanged(known))
       return load(request, parent, isMain);
     return loadFrom(known, parent, used);

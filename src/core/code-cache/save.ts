@@ -4,14 +4,17 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { cachedBuild, codeCachePath } from './code-cache';
 
-/** Whether this Node has a code cache ([Note: code cache]); with `build`, whether it can be used and was written for it. */
+/**
+ * Whether this Node has a code cache ([Note: code cache]); with `build`, whether the cache can be used and was written for this
+ * build.
+ */
 export function hasCodeCache(build?: string): boolean {
   const path = codeCachePath();
   return build === undefined ? existsSync(path) : cachedBuild(path) === build;
 }
 
 /**
- * Writes the code cache in a process of its own. Resolves with false if it cannot be written (a read-only installation, a
+ * Writes the code cache in a separate process. Resolves with false if the cache cannot be written (a read-only installation, a
  * full disk); ranks then start without it.
  */
 export async function saveCodeCache(build: string, signal?: AbortSignal): Promise<boolean> {

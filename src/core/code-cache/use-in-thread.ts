@@ -1,4 +1,4 @@
 import { useCodeCache } from './code-cache';
 
-// The first import of a thread that loads as many modules as a program.
+// A thread that loads as many modules as a program imports this module first.
 useCodeCache();

@@ -17,17 +17,18 @@ import { sumCounts } from '../experts/balance-experts';
 import { ContextParallel, type ContextParallelOptions } from './context-parallel';
 import { requireHeads } from './ulysses-attention';
 
-/** A built-in model whose attention is causal and whose positions are those of one sequence. */
+/** A built-in model that has causal attention over the positions of one sequence. */
 type SequenceModel = GPT | MoeGPT | Llama;
 
 /**
- * Divides the sequences of a model of `nn.gpt`, `nn.moe` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of `group`, in place.
- * All ranks of the group give the model the same whole batch; each computes its own positions. With targets, the model returns
- * the mean loss over the tokens of all ranks. Without, it returns the logits of the rank's own positions, and `gather` of the
- * result returns all. A dit returns the whole video on every rank, for a loss over all of it. Each rank has its own gradients:
- * average them over dp and cp together, by DDP or fullyShard over `mesh.slice('dp', 'cp')`. Call it on all ranks, before or
- * after fullyShard.
- * Throws: CONFIG for another model, a router that needs all rows of a batch, a second call, and wrong options; SHAPE if Ulysses does not divide the heads.
+ * Divides the sequences of a model of `nn.gpt`, `nn.moe` or `nn.llama`, or the patches of an `nn.dit`, over the ranks of
+ * `group`, in place. All ranks of the group give the model the same whole batch; each rank computes its own positions. With
+ * targets, the model returns the mean loss over the tokens of all ranks. Without targets, the model returns the logits of the
+ * rank's own positions, and `gather` of the result returns the logits of all positions. A dit returns the whole video on every
+ * rank, so that the loss is over the whole video. Each rank has its own gradients: average these over dp and cp together, by
+ * DDP or fullyShard over `mesh.slice('dp', 'cp')`. Call this function on all ranks, before or after fullyShard.
+ * Throws: CONFIG for another model, a router that needs all rows of a batch, a second call, and wrong options; SHAPE if Ulysses
+ * does not divide the heads.
  */
 export function applyContextParallel(
   model: Module,
@@ -51,7 +52,7 @@ export function applyContextParallel(
   sequenceModel.sequences = context;
   model.wrap((inputs, next) => {
     const batch = batchOf(inputs);
-    // The model refuses what is no batch.
+    // The model itself refuses inputs that are no batch.
     if (batch === null) return next(...inputs);
     const { ids, targets } = batch;
     // A gate's noise depends on all earlier tokens.
@@ -116,6 +117,6 @@ function requireSequenceModel(model: unknown): SequenceModel {
   if (model instanceof GPT || model instanceof Llama) return model;
   throw new ConfigError(
     `applyContextParallel: it takes a model of nn.gpt, nn.moe, nn.llama or nn.dit, not ${classOf(model)}; in a module of your own, make context = contextParallel(group, …), cut the input with ` +
-      'context.cut, and call context.attention in place of nn.attention. Of a model under DDP or FSDP, give the module in the wrapper',
+      'context.cut, and call context.attention in place of nn.attention. For a model under DDP or FSDP, give the module in the wrapper',
   );
 }

@@ -19,7 +19,7 @@ import {
 } from './sequence-order';
 import { exchangingHeads } from './ulysses-attention';
 
-/** How ranks compute attention over a sequence of which each has a part; 'usp' is Ulysses and ring together. */
+/** How ranks compute attention over a sequence of which each rank has a part; 'usp' is Ulysses and ring together. */
 export const CONTEXT_PARALLEL_KINDS = [...CP_KINDS, 'usp'] as const;
 export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 
@@ -27,7 +27,10 @@ export type ContextParallelKind = (typeof CONTEXT_PARALLEL_KINDS)[number];
 export interface ContextParallelOptions {
   /** Default 'ulysses'. */
   readonly kind?: ContextParallelKind | undefined;
-  /** The number of neighbouring ranks that exchange heads: needed with 'usp', refused with others. Ranks with the same heads form a ring. */
+  /**
+   * The number of neighbouring ranks that exchange heads: needed with 'usp', refused with others. Ranks with the same heads
+   * form a ring.
+   */
   readonly ulyssesDegree?: number | undefined;
   /** The order in which a ring's ranks have the positions. Default 'zigzag'. */
   readonly order?: SequenceOrder | undefined;
@@ -37,9 +40,9 @@ export interface ContextParallelOptions {
  * Divides sequences over the ranks of a group, and computes attention over all of their positions.
  *
  * [Note: two-level context parallelism] Ulysses can use at most one rank per head, and its exchanges go between all ranks; a
- * ring takes any number of ranks, and each sends to one neighbour only. With both, neighbouring ranks (of one node) exchange
- * heads, so that each of them has all positions of these neighbours for some heads. Then the ranks with the same heads form a
- * ring. Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach".
+ * ring takes any number of ranks, and each rank sends to one neighbour only. With 'usp', neighbouring ranks (of one node)
+ * exchange heads, so that each rank has all positions of these neighbours for some heads. Then the ranks with the same heads
+ * form a ring. Source: Fang and Zhao 2024, "USP: A Unified Sequence Parallelism Approach".
  */
 export class ContextParallel {
   readonly kind: ContextParallelKind;
@@ -85,7 +88,7 @@ export class ContextParallel {
     return cutSequence(x, this.cutOf(), dim);
   }
 
-  /** Returns the whole sequence from the parts of all ranks. Its gradient is the sum of all ranks' gradients. */
+  /** Returns the whole sequence from the parts of all ranks. Backward sums all ranks' gradients and returns this rank's part. */
   gather(x: tf.Tensor, dim = 1): tf.Tensor {
     const { group } = this;
     if (group.size === 1) return tf.clone(x);
@@ -102,8 +105,8 @@ export class ContextParallel {
   }
 
   /**
-   * Returns attention over the positions of all ranks. Options and shapes are those of `nn.attention`, but each rank has a
-   * part of the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
+   * Returns attention over the positions of all ranks. Options and shapes are as in `nn.attention`, but each rank has a part of
+   * the positions. Throws: SHAPE if the heads do not divide; CONFIG for a bias and for unknown options.
    */
   attention(...[q, k, v, options]: Parameters<Attend>): tf.Tensor {
     requireKnownOptions('attention(q, k, v, { … })', options, ['causal', 'kind', 'scale', 'bias']);
@@ -130,8 +133,8 @@ export class ContextParallel {
   }
 
   /**
-   * Returns the mean of a loss over the ranks. Its gradient on each rank is that of the rank's own loss, so that the mean of
-   * the gradients over the ranks, which a strategy computes, is the gradient of the mean.
+   * Returns the mean of a loss over the ranks. On each rank, the gradient is the gradient of the rank's own loss. A strategy
+   * averages these gradients over the ranks; the result is the gradient of the mean loss.
    */
   mean(loss: tf.Tensor): tf.Tensor {
     if (this.group.size === 1) return tf.clone(loss);

@@ -30,7 +30,7 @@ export function sequenceOfHeads(x: tf.Tensor, group: ProcessGroup, module?: stri
   return tf.reshape(inOrder, [batch, positions / group.size, own * group.size, headDim]);
 }
 
-/** Sends row r of x to rank r; row r of the result comes from rank r. Its gradient is the same exchange of the gradient. */
+/** Sends row r of x to rank r; row r of the result comes from rank r. Backward exchanges the gradient in the same way. */
 function exchanged(x: tf.Tensor, group: ProcessGroup, module: string | undefined): tf.Tensor {
   const options = exchangeOptions(module);
   const exchange = (rows: tf.Tensor): tf.Tensor => {

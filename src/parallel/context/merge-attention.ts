@@ -5,8 +5,8 @@ import { sliced } from './sequence-order';
 const [POSITIONS_OF_OUT, POSITIONS_OF_LSE] = [1, 2];
 
 /**
- * Combines attention to two parts of the keys: each part's result counts by the sum of its weights, whose logarithm is
- * `lse`. `late` has the queries from `firstQuery` on; the earlier queries attended only to the keys of `sum`.
+ * Combines attention to two parts of the keys. Each part's result counts by the sum of the part's weights; `lse` is the
+ * logarithm of this sum. `late` has the queries from `firstQuery` on; the earlier queries attended only to the keys of `sum`.
  * Source: Dao 2023, FlashAttention-2, section 2.3.1.
  */
 export function mergeAttention(

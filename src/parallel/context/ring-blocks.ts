@@ -1,6 +1,6 @@
 import type { SequenceOrder, Share } from './sequence-order';
 
-/** What a rank computes with another rank's keys: attention of its queries from `firstQuery` on, to the first `numKeys` keys. */
+/** What a rank computes with another rank's keys: the rank's queries from `firstQuery` on attend to the first `numKeys` keys. */
 export interface RingBlock {
   readonly firstQuery: number;
   readonly numKeys: number;
@@ -10,8 +10,8 @@ export interface RingBlock {
 
 /**
  * Returns what a rank computes with the keys of rank `from` (`length` positions each); null if its queries attend to none of
- * them. Under the causal mask in zigzag order, all queries attend to the first half of an earlier rank's keys, and the
- * second half of the queries attends to all keys of a later rank, so each block costs the same. [Note: zigzag]
+ * them. Under the causal mask in zigzag order, all queries attend to the first half of an earlier rank's keys, and the second
+ * half of the queries attends to all keys of a later rank. So each block costs the same. [Note: zigzag]
  */
 export function ringBlock(
   { rank }: Share,

@@ -97,7 +97,10 @@ interface Visit {
   readonly block: RingBlock | null;
 }
 
-/** Yields the parts of all ranks, this rank's first. Meanwhile, each part travels on to the next rank; received parts are then disposed. */
+/**
+ * Yields the parts of all ranks, this rank's first. Meanwhile, each part travels on to the next rank; received parts are then
+ * disposed.
+ */
 function* partsOf(ring: Ring, own: Part): Generator<Visit, void> {
   const { group, exchange } = ring;
   const { rank, size } = group;

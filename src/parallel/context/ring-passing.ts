@@ -3,7 +3,10 @@ import { ShardlabError } from '../../core/errors';
 import type * as tf from '../../core/tf';
 import type { CollectiveOptions, ProcessGroup } from '../../dist/types';
 
-/** Tensors that are on their way round the ring; `arrived` waits for those of the previous rank, which the caller disposes. */
+/**
+ * Tensors that are on their way round the ring. `arrived` waits for the previous rank's tensors and returns them; the caller
+ * disposes the tensors.
+ */
 export interface Passing {
   arrived(): tf.Tensor[];
 }

@@ -4,10 +4,10 @@ import type { PositionRange } from '../../nn/positions';
 
 /*
  * [Note: zigzag] Under the causal mask, late positions attend to more keys than early ones. If each rank of a ring had
- * consecutive positions, the last rank would compute (2P - 1) times as much as the first, and all would wait for it. So the
- * sequence is cut into 2P chunks, and rank r has chunks r and 2P - 1 - r: one early and one late. Every rank then computes
- * equally much in every step of the ring. Source: ring-flash-attention's zigzag_ring_flash_attn; Brandon et al. 2023,
- * "Striped Attention" (the imbalance).
+ * consecutive positions, the last rank would compute (2P - 1) times as much as the first, and all other ranks would wait for
+ * the last one. So the sequence is cut into 2P chunks, and rank r has chunks r and 2P - 1 - r: one early and one late. Every
+ * rank then computes equally much in every step of the ring. Source: ring-flash-attention's zigzag_ring_flash_attn; Brandon et
+ * al. 2023, "Striped Attention" (the imbalance).
  */
 
 /** The order in which a ring's ranks have the positions of a sequence. [Note: zigzag] */

@@ -64,7 +64,7 @@ export const allreduceHook: CommHook = (state, bucket) => averaged(state, bucket
 
 /**
  * Sends gradients as float16. Torch divides by the number of ranks and then sums in float16; here the sum is computed in
- * float32 and then divided, so the sum does not overflow, and small values are rounded only when they are sent.
+ * float32 and then divided. So the sum does not overflow, and small values are rounded only when they are sent.
  * Source: torch's default_hooks.fp16_compress_hook.
  */
 export const fp16CompressHook: CommHook = (state, bucket) => averaged(state, bucket, 'float16');

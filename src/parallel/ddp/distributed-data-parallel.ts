@@ -23,7 +23,10 @@ import { TopKState, topKHook } from './top-k';
 
 /** Options of `DDP`. */
 export interface DdpOptions extends Partial<BucketSizes> {
-  /** Chooses modules whose gradients may be reduced when their own backward ends; others wait for the model's. Default: items of ModuleLists. */
+  /**
+   * Chooses modules whose gradients may be reduced when the module's own backward ends; all other gradients wait until the
+   * model's backward ends. Default: items of ModuleLists.
+   */
   readonly policy?: WrapPolicy;
   /** The dtypes of forward, backward and sent gradients; parameters and optimizer states are always float32. */
   readonly precision?: MixedPrecision | undefined;

@@ -1,5 +1,5 @@
 /**
- * Finds the `count` values with the largest magnitude and returns their indices in ascending order. Of equal magnitudes the
+ * Finds the `count` values with the largest magnitude and returns their indices in ascending order. Among equal magnitudes, the
  * first ones are taken, so that equal inputs have equal results. NaN counts as larger than infinity.
  */
 export function largestValues(values: Float32Array, count: number): Int32Array<ArrayBuffer> {
@@ -21,7 +21,10 @@ const magnitudeOf = (bits: number): number => bits & 0x7fffffff;
 
 const LOW_BITS = 16;
 
-/** Returns the smallest of the `count` largest magnitudes, and how many are larger: one histogram per half of the bits. */
+/**
+ * Returns the smallest of the `count` largest magnitudes, and the number of larger magnitudes, by one histogram per half of the
+ * bits.
+ */
 function threshold(
   bits: Uint32Array,
   count: number,
@@ -42,7 +45,7 @@ function count1(histogram: Uint32Array, bin: number): void {
   histogram[bin] = (histogram[bin] ?? 0) + 1;
 }
 
-/** Returns the bin that contains the value number `count`, counted from the largest, and the number of values in larger bins. */
+/** Returns the bin with the last of the `count` largest values, and the number of values in higher bins. */
 function fromAbove(
   histogram: Uint32Array,
   count: number,

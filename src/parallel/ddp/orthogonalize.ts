@@ -3,7 +3,8 @@ import type { Random } from '../../core/random';
 /**
  * Makes the columns of a matrix orthonormal, in place (modified Gram-Schmidt, in float64). A column that is zero, or that depends
  * exactly on earlier columns, is replaced by a random direction, so that no direction is lost for later steps.
- * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which then divides by zero.
+ * Shapes: matrix [rows, columns], row-major, columns ≤ rows. Source: torch's powerSGD_hook, _orthogonalize, which then divides
+ * by zero.
  */
 export function orthogonalize(matrix: Float32Array, columns: number, random: Random): void {
   const rows = matrix.length / columns;
@@ -18,7 +19,10 @@ export function orthogonalize(matrix: Float32Array, columns: number, random: Ran
   }
 }
 
-/** Subtracts the parts along unit vectors and divides by the norm; false: nothing is left. Values that are not finite stay so. */
+/**
+ * Subtracts the parts along unit vectors and divides by the norm. Returns false if nothing is left. Values that are not finite
+ * stay so.
+ */
 function normalized(values: Float64Array, unit: readonly Float64Array[]): boolean {
   for (const other of unit) {
     const along = dot(values, other);

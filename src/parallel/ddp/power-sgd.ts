@@ -11,11 +11,12 @@ import { allreduceHook, type CommHook, type GradBucket, statefulWork } from './c
 import { orthogonalize } from './orthogonalize';
 
 /*
- * [Note: PowerSGD] A gradient is a matrix M [n, m] of this rank, plus the error that earlier steps did not send. The ranks agree
- * on Q [m, r]. They average P = M Q [n, r] and make its columns orthonormal, then they average Q = Mᵀ P; the gradient becomes
- * P Qᵀ, which is the projection of the mean of M on the columns of P. So r (n + m) values are sent instead of n m. What P Qᵀ
- * lacks of this rank's M is its error for the next step. With warmStart the next step begins with this Q, so that steps act as a
- * power iteration. Vectors and small matrices are averaged as they are, in the same all-reduce as P.
+ * [Note: PowerSGD] M [n, m] is this rank's gradient plus the rank's error, which is the part that earlier steps did not send.
+ * The ranks agree on Q [m, r]. They average P = M Q [n, r] and make its columns orthonormal, then they average Q = Mᵀ P. The
+ * gradient becomes P Qᵀ, which is the projection of the mean of M on the columns of P. So r (n + m) values are sent instead of
+ * n m. The difference between this rank's M and P Qᵀ is the rank's error for the next step. With warmStart the next step begins
+ * with this Q, so that steps act as a power iteration. Vectors and small matrices are averaged as they are, in the same
+ * all-reduce as P.
  * Source: Vogels, Karimireddy and Jaggi 2019, algorithms 1 and 2.
  */
 
@@ -25,9 +26,9 @@ export type PowerSGDOptions = Omit<Extract<CommHookInput, { kind: 'powerSGD' }>,
 };
 
 /**
- * The state of `powerSGDHook` for one DDP: Q and the error of each matrix. It has the options of torch's PowerSGDState in
- * camelCase. Plain all-reduces run until step startPowerSGDIter (default 0; torch 1000), counted from 0. Checkpoints do not contain
- * the state. Throws: CONFIG for a wrong option. Source: torch's powerSGD_hook.PowerSGDState.
+ * The state of `powerSGDHook` for one DDP: Q and the error of each matrix. The options are the options of torch's PowerSGDState
+ * in camelCase. Plain all-reduces run until step startPowerSGDIter (default 0; torch 1000), counted from 0. Checkpoints do not
+ * contain the state. Throws: CONFIG for a wrong option. Source: torch's powerSGD_hook.PowerSGDState.
  */
 export class PowerSGDState {
   readonly options: PowerSGDConfig;
@@ -46,7 +47,7 @@ export class PowerSGDState {
     return this.#iteration >= this.options.startPowerSGDIter;
   }
 
-  /** Returns the factors' rank of a parameter's gradient; null: it is sent as it is. */
+  /** Returns the factors' rank of a parameter's gradient; null: the gradient is sent as it is. */
   rankOf({ shape, size }: Parameter): number | null {
     const [rows = 1] = shape;
     const columns = size / rows;
@@ -163,7 +164,7 @@ class Matrix {
     this.q = this.#product((matrix) => tf.matMul(matrix, this.p, true));
   }
 
-  /** Replaces the gradient by P Qᵀ, and stores what P Qᵀ lacks. */
+  /** Replaces the gradient by P Qᵀ, and stores the difference as the error. */
   expand(): void {
     const engine = this.#engine;
     const mean = this.#product(() => tf.matMul(this.p, this.q, false, true));
@@ -192,7 +193,7 @@ class Matrix {
 
   #firstQ(): tf.Tensor {
     const { q } = this.#state;
-    // This bucket owns it until it is done.
+    // This bucket owns Q until the bucket's reduction is done.
     this.#state.q = null;
     if (q !== null) {
       this.#orthogonalize(q);

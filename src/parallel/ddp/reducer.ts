@@ -56,7 +56,7 @@ interface Reducing {
 }
 
 interface Bucket {
-  /** The ranks that reduce it. */
+  /** The ranks that reduce the bucket. */
   readonly group: ProcessGroup;
   readonly parameters: readonly Parameter[];
   missing: Set<Parameter>;
@@ -184,7 +184,7 @@ export class Reducer {
     }
   }
 
-  /** Ends a backward: starts the remaining reductions, and waits for all. See [Note: missing gradients]. */
+  /** Ends a backward: starts the remaining reductions, and waits for all reductions. See [Note: missing gradients]. */
   finish(): void {
     if (!this.#sync) return;
     while (this.#started < this.#buckets.length) this.#start();
@@ -201,7 +201,7 @@ export class Reducer {
       this.#dropMissing({ group, module }, parameters, missing, work.agrees);
   }
 
-  /** Drops an interrupted backward's reductions, because they will not end, and its gradients. */
+  /** Drops the reductions of an interrupted backward, because they will not end, and frees its gradients. */
   abandon(): void {
     this.begin();
     for (const parameter of this.#options.parameters) parameter.state.zeroGrad();

@@ -52,8 +52,8 @@ export class TopKState {
 
 /**
  * Sends the share `ratio` of a bucket's gradients with the largest magnitudes, as values and indices, by two all-gathers; the
- * others are added to the next gradients. A rank receives 8 k (N - 1) bytes per bucket of k sent values, so with N ranks less than
- * an all-reduce if ratio < 1 / N. With ratio 1 the result is that of an all-reduce, to the bit.
+ * others are added to the next gradients. With N ranks, a rank receives 8 k (N - 1) bytes per bucket of k sent values, which is
+ * less than in an all-reduce if ratio < 1 / N. With ratio 1 the result equals the result of an all-reduce, to the bit.
  * Source: Stich, Cordonnier and Jaggi 2018 (Mem-SGD); Lin et al. 2018 without momentum correction and warm-up.
  */
 export const topKHook: CommHook<TopKState> = (state, bucket) => {
@@ -69,7 +69,10 @@ export const topKHook: CommHook<TopKState> = (state, bucket) => {
   });
 };
 
-/** A bucket of which the values with the largest magnitudes are sent. Indices count the elements of all its gradients, one after the other. */
+/**
+ * A bucket of which the values with the largest magnitudes are sent. An index counts through the elements of all the bucket's
+ * gradients.
+ */
 class SparseBucket {
   readonly #state: TopKState;
   readonly #bucket: GradBucket;
@@ -118,7 +121,7 @@ class SparseBucket {
     });
   }
 
-  /** Stores what was not sent, and replaces the gradients by the mean of what all ranks sent. */
+  /** Stores the values that were not sent, and replaces the gradients by the mean of the values that all ranks sent. */
   finish(): void {
     const { engine, group } = this.#bucket;
     if (this.#state.options.useErrorFeedback) this.#storeErrors();
@@ -164,7 +167,7 @@ class SparseBucket {
     });
   }
 
-  /** Writes the mean of all ranks' values; the sums have the ranks' order, as those of an all-reduce. */
+  /** Writes the mean of all ranks' values; values are added in rank order, as in an all-reduce. */
   #addUp(numRanks: number): void {
     const { engine } = this.#bucket;
     const sent = floatsOf(engine, { tensor: this.#all.values, offset: 0 }, this.#all.values.size);
@@ -212,7 +215,7 @@ interface Sent {
   readonly indices: tf.Tensor;
 }
 
-/** The elements of one tensor of a bucket, and the bucket's index of the first. */
+/** The elements of one tensor of a bucket, and the index of the first element in the bucket. */
 interface Part {
   readonly start: number;
   readonly values: Float32Array;

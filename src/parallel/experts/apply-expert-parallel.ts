@@ -17,18 +17,20 @@ import { expertExchange } from './expert-exchange';
 
 /** How experts are divided. */
 export interface ExpertParallelOptions {
-  /** Which rank has which experts, and copies of which, as `placeExperts` returns it. Default: equal consecutive parts. */
+  /**
+   * The experts and the copies of experts that each rank has, as `placeExperts` returns them. Default: equal consecutive parts.
+   */
   readonly placement?: ExpertPlacement | null | undefined;
 }
 
 /**
- * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model: each rank has the
- * values of an equal part of each layer's experts (consecutive ones, or those of `placement`), and rows travel to the ranks that have their
- * experts. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and parameters equal those of whole experts on every
- * rank, except for the order of sums; an expert's gradient is averaged over `parallel.edp`. Call it before DDP and fullyShard, to which you
- * give `parallel.mesh.slice('dp')`.
+ * Divides the experts of all layers of a model over the ranks of `parallel.ep`, in place, and returns the model. Each rank has
+ * the values of an equal part of each layer's experts (consecutive experts, or the experts of `placement`). Each row travels to
+ * the rank that has the row's expert. Ranks of `ep` have other batches, so they belong to `dp`. Losses, gradients and
+ * parameters equal those of whole experts on every rank, except for the order of sums; an expert's gradient is averaged over
+ * `parallel.edp`. Call this function before DDP and fullyShard, to which you give `parallel.mesh.slice('dp')`.
  * Source: Lepikhin et al. 2020 (GShard); Megatron's expert_model_parallel_size. Throws: CONFIG for a model without experts, for
- * experts that the ranks do not divide, for a placement that does not fit them, and for a second call.
+ * experts that the ranks do not divide, for a placement that does not fit the experts, and for a second call.
  */
 export function applyExpertParallel<M extends Module>(
   model: M,

@@ -9,9 +9,10 @@ import { isElsewhere } from '../pipeline/state-elsewhere';
 export type ExpertLoads = Readonly<Record<string, RankLoad>>;
 
 /**
- * Updates the biases of routers with a `biasUpdateRate`: an expert that more tokens than the mean chose since the last call gets a
- * bias that is smaller by the rate, the others get a larger one. Counts are those of all ranks of `group`, the ranks with other
- * batches or other parts of sequences (`parallel.dpCp`). Call it after each optimizer.step. Returns this rank's own loads since the last call.
+ * Updates the biases of routers with a `biasUpdateRate`. If more tokens than the mean chose an expert since the last call, the
+ * expert's bias becomes smaller by the rate; the biases of other experts become larger. The counts include all ranks of
+ * `group`, which have other batches or other parts of sequences (`parallel.dpCp`). Call this function after each
+ * optimizer.step. Returns this rank's own loads since the last call.
  * Source: Wang et al. 2024, "Auxiliary-loss-free load balancing", algorithm 1; DeepSeek-V3.
  */
 export function balanceExperts(model: Module, group: ProcessGroup): ExpertLoads {

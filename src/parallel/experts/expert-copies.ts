@@ -8,10 +8,11 @@ import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 
 /*
- * [Note: copies of experts] One rank has the values, gradients and optimizer states of an expert, also of one with copies. In each forward, an
- * all-to-all sends its values to the ranks that compute copies; in backward, another one returns the gradients of the copies, and the expert's
- * rank adds them to its own. So copies always are equal, and strategies, optimizers and checkpoints know nothing of them. A copy's values are
- * stored from forward to backward. Sources: He et al. 2022 (FasterMoE), shadowed experts; Skiadopoulos et al. 2025, placement of parameters
+ * [Note: copies of experts] One rank has the values, gradients and optimizer states of an expert, even if the expert has
+ * copies. In each forward, an all-to-all sends the expert's values to the ranks that compute copies. In backward, another
+ * all-to-all returns the gradients of the copies, and the expert's rank adds them to its own gradients. So copies are always
+ * equal to the expert, and strategies, optimizers and checkpoints need not know the copies. A copy's values are stored from
+ * forward to backward. Sources: He et al. 2022 (FasterMoE), shadowed experts; Skiadopoulos et al. 2025, placement of parameters
  * apart from optimizer states; DeepSeek's EPLB, redundant experts.
  */
 
@@ -59,7 +60,7 @@ interface Given {
   readonly copies: readonly Copy[];
   /** The parameters of these experts; all have the same shapes. */
   readonly parameters: ReadonlyMap<number, readonly Parameter[]>;
-  /** If there are none: a small parameter that trains, by which backward reaches this rank too. */
+  /** If this rank's experts have no copies: a small parameter that trains, so that backward reaches this rank too. */
   readonly anchor: Parameter | null;
 }
 

@@ -9,18 +9,21 @@ import { exchangeOptions } from '../exchange-options';
 import { requireEngine } from './require-engine';
 
 /*
- * [Note: rows of experts] A rank orders the rows that its router chose by expert. An all-to-all of E numbers reports to every rank how many rows
- * it gets. Then the rows travel (dispatch), each rank applies its experts, and the outputs travel back (combine); backward sends the gradients
- * along the same ways. So 4 all-to-alls send only rows that were routed to another rank. Ranks have any experts, in slots: the experts whose values
- * they have, then copies. Rows are read where they are and written in the order of slots, then of ranks; no permutation is needed.
+ * [Note: rows of experts] A rank orders the rows that its router chose by expert. An all-to-all of E numbers reports to every
+ * rank how many rows it gets. Then the rows travel (dispatch), each rank applies its experts, and the outputs travel back
+ * (combine); backward sends the gradients along the same ways. So 4 all-to-alls send only rows that were routed to another
+ * rank. A rank may have any experts, in slots: first the experts whose values it has, then copies. Rows are read in place and
+ * written in the order of slots, then of ranks; no permutation is needed.
  *
- * [Note: rows of copies] Each rank divides its rows of an expert equally over the ranks with the expert, in ranges; the remainder goes to other
- * ranks of them for each sender. So that all ranks know whether any of an expert's rows exist, each rank gets all E numbers of all ranks.
+ * [Note: rows of copies] Each rank divides its rows of an expert equally over the ranks with the expert, in ranges; which of
+ * these ranks get the remainder depends on the sender. So that all ranks know whether any of an expert's rows exist, each rank
+ * gets all E numbers of all ranks.
  *
- * [Note: gradients of experts] A rank's loss is the mean over its own tokens, and the model's is the mean over all ranks. Other parameters'
- * gradients are averaged over all ranks. An expert has the sum of the gradients of all ranks' tokens already, over the `ep` ranks, and is
- * averaged over the ranks with the same expert only. So gradients are divided by the number of `ep` ranks where they enter the
- * experts, and multiplied by it where they leave them. Source: Megatron scales these gradients in its buffers.
+ * [Note: gradients of experts] A rank's loss is the mean over its own tokens, and the model's is the mean over all ranks. Other
+ * parameters' gradients are averaged over all ranks. An expert's gradient is already the sum over the tokens of all `ep` ranks,
+ * and is averaged only over the ranks with the same expert. So gradients are divided by the number of `ep` ranks when they
+ * enter the experts, and multiplied by this number when they leave the experts. Source: Megatron scales these gradients in its
+ * buffers.
  */
 
 /** Where rows are in a tensor that is ordered by expert: one list per rank. */
@@ -31,7 +34,7 @@ interface RowRange {
   readonly length: number;
 }
 
-/** The rows that ranks exchange, as this rank has them before and after. */
+/** The rows that ranks exchange, as this rank has them before and after the exchange. */
 interface Route {
   readonly group: ProcessGroup;
   readonly module: string;
@@ -117,7 +120,9 @@ function exchangedCounts(
   return counts;
 }
 
-/** Sends rows; backward sends their gradients back and multiplies them by `scale`. Shapes: [rows sent, d] → [rows received, d]. */
+/**
+ * Sends rows; backward sends their gradients back and multiplies them by `scale`. Shapes: [rows sent, d] → [rows received, d].
+ */
 function exchanged(x: tf.Tensor, there: Route, back: Route & { readonly scale: number }): tf.Tensor {
   return withGradients([x], () => ({
     value: travelled(x, there),

@@ -13,8 +13,8 @@ export interface PlacementOptions {
 export type MeasuredLoads = Readonly<Record<string, readonly number[]>>;
 
 /**
- * Places a model's experts by this and the other ranks' loads, so that the ranks of an `ep` group compute about equally many rows.
- * Every rank calls it, with the loads that `balanceExperts` returned, and gets the same result. Throws: CONFIG for a number of copies
+ * Places a model's experts by the loads of all ranks, so that the ranks of an `ep` group compute about equally many rows. Every
+ * rank calls it, with the loads that `balanceExperts` returned, and gets the same result. Throws: CONFIG for a number of copies
  * that the ranks do not divide.
  */
 export function placeExperts(
@@ -35,10 +35,11 @@ export function placeExperts(
 }
 
 /**
- * Returns which of `ranks` ranks gets which experts, and copies of which, by measured loads. The expert with the most rows per copy gets the next
- * copy; then experts and copies go, from the most to the least used, to the rank with the fewest rows among those with a free slot (Graham 1969,
- * longest processing time first; both as in DeepSeek's EPLB). An expert's rows are divided equally over its ranks. Throws: CONFIG for a number
- * of copies that the ranks do not divide or have no room for.
+ * Returns the experts and the copies of experts that each of `ranks` ranks gets, by measured loads. The expert with the most
+ * rows per copy gets the next copy. Then experts and copies are placed, from the most to the least used: each goes to the rank
+ * with the fewest rows among the ranks with a free slot (Graham 1969, longest processing time first). Both steps are as in
+ * DeepSeek's EPLB. An expert's rows are divided equally over its ranks. Throws: CONFIG for a number of copies that the ranks do
+ * not divide or have no room for.
  */
 export function placementByUse(
   loads: MeasuredLoads,
@@ -117,13 +118,16 @@ function pack(rows: readonly number[], ranks: number, counts: readonly number[])
   return { experts: listsOf(experts), copies: listsOf(copies) };
 }
 
-/** The experts of a rank, and the number that it takes. */
+/** The experts of a rank, and the number of experts that the rank takes. */
 interface Slots {
   readonly list: number[];
   readonly room: number;
 }
 
-/** Packs experts, then fills the slots of copies one by one so that ranks stay as even as possible; some rank always lacks some expert. */
+/**
+ * Packs experts, then fills the slots of copies one by one so that ranks stay as even as possible. A rank with a free slot
+ * always lacks some expert.
+ */
 function fill(rows: readonly number[], ranks: number, numCopies: number): LayerPlacement {
   const experts =
     pack(

@@ -13,7 +13,9 @@ export interface PrefetchOptions {
    * FSDP2 needs no such setting, because the CPU runs ahead of the GPU (implicit prefetch). Here the CPU itself computes.
    */
   readonly forward: boolean;
-  /** BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards. null: no prefetch. */
+  /**
+   * BACKWARD_PRE gathers the next unit before this unit's gradients are computed, BACKWARD_POST afterwards. null: no prefetch.
+   */
   readonly backward: 'BACKWARD_PRE' | 'BACKWARD_POST' | null;
   /**
    * Whether at most two gathers are in flight: the next one starts after a unit has waited for a gather.
@@ -68,7 +70,9 @@ export class FsdpSchedule implements UnitSchedule {
   /** Units in the order in which they began the last forward. `#entered` is the same for the current forward. */
   #lastEntered: readonly FsdpUnit[] = [];
   #entered: FsdpUnit[] = [];
-  /** Units whose forward has ended and whose backward has not begun, in the order of the forwards' ends. The last unit is next. */
+  /**
+   * Units whose forward has ended and whose backward has not begun, in the order of the forwards' ends. The last unit is next.
+   */
   #awaitingBackward: FsdpUnit[] = [];
   /** Units whose prefetch waits until fewer gathers are in flight. */
   #wanted: FsdpUnit[] = [];
@@ -170,9 +174,9 @@ export class FsdpSchedule implements UnitSchedule {
     for (const unit of this.units) unit.hideWholes();
   }
 
-  /** Names the units in the orders that decide what is gathered next, and tells which units are whole. */
+  /** Names the units in the orders that decide what is gathered next, and reports which units are whole. */
   describe(): string {
-    // The root's forward sets the last order anew.
+    // The root's forward sets the last order again.
     const orders = [this.#entered, this.#awaitingBackward, this.#wanted];
     const names = orders.map((units) => units.map(({ module }) => module).join());
     return [...names, this.units.map(({ state }) => state).join()].join(' / ');
@@ -206,7 +210,10 @@ export class FsdpSchedule implements UnitSchedule {
     this.#reducing.push({ unit, reduction: unit.gradients.reduce(grads) });
   }
 
-  /** Waits for each reduction's collective. Then starts its next one (the replicas' all-reduce), or adds the result to the gradients. */
+  /**
+   * Waits for each reduction's collective. Then starts the reduction's next collective (the replicas' all-reduce), or adds the
+   * result to the gradients.
+   */
   #advanceReductions(): void {
     const reducing = this.#reducing;
     this.#reducing = [];

@@ -34,7 +34,10 @@ export interface ShardContext extends RankContext {
   readonly rows?: RowsOfRanks | undefined;
 }
 
-/** Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard; options that it does not have: FullyShardedDataParallel. */
+/**
+ * Options of `fullyShard`. Source: torch.distributed.fsdp.fully_shard, and FullyShardedDataParallel for options that
+ * fully_shard does not have.
+ */
 export interface FullyShardOptions {
   /** Default FULL_SHARD, or HYBRID_SHARD on a mesh of two axes. */
   readonly strategy?: StrategyName | undefined;
@@ -161,8 +164,8 @@ function requireNoCopies(module: Module): void {
 }
 
 /**
- * Returns the ranks over which a unit is sharded: the given ones, or those that have the same experts. Throws: CONFIG if a unit has
- * experts and other parameters, and for a hybrid strategy of experts.
+ * Returns the ranks over which a unit is sharded: the given ones, or those that have the same experts. Throws: CONFIG if a unit
+ * has experts and other parameters, and for a hybrid strategy of experts.
  */
 function ranksOf(module: Module, context: ShardContext, strategy: StrategyName): ShardContext {
   const parameters = freeParameters(module);

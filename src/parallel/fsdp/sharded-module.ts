@@ -8,8 +8,9 @@ import type { FsdpUnit } from './fsdp-unit';
 import { unitsOf } from './units-of';
 
 /**
- * A module on which `fullyShard` was called. It calls the schedule for its unit; without own parameters it has no unit.
- * The module whose forward is called first becomes the root of all units inside it. See [Note: a step of FSDP].
+ * A module on which `fullyShard` was called. This object calls the schedule for the module's unit; a module without own
+ * parameters has no unit. The module whose forward is called first becomes the root of all units inside it. See
+ * [Note: a step of FSDP].
  * Source: FSDPState and its _lazy_init.
  */
 export class ShardedModule implements UnitHooks {

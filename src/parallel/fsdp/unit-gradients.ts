@@ -57,7 +57,7 @@ export class UnitGradients {
     this.#local = this.#withLocal(grads);
   }
 
-  /** Starts to reduce the sum of these gradients and the local ones; takes ownership of them. */
+  /** Starts to reduce the sum of these gradients and the local ones; takes ownership of `grads`. */
   reduce(grads: readonly (tf.Tensor | null)[]): Reduction {
     const all = this.#withLocal(grads);
     this.#local = [];

@@ -48,7 +48,7 @@ export interface UnitSpec {
   readonly keepsGradHalf: boolean;
   /** Whether a gradient that no rank has counts as zeros. Source: FSDP updates a flat parameter as one tensor. */
   readonly missingAreZeros: boolean;
-  /** The unit's parameters of whose gradients only touched rows are sent. */
+  /** The unit's parameters for which only the touched rows of the gradient are sent. */
   readonly tables: readonly RowTable[];
   /** The group whose rank 0 sends initial values to all its ranks; null: each rank makes its own. */
   readonly syncGroup: ProcessGroup | null;
@@ -108,7 +108,7 @@ export const IGNORED: UnitPlacement = {
   postForwardGroup: null,
 };
 
-/** Returns null for 1 (false) and for the group's size (true), as fully_shard does. */
+/** Returns the group for `numRanks` ranks; null for 1 (false) and for the group's size (true), as fully_shard does. */
 function postForwardGroup(
   numRanks: number,
   group: ProcessGroup | null,

@@ -22,7 +22,7 @@ export interface StateOwner {
   readonly gradients: UnitGradients;
   /** Whether gradients are not reduced, so that gradients and values may differ between ranks. */
   readonly isLocal: boolean;
-  /** Called when one of its state buffers is no longer used. */
+  /** Called when one of the owner's state buffers is no longer used. */
   released(state: UnitState): void;
 }
 
@@ -65,8 +65,8 @@ export class UnitState implements StateBuffer {
   }
 
   /**
-   * Returns one segment if values and gradients are in flat shards and no gradient is missing; otherwise one per parameter,
-   * also if it is empty: a rank without rows must run the update too, because a collective follows.
+   * Returns one segment if values and gradients are in flat shards and no gradient is missing; otherwise one segment per
+   * parameter, even if the segment is empty. A rank without rows must run the update too, because a collective follows.
    */
   segments(): readonly StateSegment[] {
     const parameters = this.#parameters;

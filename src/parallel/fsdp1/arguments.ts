@@ -29,7 +29,7 @@ function policyFrom(what: string, options: MixedPrecisionOptions): Policy {
   if (parsed.success) return mixedPrecision(parsed.data ?? {});
   const wrong = Object.entries(options).map(([name, value]) => `${name}: ${JSON.stringify(value)}`);
   throw new ConfigError(
-    `${what}({ ${wrong.join(', ')} }) names an unknown type; known are 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
+    `${what}({ ${wrong.join(', ')} }) names an unknown type; choose one of 'bf16', 'fp16', 'fp32', 'bfloat16', 'float16', 'float32'`,
   );
 }
 

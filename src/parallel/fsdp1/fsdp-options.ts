@@ -125,7 +125,7 @@ function strategyOf({ shardingStrategy = 'FULL_SHARD', deviceMesh }: FsdpOptions
   const strategy = known.find((name) => name === shardingStrategy);
   if (strategy === undefined) {
     const near = nearest(String(shardingStrategy), known);
-    const hint = near === undefined ? `known are ${known.join(', ')}` : `did you mean '${near}'?`;
+    const hint = near === undefined ? `choose one of ${known.join(', ')}` : `did you mean '${near}'?`;
     throw new ConfigError(`FSDP: shardingStrategy is ${JSON.stringify(shardingStrategy)}; ${hint}`);
   }
   if (STRATEGIES[strategy].isHybrid && (deviceMesh?.axisNames.length ?? 1) < 2) {

@@ -37,7 +37,10 @@ export function shardInPlace(module: Module, context: FsdpContext, given: FsdpOp
   fullyShard(module, shardContext, options);
 }
 
-/** A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes that it was called. */
+/**
+ * A wrapper around a sharded module. The units belong to the module and its submodules; the wrapper only notes that the wrapper
+ * was called.
+ */
 export class FullyShardedDataParallel<M extends Module = Module> extends Module {
   /** The sharded module. */
   readonly module: M;
@@ -62,7 +65,10 @@ export class FullyShardedDataParallel<M extends Module = Module> extends Module 
     }
   }
 
-  /** Runs `work` without reductions: each rank adds up its own gradients, which are whole. Source: FullyShardedDataParallel.no_sync. */
+  /**
+   * Runs `work` without reductions: each rank adds up its own gradients, which are whole. Source:
+   * FullyShardedDataParallel.no_sync.
+   */
   noSync<T>(work: () => T): T {
     return noSync(this.module, work);
   }

@@ -26,8 +26,8 @@ const NAME = 'FSDP.summonFullParams()';
 /**
  * Makes every parameter of a model whole on every rank, in float32, runs `work` (which may be asynchronous), and frees the
  * whole parameters. Changes that `work` makes to the parameters or their tensors persist only with `writeback: true`; all
- * ranks must then make the same changes. Do not run the model inside `work`. It is a collective: every rank must call it.
- * It needs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
+ * ranks must then make the same changes. Do not run the model inside `work`. This function is a collective: every rank must
+ * call it. Each rank needs the memory of the whole model. Source: FullyShardedDataParallel.summon_full_params.
  * Throws: COLLECTIVE_MISSING if a rank did not call it; SHAPE for a tensor of another shape; errors of `work`. After an
  * error, nothing is written.
  */

@@ -5,7 +5,7 @@ import { type RankContext, runAsUnit } from '../run-as-unit';
 import { FlatShard } from './flat-shard';
 
 /**
- * Shards a module fully in the simplest way: the module is one unit, each rank stores its own rows of each parameter
+ * Shards a module fully in the simplest way. The module is one unit, each rank stores its own rows of each parameter
  * (shard-layout.ts), and whole parameters exist only during forward and backward. Returns the same module; it is called as
  * before.
  *

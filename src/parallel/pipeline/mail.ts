@@ -49,13 +49,14 @@ const MOST_DIMS = 7;
 /**
  * Sends and receives the tensors of one step of a pipeline.
  *
- * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them. The receiver
- * may need them in another order: with virtual stages, outputs and gradients share a direction. The schedule of every rank is known,
- * so a rank receives in the sender's order and stores what it needs later. Sends run on the comm thread. A sent tensor is held for
- * two more actions, and then until it has been received. So memory does not depend on when the comm thread ends a send, and ranks
- * cannot wait for each other in a circle. Tests simulate all schedules; with fewer actions, the ranks of 'interleaved' would wait in
- * a circle. Both sides compare which message they mean, so a microbatch that one stage skips is an error. Before its first output,
- * each stage sends a message with the output's shape. By this message, ranks also compare the schedules that they run.
+ * [Note: order of messages] Messages between two ranks arrive in the order in which the sender's schedule sends them. The
+ * receiver may need them in another order: with virtual stages, outputs and gradients share a direction. The schedule of every
+ * rank is known, so a rank receives in the sender's order and stores what it needs later. Sends run on the comm thread. A sent
+ * tensor is held for two more actions, and then until it has been received. So memory does not depend on when the comm thread
+ * ends a send, and ranks cannot wait for each other in a circle. Tests simulate all schedules; with fewer actions, the ranks of
+ * 'interleaved' would wait in a circle. Both sides compare which message they mean, so a microbatch that one stage skips is an
+ * error. Before its first output, each stage sends a message with the output's shape. By this message, ranks also compare the
+ * schedules that they run.
  */
 export class Mail {
   readonly #options: MailOptions;
@@ -100,13 +101,16 @@ export class Mail {
     this.#post(tensor, to, optionsOf(message));
   }
 
-  /** Must be called before each action: frees what was sent some actions ago, after it has been received. */
+  /** Must be called before each action: frees tensors that were sent some actions ago, after the receiver has them. */
   nextAction(): void {
     this.#action++;
     this.#settle(({ action }) => this.#action - action >= MOST_ACTIONS_UNSENT);
   }
 
-  /** Returns the tensor of a message; the caller owns it. If the message is not there yet, receives it and the messages before it. */
+  /**
+   * Returns the tensor of a message; the caller owns it. If the message is not there yet, receives it and the messages before
+   * it.
+   */
   take(message: Message): tf.Tensor {
     const key = keyOf(message);
     const from = this.#senderOf(message);
@@ -132,8 +136,8 @@ export class Mail {
   }
 
   /**
-   * Returns the error that explains why a step failed. After a mismatch, errors of later calls say only that the group is broken. The
-   * error of the first send that failed says which calls differ.
+   * Returns the error that explains why a step failed. After a mismatch, errors of later calls say only that the group is
+   * broken. The error of the first send that failed says which calls differ.
    */
   causeOf(error: unknown): unknown {
     if (!(error instanceof ShardlabError) || error.code !== 'COLLECTIVE_MISMATCH') return error;
@@ -147,7 +151,7 @@ export class Mail {
     return error;
   }
 
-  /** Frees what was sent and received for a step that failed. */
+  /** Frees the tensors that were sent and received for a step that failed. */
   abandon(): void {
     for (const { work, tensor } of this.#sent.splice(0)) {
       if (work.done) settled(work);

@@ -30,10 +30,11 @@ export interface MeasureContext {
 const NUM_TRIALS = 4;
 
 /**
- * Returns how long forward and backward of each piece take: CPU time where the system has it, because ranks share cores. Values of a
- * piece are made for its trials and freed afterwards, so a rank needs memory for one piece. Every rank must call it, because a piece
- * may have collectives; all get the times of the first rank, so all cut at the same places. In a dry run, times are those of its
- * simulated clock. Nothing is trained: gradients are freed, buffers stay, and later random numbers are the same.
+ * Returns how long forward and backward of each piece take: CPU time if the system reports it, because ranks share cores.
+ * Values of a piece are made for its trials and freed afterwards, so a rank needs memory for one piece. Every rank must call
+ * this function, because a piece may have collectives. All ranks get the times of the first rank, so they all cut the model at
+ * the same places. In a dry run, times are by the simulated clock. Nothing is trained: gradients are freed, buffers stay, and
+ * later random numbers are the same.
  */
 export function measurePieces(
   model: Module,
@@ -110,7 +111,10 @@ function withValues<T>({ modules }: Piece, work: () => T): T {
   }
 }
 
-/** Returns the first rank's times on all ranks; in a dry run, this rank's, which are equal. */
+/**
+ * Returns the first rank's times on all ranks; in a dry run, returns this rank's times, because the other ranks' times are
+ * equal.
+ */
 function agreed(engine: Engine, world: ProcessGroup, times: readonly Seconds[]): Seconds[] {
   const tensor = engine.tagged({ cause: 'comm', module: '' }, () => tf.tensor1d([...times], 'float32'));
   try {

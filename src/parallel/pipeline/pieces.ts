@@ -13,13 +13,13 @@ import { traceChain } from './trace-chain';
 
 /** A part of a model that is on one stage; a model is its pieces, applied one after another. */
 export interface Piece {
-  /** The name of its first module, at which a stage may begin. */
+  /** The name of the piece's first module, at which a stage may begin. */
   readonly name: string;
   /** The modules whose parameters the piece reads. */
   readonly modules: readonly Module[];
-  /** Whether it counts as a layer when layers are divided evenly. */
+  /** Whether the piece counts as a layer when layers are divided evenly. */
   readonly isLayer: boolean;
-  /** Computes the piece; the last one of a language model computes the loss if there are targets. */
+  /** Computes the piece; the last piece of a language model computes the loss if there are targets. */
   run(x: tf.Tensor, targets?: tf.Tensor): tf.Tensor;
 }
 
@@ -31,8 +31,9 @@ export interface PieceChain {
 }
 
 /**
- * Divides a model into its pieces: a GPT (also with experts) or a Llama into its embedding, its blocks and its head, an `nn.Sequential` into its
- * modules, and any other module into its children (and the items of its lists), if its forward only applies them one after another.
+ * Divides a model into its pieces. The pieces of a GPT (also with experts) or a Llama are its embedding, its blocks and its
+ * head; the pieces of an `nn.Sequential` are its modules. Any other module is divided into its children (and the items of its
+ * lists) if its forward only applies these one after another.
  * Throws: CONFIG with the reason if the model cannot be cut.
  */
 export function piecesOf(model: Module): PieceChain {
@@ -143,7 +144,7 @@ function stepPieces({ steps }: Sequential): Piece[] {
   });
 }
 
-/** Returns a module's children; of lists and dictionaries, which have no forward, their items. */
+/** Returns a module's children, but in place of a list or dictionary, which has no forward, the items inside. */
 function partsOf(module: Module): Module[] {
   return [...module.children.values()].flatMap((child) =>
     child instanceof ModuleList || child instanceof ModuleDict ? partsOf(child) : [child],

@@ -26,7 +26,10 @@ export interface ScheduleOptions<Target = tf.Tensor> {
 
 /** What a step gets besides its input. */
 export interface StepOptions<Target = tf.Tensor> {
-  /** The targets, which only the last stage reads: a tensor, or lists and objects of tensors. Each tensor is divided into microbatches. */
+  /**
+   * The targets, which only the last stage reads: a tensor, or lists and objects of tensors. Each tensor is divided into
+   * microbatches.
+   */
   readonly target?: Target | undefined;
   /** A list that gets the losses of all microbatches on the last stage; the caller disposes the losses. */
   readonly losses?: tf.Tensor[] | undefined;
@@ -51,7 +54,10 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   /** Whether gradients of shared parameters are sums over the stages. */
   #areSummed = false;
 
-  /** Throws: CONFIG if `stages` are not all of this rank's stages of one pipeline, for sizes that do not fit, and for unknown options. */
+  /**
+   * Throws: CONFIG if `stages` are not all of this rank's stages of one pipeline, for sizes that do not fit, and for unknown
+   * options.
+   */
   constructor(
     name: PipelineScheduleName,
     stages: PipelineStage | readonly PipelineStage[],
@@ -97,9 +103,10 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
   }
 
   /**
-   * Runs forward and backward of all microbatches; every rank of the pipeline must call it. Gradients are those of the mean loss
-   * over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the first stage
-   * reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and in dry runs.
+   * Runs forward and backward of all microbatches; every rank of the pipeline must call it. Gradients are the gradients of the
+   * mean loss over microbatches, and data-parallel ranks reduce them once. All ranks may give the same arguments: only the
+   * first stage reads `x`, and only the last stage reads `target`. Returns the mean loss on the last stage; null elsewhere, and
+   * in dry runs.
    * Throws: CONFIG without x or target where they are needed; SHAPE if microbatches would not be equal; COLLECTIVE_MISMATCH and
    * COLLECTIVE_MISSING, which say who waits for which microbatch of which stage.
    */
@@ -127,8 +134,9 @@ export class PipelineSchedule<Target = tf.Tensor> implements HasStates {
 
   /**
    * Runs the stages' forward on the whole batch, without gradients; every rank of the pipeline must call it. The batch is not
-   * divided: if it were, data-parallel ranks with unequal numbers of rows would gather parameters in different orders. Returns the
-   * last stage's output, or its loss if there is a target; the caller disposes it. Returns null on other stages. Throws: as `step`.
+   * divided: if it were, data-parallel ranks with unequal numbers of rows would gather parameters in different orders. Returns
+   * the last stage's output, or its loss if there is a target; the caller disposes it. Returns null on other stages. Throws: as
+   * `step`.
    */
   evaluate(x: tf.Tensor, { target }: Pick<StepOptions<Target>, 'target'> = {}): tf.Tensor | null {
     const actions = this.#group.ranks.map(() => forwardsOf(this.stages.length));

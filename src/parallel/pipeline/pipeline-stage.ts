@@ -7,7 +7,9 @@ import { DDP } from '../ddp/distributed-data-parallel';
 import { noSync } from '../fsdp/units-of';
 import { layersOf } from '../wrap-policy';
 
-/** A parameter that several stages read, such as a tied embedding: each has a copy, and their gradients are summed. */
+/**
+ * A parameter that several stages read, such as a tied embedding. Each stage has a copy, and the copies' gradients are summed.
+ */
 export interface SharedParameter {
   readonly parameter: Parameter;
   /** The ranks with a copy. */
@@ -30,7 +32,10 @@ export interface PipelineStageOptions {
 export class PipelineStage {
   /** The stage's part of the model. For DDP, replace it by its wrapper: `stage.submod = DDP(stage.submod)`. */
   submod: Module;
-  /** Runs the work of `accumulate`, if a strategy or config has its own way to keep gradients local; null: submod's noSync does. */
+  /**
+   * Runs the work of `accumulate`, if a strategy or config has its own way to keep gradients local; null: submod's noSync runs
+   * the work.
+   */
   keepLocal: (<T>(work: () => T) => T) | null = null;
   /** Stage s of P ranks is on rank s % P. */
   readonly stageIndex: number;
@@ -72,7 +77,10 @@ export class PipelineStage {
     return this.submod.apply(...inputs) as tf.Tensor; // recordPart checks the type
   }
 
-  /** Runs work whose gradients are not reduced over data-parallel ranks; they add up until a backward outside of it. */
+  /**
+   * Runs work whose gradients are not reduced over data-parallel ranks; the gradients add up until a backward outside of
+   * `work`.
+   */
   accumulate<T>(work: () => T): T {
     if (this.keepLocal !== null) return this.keepLocal(work);
     return this.submod instanceof DDP ? this.submod.noSync(work) : noSync(this.submod, work);

@@ -27,10 +27,11 @@ export interface PipelineStagesOptions {
 }
 
 /**
- * Divides a model into stages and returns those of this rank: with V virtual stages, rank p of P has stages p, P + p, …. All ranks
- * give the same model; it must not be used afterwards. Only the values of this rank's stages are made, and they equal those of
- * the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of them.
- * `context` is where split 'time' measures. Throws: CONFIG if the model is already sharded or cannot be cut, with the reason. Source: torch.distributed.pipelining.pipeline.
+ * Divides a model into stages and returns this rank's stages: with V virtual stages, rank p of P has stages p, P + p, …. All
+ * ranks give the same model; it must not be used afterwards. Only the values of this rank's stages are made; they equal the
+ * values in the whole model ([Note: deferred values]). A parameter that several stages read (a tied embedding) is on each of
+ * them. Split 'time' measures in `context`. Throws: CONFIG if the model is already sharded or cannot be cut, with the reason.
+ * Source: torch.distributed.pipelining.pipeline.
  */
 export function pipelineStages(
   model: Module,
@@ -61,7 +62,10 @@ export function pipelineStages(
   return own;
 }
 
-/** Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, for unknown options, and for wrong values. */
+/**
+ * Throws: CONFIG, with the form of the call, for a group or a mesh in place of options, for unknown options, and for wrong
+ * values.
+ */
 function requireRanks(options: PipelineStagesOptions): void {
   const given: object = options;
   const isGroup = isPlain(given) && Array.isArray((options as Partial<PipelineStagesOptions>).group?.ranks);
@@ -127,7 +131,7 @@ function parametersOf(pieces: readonly Piece[]): Set<Parameter> {
   return new Set(pieces.flatMap(({ modules }) => modules.flatMap((module) => module.parameters())));
 }
 
-/** Leaves the parameters and buffers of the other ranks' stages to them. */
+/** Frees the parameters and buffers of the other ranks' stages. */
 function leaveOthers(model: Module, own: readonly PipelineStage[]): void {
   const kept = new Set(own.flatMap(({ submod }) => tensorsOf(submod)));
   for (const tensor of tensorsOf(model)) if (!kept.has(tensor)) leaveElsewhere(tensor);

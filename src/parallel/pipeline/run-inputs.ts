@@ -52,7 +52,7 @@ export function takeInputs(
   return { input, target: isLast ? microbatchIn(engine, target, microbatch, numMicrobatches) : undefined };
 }
 
-/** Runs a stage's forward; on the last stage, with the loss. */
+/** Runs a stage's forward; on the last stage, also computes the loss. */
 export function forwardOf(
   { lossFn }: RunInputs,
   stage: PipelineStage,

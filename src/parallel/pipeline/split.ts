@@ -6,8 +6,8 @@ import type { Piece } from './pieces';
 
 /**
  * Where a model is cut. 'layers' (default): equally many layers per stage; 'parameters': the largest stage has as few parameters
- * as possible; 'time': the slowest stage is as fast as possible, by the measured times of its parts; numbers: layers per stage; names:
- * the modules at which the second and later stages begin, such as ['blocks.2']. Source: DeepSpeed's partition_method.
+ * as possible; 'time': the slowest stage is as fast as possible, by the measured times of its parts; numbers: layers per stage;
+ * names: the modules at which the second and later stages begin, such as ['blocks.2']. Source: DeepSpeed's partition_method.
  */
 export type Split = (typeof SPLITS)[number] | readonly number[] | readonly string[];
 
@@ -66,7 +66,7 @@ function evenCounts(numLayers: number, numStages: number): number[] {
   return Array.from({ length: numStages }, (_, stage) => least + (stage >= 1 && stage <= extra ? 1 : 0));
 }
 
-/** `layers` are the indices of the layers among the pieces; what is before the first layer is on the first stage. */
+/** `layers` are the indices of the layers among the pieces; pieces before the first layer are on the first stage. */
 function startsOfLayers(layers: readonly number[], counts: readonly number[]): number[] {
   let before = 0;
   return counts.map((count, stage) => {
@@ -96,7 +96,7 @@ function namedStarts(pieces: readonly Piece[], numStages: number, names: readonl
   );
 }
 
-/** A dry run without costs of kernels has no times; parameters then stand for them. */
+/** A dry run without costs of kernels has no times; then the numbers of parameters replace the times. */
 function timedStarts(pieces: readonly Piece[], numStages: number, times: readonly Seconds[]): number[] {
   return balancedStarts(times.some((time) => time > 0) ? times : pieces.map(sizeOf), numStages);
 }

@@ -23,7 +23,8 @@ class Shell extends Module {
 
 /**
  * The part of a model that runs on one stage of a pipeline. Its parameters have the same names, seeds and initial values as in
- * the whole model. Shapes: the first stage takes the model's input, the others the output of the stage before.
+ * the whole model. Shapes: the first stage takes the model's input, and each other stage takes the output of the stage before
+ * it.
  */
 export class StageModule extends Shell {
   readonly #pieces: readonly Piece[];
@@ -75,7 +76,7 @@ export class StageModule extends Shell {
   }
 }
 
-/** Returns the container with this path, and makes it and those around it if they are missing. */
+/** Returns the container with this path. If the container is missing, makes it and the missing containers around it. */
 function shellAt(
   names: readonly string[],
   shells: Map<string, Container>,

@@ -15,7 +15,7 @@ import { sumSharedGradients } from './shared-gradients';
 /** What a step computes with. */
 export interface StepInputs extends RunInputs {
   readonly cpu: ThreadCpuClock | undefined;
-  /** Gradients are multiplied by it. */
+  /** The factor by which gradients are multiplied. */
   readonly scale: number;
   /** Whether the optimizer's step is next. Then gradients of parameters that stages share are summed over stages. */
   readonly isLast: boolean;
@@ -35,7 +35,7 @@ export class StepRun {
   /** Forwards whose backward has not ended, by chunk and microbatch. */
   readonly #passes = new Map<string, PartPass>();
   readonly #losses: tf.Tensor[] = [];
-  /** Of the stages whose forwards may be equal. */
+  /** The gather states of stages whose forwards may be equal. */
   readonly #gathers = new Map<PipelineStage, GatherState | null>();
 
   constructor(context: PipelineContext, inputs: StepInputs) {
@@ -91,7 +91,7 @@ export class StepRun {
     return () => {
       try {
         const forward = (): tf.Tensor => forwardOf(this.#inputs, stage, input, target);
-        // Only a `record` that may repeat parts reads it. To make it takes longer than to run a small part.
+        // Only a `record` that may repeat parts reads `repeats`; making `repeats` takes longer than running a small part.
         const repeats = record && this.#repeatsOf(stage, action, [input, ...tensorsIn(target)]);
         const part = { input: isFirst ? null : input, forward, isLoss: isLast, trained, repeats };
         const pass = this.#timed(stage, action, () => (record ?? recordPart)(engine, part));
@@ -109,7 +109,10 @@ export class StepRun {
     };
   }
 
-  /** Tells equal forwards; undefined for the first microbatch, which makes gradients, and the last one, which reduces them. */
+  /**
+   * Describes a forward, so that equal forwards have equal texts; undefined for the first microbatch, which makes gradients,
+   * and for the last one, which reduces gradients.
+   */
   #repeatsOf(stage: PipelineStage, action: Action, given: readonly tf.Tensor[]): PartRepeats | undefined {
     const { microbatch } = action;
     if (microbatch < 1 || microbatch === this.#inputs.numMicrobatches - 1) return undefined;
@@ -178,8 +181,9 @@ function isLastOfKind(actions: readonly Action[], index: number): boolean {
 }
 
 /**
- * Describes what each action of a microbatch finds: the gradients that exist, and if parameters are gathered, the kind of the
- * chunk's action before it, which decides what is gathered already. Microbatches with equal texts do equal work.
+ * Describes what each action of a microbatch finds: the gradients that exist, and, if parameters are gathered, the kind of the
+ * chunk's previous action. This kind decides which parameters are gathered already. Microbatches with equal texts do equal
+ * work.
  */
 function circumstances(inputs: StepInputs, { chunk, microbatch }: Action, gathers: boolean): string {
   const last = inputs.numMicrobatches - 1;

@@ -12,9 +12,9 @@ import { ConfigError } from '../../core/errors';
  * The dtypes in which a model computes and in which its gradients are sent.
  *
  * [Note: mixed precision] Values are rounded where torch casts, and stay float32 in memory; they are sent as 2 bytes each.
- * These are rounded: parameters when they are gathered (masters and optimizer states are not); a unit's inputs when its
- * forward begins; and the gradients of these inputs and of parameters when the unit's backward ends. Between these points,
- * operations compute in float32, while torch rounds the result of each operation.
+ * The following values are rounded: parameters when they are gathered (masters and optimizer states are not); a unit's inputs
+ * when its forward begins; and the gradients of these inputs and of parameters when the unit's backward ends. Between these
+ * points, operations compute in float32, while torch rounds the result of each operation.
  * Source: torch.distributed.fsdp.MixedPrecisionPolicy; FSDP1's MixedPrecision for bufferDtype and keepLowPrecisionGrads.
  */
 export interface MixedPrecision {

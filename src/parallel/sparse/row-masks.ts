@@ -15,8 +15,8 @@ export interface RowTable {
 }
 
 /**
- * Returns the parameters of whose gradients only touched rows are sent: the weights of Embeddings, and all parameters of
- * experts. An embedding that is tied to the output head has a gradient in every row, so all its rows are sent.
+ * Returns the parameters for which only the touched rows of the gradient are sent: the weights of Embeddings, and all
+ * parameters of experts. An embedding that is tied to the output head has a gradient in every row, so all its rows are sent.
  */
 export function rowTables(model: Module): RowTable[] {
   const tables = new Map<Parameter, RowTable>();
@@ -25,7 +25,7 @@ export function rowTables(model: Module): RowTable[] {
       const { weight } = module;
       tables.set(weight, { parameter: weight, rows: weight.shape[0] ?? 1 });
     }
-    // Experts that are divided over ranks are reduced over the ranks with the same ones.
+    // Experts that are divided over ranks are reduced over the ranks with the same experts.
     if (!(module instanceof MixtureOfExperts) || module.experts.owned !== null) continue;
     for (const expert of module.experts) {
       for (const parameter of expert.parameters()) tables.set(parameter, { parameter, rows: 1 });

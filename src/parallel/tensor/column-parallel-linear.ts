@@ -18,7 +18,7 @@ export interface ColumnOptions extends GroupOptions {
   readonly sequenceParallel?: boolean | undefined;
   /** The number of heads of the outputs; the cut is then between heads. Default: outputs are independent. */
   readonly heads?: number | undefined;
-  /** How many tensors of equal size are fused in the outputs, each of which is cut: 3 for queries, keys and values. Default 1. */
+  /** How many tensors of equal size are fused in the outputs (3 for queries, keys and values); each tensor is cut. Default 1. */
   readonly parts?: number | undefined;
 }
 
@@ -36,10 +36,11 @@ interface ColumnState {
 }
 
 /**
- * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron's columns, because
- * it multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce: each output depends on
- * one rank. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients of weight and bias ([Note: gradients
- * beside an exchange]). Initial values are those of `nn.Linear` with the same seed and name. If the ranks do not divide the outputs, the last parts are padded with zeros.
+ * Returns y = x Wᵀ + b, where each rank has a part of the outputs: rows of `weight` [outputs, inputs] (Megatron calls them
+ * columns, because Megatron multiplies by the transpose) and of `bias`. Forward communicates nothing, not even an all-reduce:
+ * each output depends on one rank. Backward all-reduces the gradient of x ([Note: f and g]) beside the gradients of weight and
+ * bias ([Note: gradients beside an exchange]). Initial values are as in an `nn.Linear` with the same seed and name. If the
+ * ranks do not divide the outputs, the last parts are padded with zeros.
  * Shapes: x […, inputs] → […, outputs / ranks], or […, outputs] with gatherOutput.
  * Source: megatron.core.tensor_parallel.ColumnParallelLinear. Throws: CONFIG for heads that cannot be cut.
  */

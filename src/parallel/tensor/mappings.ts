@@ -11,13 +11,13 @@ import { exchangeOptions } from '../exchange-options';
 
 /*
  * [Note: f and g] Ranks that hold parts of the same matrices exchange activations at two kinds of places. Before a matrix
- * that is split by columns, each rank has the whole x; forward sends nothing, but each rank computes only a part of the sum
- * that is the gradient of x, so backward reduces it (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
- * each rank has a part of the sum that is y, so forward reduces it; backward sends nothing (g,
+ * that is split by columns, each rank has the whole x, so forward sends nothing. The gradient of x is a sum of which each rank
+ * computes a part, so backward reduces the gradient (f, `copyToTensorParallelRegion`). After a matrix that is split by rows,
+ * each rank has a part of the sum that is y, so forward reduces y; backward sends nothing (g,
  * `reduceFromTensorParallelRegion`). With sequence parallelism each rank has a part of the sequence outside of the two
- * matrices; then f is an all-gather (backward: reduce-scatter), and g is a reduce-scatter (backward: all-gather), which
- * together receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti et al. 2022,
- * section 4.2; megatron.core.tensor_parallel.mappings.
+ * matrices. Then f is an all-gather (its backward is a reduce-scatter), and g is a reduce-scatter (its backward is an
+ * all-gather). Together the two receive as many elements as the all-reduce. Source: Shoeybi et al. 2019, section 3; Korthikanti
+ * et al. 2022, section 4.2; megatron.core.tensor_parallel.mappings.
  */
 
 /** The dim of the sequence in activations [B, T, d]. */
@@ -71,7 +71,10 @@ export function gatherFromTensorParallelRegion(
   );
 }
 
-/** Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, as f all-reduces it. */
+/**
+ * Concatenates all ranks' parts of the sequence [B, T / t, d]; backward reduce-scatters the gradient, where f without sequence
+ * parallelism all-reduces the gradient.
+ */
 export function gatherFromSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -86,8 +89,8 @@ export function gatherFromSequenceParallelRegion(
 }
 
 /**
- * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this rank's
- * part of the gradient, which is whole on every rank.
+ * Concatenates all ranks' parts of the sequence [B, T / t, d] for layers that every rank computes whole; backward returns this
+ * rank's part of the gradient, which is whole on every rank.
  */
 export function gatherForWholeLayers(x: tf.Tensor, group: ProcessGroup, module?: string): tf.Tensor {
   return mapped(
@@ -115,7 +118,10 @@ export function reduceScatterToSequenceParallelRegion(
   );
 }
 
-/** Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE as above. */
+/**
+ * Returns this rank's part of the sequence of x [B, T, d]; backward all-gathers the gradient. Throws: SHAPE if the ranks do not
+ * divide the sequence.
+ */
 export function scatterToSequenceParallelRegion(
   x: tf.Tensor,
   group: ProcessGroup,
@@ -133,7 +139,7 @@ function scattered(x: tf.Tensor, group: ProcessGroup, dim: number, module?: stri
   );
 }
 
-/** Makes a differentiable operation of two functions; a group of one rank needs none. */
+/** Makes a differentiable operation of two functions; with a group of one rank, returns x itself. */
 function mapped(
   x: tf.Tensor,
   group: ProcessGroup,

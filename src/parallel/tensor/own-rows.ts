@@ -7,9 +7,9 @@ import { evenCut } from './split-parameter';
 /** The rows of a vocabulary that a rank has. */
 export interface OwnRows {
   readonly begin: number;
-  /** Without padding. */
+  /** The number of rows, without padding. */
   readonly count: number;
-  /** With padding. */
+  /** The number of rows, with padding. */
   readonly length: number;
 }
 
@@ -30,7 +30,10 @@ export function readRows(ids: tf.Tensor, { begin, count }: OwnRows) {
   return { local: tf.mul(index, tf.cast(isOwn, 'int32')), isOwn: tf.cast(isOwn, 'float32') };
 }
 
-/** Throws: SHAPE if an id is not `besides` and has no row on any rank, which no rank alone would see. `layer` is for the message. */
+/**
+ * Throws: SHAPE if an id other than `besides` has no row on any rank. Without this check no rank would notice the id. `layer`
+ * is for the message.
+ */
 export function requireRows(ids: tf.Tensor, rows: number, layer: string, besides?: number): void {
   if (currentEngine()?.hasValues !== true) return;
   const wrong = (ids.dataSync() as Int32Array).find((id) => (id < 0 || id >= rows) && id !== besides); // ids are int32

@@ -12,9 +12,10 @@ import type { TensorContext } from './tensor-context';
 export type ParallelPlan = Readonly<Record<string, ParallelStyle>>;
 
 /**
- * Makes modules tensor-parallel by name, in place, and returns the module: each rank then holds only its parts of the matrices,
- * with the values that the whole ones would have. One style instead of a plan is that of the module itself. Call it before fullyShard, DDP and FSDP, and on every rank. Random layers draw
- * the same on all ranks, because their inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
+ * Makes modules tensor-parallel by name, in place, and returns the module. Each rank then holds only its parts of the matrices,
+ * with the values that the whole matrices would have. A single style in place of a plan is the style of the module itself. Call
+ * this function before fullyShard, DDP and FSDP, and on every rank. Random layers draw the same on all ranks, because their
+ * inputs are the same. Source: torch.distributed.tensor.parallel.parallelize_module.
  * Throws: CONFIG for a name without a match, a style that does not fit its module, a matrix that is shared with a module
  * outside of the plan, and a module that is already sharded.
  */
@@ -81,7 +82,10 @@ export function groupOfMesh(what: string, mesh: DeviceMesh): ProcessGroup {
   );
 }
 
-/** Throws: CONFIG if another module reads a parameter that is split, because it would then see a part of it. */
+/**
+ * Throws: CONFIG if another module reads a parameter that is split, because that module would then see only a part of the
+ * parameter.
+ */
 function requireSeparate(chosen: ReadonlyMap<Module, ParallelStyle>): void {
   for (const [module, { name }] of chosen) {
     if (name === 'SequenceParallel') continue;

@@ -29,19 +29,21 @@ import { vocabParallelCrossEntropy } from './vocab-parallel-cross-entropy';
 /** Options of `parallelizeTensors`. */
 export interface TensorOptions {
   /**
-   * Whether norms and residuals run on a part of the sequence on each rank, whose length the ranks then divide. Default false.
+   * Whether norms and residuals run on a part of the sequence on each rank; the ranks must then divide the sequence's length.
+   * Default false.
    * Source: Korthikanti et al. 2022.
    */
   readonly sequenceParallel?: boolean | undefined;
 }
 
 /**
- * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns it: attention is cut by heads,
- * feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on every rank. Ranks share keys' and values' heads if there are fewer of
- * them than ranks. The model computes the same losses, and its logits are whole on every rank; a group of one
- * rank changes nothing. Call it before DDP and fullyShard.
- * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, unknown options, and a sharded
- * model.
+ * Makes a built-in GPT or Llama (also Mistral and Qwen2) tensor-parallel, in place, and returns the model. Attention is cut by
+ * heads, feed-forward layers by features, embedding and head by the vocabulary. Layers with experts (`nn.moe`) are whole on
+ * every rank. If there are fewer heads of keys and values than ranks, several ranks share such a head. The model computes the
+ * same losses, and its logits are whole on every rank; a group of one rank changes nothing. Call this function before DDP and
+ * fullyShard.
+ * Source: Shoeybi et al. 2019. Throws: CONFIG for another model, heads that the ranks do not divide, unknown options, and a
+ * sharded model.
  */
 export function parallelizeTensors<M extends Module>(
   model: M,

@@ -15,7 +15,10 @@ import { type GroupOptions, groupOf, warnOfPadding } from './tensor-context';
 
 /** How a `RowParallelLinear` takes its input and returns its output. */
 export interface RowOptions extends GroupOptions {
-  /** Whether the input is already this rank's part of the features. Default true; false: the layer takes its part of a whole input. */
+  /**
+   * Whether the input is already this rank's part of the features. Default true; false: the layer takes its part of a whole
+   * input.
+   */
   readonly inputIsParallel?: boolean | undefined;
   /** Whether the output is this rank's part of the sequence. Default false: every rank gets the whole output. */
   readonly sequenceParallel?: boolean | undefined;
@@ -30,10 +33,10 @@ interface RowState {
 }
 
 /**
- * Returns y = x Wᵀ + b, where each rank has a part of the inputs: columns of `weight` [outputs, inputs] (Megatron's rows). Forward
- * reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]). Initial
- * values are those of `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts are padded
- * with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
+ * Returns y = x Wᵀ + b, where each rank has a part of the inputs: columns of `weight` [outputs, inputs] (Megatron's rows).
+ * Forward reduces the ranks' sums, then adds `bias`, which every rank has; backward communicates nothing ([Note: f and g]).
+ * Initial values are as in an `nn.Linear` with the same seed and name. If the ranks do not divide the inputs, the last parts
+ * are padded with zeros. Shapes: x […, inputs / ranks] → […, outputs]. Source: megatron.core.tensor_parallel.RowParallelLinear.
  * Throws: SHAPE for an input of another width.
  */
 export class RowParallelLinear<HasBias extends boolean = true> extends Linear<HasBias> {
@@ -69,7 +72,7 @@ export class RowParallelLinear<HasBias extends boolean = true> extends Linear<Ha
   }
 }
 
-/** Throws: SHAPE unless the features are as many as this rank's part has, with padding. */
+/** Throws: SHAPE unless x has as many features as this rank's part, with padding. */
 function requirePart(x: tf.Tensor, { inputs, cut }: RowState, layer: string): void {
   const features = x.shape.at(-1);
   if (features === cut.length) return;

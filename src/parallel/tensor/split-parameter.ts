@@ -7,7 +7,7 @@ import type { Range, TensorSplit } from '../../nn/tensor-split';
 
 /** How a dim is cut between ranks. */
 export interface Cut {
-  /** What this rank has, in order. */
+  /** The ranges that this rank has, in order. */
   readonly ranges: readonly Range[];
   /** The length of each rank's part, with padding. */
   readonly length: number;
@@ -89,8 +89,8 @@ export type Ties = Map<Parameter, Parameter>;
 
 /**
  * Replaces a module's parameter by this rank's part of it, which has the same name. Deferred values stay deferred, so a rank
- * computes or reads only those of its part; the tensor of a parameter with values is freed. Throws: CONFIG if modules share the
- * parameter, but cut it differently.
+ * computes or reads only the values of its part; the tensor of a parameter with values is freed. Throws: CONFIG if modules
+ * share the parameter, but cut it differently.
  */
 export function splitParameter(module: Module, name: string, part: Part, ties: Ties = new Map()): void {
   const whole = module.ownParameters.get(name);
@@ -157,7 +157,7 @@ function partSource(whole: Parameter, { wholeShape, dim, ranges }: TensorSplit, 
   };
 }
 
-/** Returns a function that reads elements of a parameter: those of its tensor, or deferred ones. */
+/** Returns a function that reads elements of a parameter, from the parameter's tensor or from its deferred values. */
 function readerOf(whole: Parameter): (start: number, target: Float32Array) => void {
   const { source } = whole;
   if (source !== null) return (start, target) => source.fill(start, target);

@@ -20,7 +20,7 @@ export type Placement = { readonly kind: 'replicate' } | { readonly kind: 'shard
 /** Every rank has the whole tensor. */
 export const Replicate = (): Placement => ({ kind: 'replicate' });
 
-/** Each rank has a part of a dim; -1 is the last. Throws: CONFIG for a dim that is no integer. */
+/** Each rank has a part of a dim; -1 is the last dim. Throws: CONFIG for a dim that is no integer. */
 export function Shard(dim: number): Placement {
   if (!Number.isInteger(dim))
     throw new ConfigError(`Shard(${dim}): give the dim that is cut, as Shard(1) for the sequence`);
@@ -51,8 +51,8 @@ const LAYOUTS = ['inputLayouts', 'outputLayouts'] as const;
 
 /**
  * Gives each rank a part of a Linear's outputs (`ColumnParallelLinear`). Input: Replicate() (default) or Shard(1), a part of the
- * sequence. Output: Shard(-1) (default) or Replicate(). Source: torch.distributed.tensor.parallel.ColwiseParallel.
- * Throws: CONFIG for other layouts, and where it is applied for other modules.
+ * sequence. Output: Shard(-1) (default) or Replicate(). Source: torch.distributed.tensor.parallel.ColwiseParallel. Throws:
+ * CONFIG for other layouts, and when the style is applied to another module.
  */
 export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
   requireKnownOptions('ColwiseParallel({ … })', options, [...LAYOUTS, 'heads', 'parts']);
@@ -75,8 +75,8 @@ export function ColwiseParallel(options: ColwiseOptions = {}): ParallelStyle {
 /**
  * Gives each rank a part of a Linear's inputs (`RowParallelLinear`), or of an Embedding's rows (`VocabParallelEmbedding`). Input:
  * Shard(-1) (default for a Linear) or Replicate(). Output: Replicate() (default) or Shard(1), a part of the sequence.
- * Source: torch.distributed.tensor.parallel.RowwiseParallel. Throws: CONFIG for other layouts, and where it is applied for
- * other modules.
+ * Source: torch.distributed.tensor.parallel.RowwiseParallel. Throws: CONFIG for other layouts, and when the style is applied to
+ * another module.
  */
 export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
   requireKnownOptions('RowwiseParallel({ … })', options, LAYOUTS);
@@ -100,9 +100,9 @@ export function RowwiseParallel(options: Layouts = {}): ParallelStyle {
 }
 
 /**
- * Lets a norm or a dropout run on this rank's part of the sequence (dim 1): the gradients of a norm's parameters are summed over
- * ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
- * Throws: CONFIG where it is applied for other modules.
+ * Lets a norm or a dropout run on this rank's part of the sequence (dim 1). The gradients of a norm's parameters are summed
+ * over ranks, and a dropout draws its own elements on each rank. Source: torch.distributed.tensor.parallel.SequenceParallel.
+ * Throws: CONFIG when the style is applied to another module.
  */
 export function SequenceParallel(): ParallelStyle {
   return {
@@ -116,7 +116,10 @@ export function SequenceParallel(): ParallelStyle {
   };
 }
 
-/** Gives each rank a part of the heads of an `nn.CausalSelfAttention`. Throws: CONFIG, where it is applied, for heads that the ranks do not divide. */
+/**
+ * Gives each rank a part of the heads of an `nn.CausalSelfAttention`. Throws: CONFIG when the style is applied, if the ranks do
+ * not divide the heads.
+ */
 export function HeadsParallel(): ParallelStyle {
   return {
     name: 'HeadsParallel',

@@ -78,7 +78,10 @@ function forward(rows: tf.Tensor, { group, own, local, isOwn, counts, sent }: Ro
   return { powers, sums: tf.div(sums, counts), loss: tf.mean(tf.mul(losses, counts)) };
 }
 
-/** Returns 1 for each label that counts, else 0; null: all count. A dry run assumes so; see [Note: values in a dry run]. */
+/**
+ * Returns 1 for each label that counts, else 0; null: all count. A dry run assumes that all count; see
+ * [Note: values in a dry run].
+ */
 function countsOf(labels: tf.Tensor): tf.Tensor | null {
   const values = readValues(labels, () => new Int32Array(labels.size));
   if (!values.includes(IGNORED_LABEL)) return null;

@@ -25,9 +25,9 @@ interface VocabularyState {
 }
 
 /**
- * Returns the weight's row for each id, where each rank has a part of the rows: forward adds up what the ranks found, since only
- * one rank has an id; backward communicates nothing. Initial values are those of `nn.Embedding` with the same seed and name. If
- * the ranks do not divide the rows, the last parts are padded with zeros. Shapes: ids int32 […] → […, dim].
+ * Returns the weight's row for each id, where each rank has a part of the rows. Forward adds up the ranks' results, since only
+ * one rank has the row of an id; backward communicates nothing. Initial values are as in an `nn.Embedding` with the same seed
+ * and name. If the ranks do not divide the rows, the last parts are padded with zeros. Shapes: ids int32 […] → […, dim].
  * Source: megatron.core.tensor_parallel.VocabParallelEmbedding. Throws: SHAPE for an id without a row.
  */
 export class VocabParallelEmbedding extends Embedding {

@@ -13,7 +13,7 @@ const FIRST_CELL: i32 = 13312;
 const LAST_CELL: i32 = 2944;
 
 /**
- * One AdamW step over elements [first, first + n) of a buffer of `size` elements. Its moments are one-byte codes with a scale
+ * One AdamW step over elements [first, first + n) of a buffer of `size` elements. The moments are one-byte codes with a scale
  * per block of blockSize elements. Each block of the range is decoded to float32 in `scratch` (2 * blockSize floats), updated
  * by adamW, and encoded again by its new largest absolute value. param and grad point at element `first`.
  */
@@ -83,8 +83,9 @@ function cellsOf(magnitudes: v128): v128 {
 }
 
 /**
- * Returns the code of a value: the index of the nearest magnitude of the map. It is the code of the cell's lower end, or the
- * next code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative; -1 has no code.
+ * Returns the code of a value: the index of the nearest magnitude of the map. This code is the code of the cell's lower end, or
+ * the next code if the magnitude is above the midpoint of both. Signed: code 127 is 0, smaller codes are negative; -1 has no
+ * code.
  */
 // @ts-ignore: decorator
 @inline

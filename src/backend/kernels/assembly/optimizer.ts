@@ -3,7 +3,7 @@ import { read, write } from './lanes';
 /**
  * Runs one Adam step in one pass. keep = 1 - lr * weightDecay for AdamW, else 1; l2 is the weight decay that is added to the
  * gradient (Adam), else 0. stepSize = lr / (1 - beta1^t); rootCorrection = 1 / sqrt(1 - beta2^t); the gradient is multiplied
- * by gradScale first. maxSq is the largest second moment so far (amsgrad); 0: there is none.
+ * by gradScale first. maxSq is the largest second moment so far (amsgrad), or 0 if there is none.
  */
 export function adamW(
   param: usize, grad: usize, expAvg: usize, expAvgSq: usize, n: i32, keep: f32, stepSize: f32,

@@ -21,7 +21,7 @@ export function sumOfSquares(x: usize, n: i32): f64 {
   return total;
 }
 
-/** out[j] = sum over rows i of x[i, j]; x is [rows, columns]. Four rows at a time. */
+/** out[j] = sum over rows i of x[i, j]; x is [rows, columns]. The loop adds four rows at a time. */
 export function columnSums(x: usize, out: usize, rows: i32, columns: i32): void {
   memory.fill(out, 0, <usize>columns << 2);
   const stride = <usize>columns << 2;

@@ -30,7 +30,7 @@ export function addToRows(table: usize, ids: usize, rows: usize, count: i32, tab
   }
 }
 
-/** out[j, i] = x[i, j]; x is [rows, columns]. It works in blocks of 4 x 4. */
+/** out[j, i] = x[i, j]; x is [rows, columns]. The loop works in blocks of 4 x 4. */
 export function transpose(x: usize, out: usize, rows: i32, columns: i32): void {
   const fromStride = <usize>columns << 2;
   const toStride = <usize>rows << 2;
