@@ -233,7 +233,7 @@ test('records that are no conversation, templates that fail and settings without
   );
   assert.throws(
     config({ instructions: CHATS, packing: true }, { parallel: { pp: 2 } }),
-    /data\.packing: .*does not go with parallel\.pp 2/,
+    /data\.packing: cannot be combined with parallel\.pp 2/,
   );
   assert.throws(
     () =>
