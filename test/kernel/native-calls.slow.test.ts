@@ -94,7 +94,7 @@ describe('an interrupt of a cell in a native call', { skip: NO_PROC }, () => {
       assert.match(String(content.evalue), /a second interrupt ended it.*variables are lost/);
       assert.match(
         String((await client.execute('kept')).reply.content.evalue),
-        /the process that held it has ended/,
+        /the process that held the value has ended/,
       );
       assert.equal(resultText(await client.execute('1 + 1')), '2');
     },

@@ -90,7 +90,10 @@ describe("Wan's recipe as one config", () => {
     const refused: readonly (readonly [TrainConfigInput, RegExp])[] = [
       [{ ...RECIPE, model: { ...model, textDim: 8 } }, /has outputs of width 32, but model\.textDim is 8/],
       [{ ...RECIPE, model: { ...model, textLen: 9 } }, /has 8 positions \(seq\), but model\.textLen is 9/],
-      [{ ...RECIPE, model: { ...model, outChannels: 16 } }, /outChannels of 3·t·s².*it is 16/],
+      [
+        { ...RECIPE, model: { ...model, outChannels: 16 } },
+        /outChannels of 3·t·s².*model\.outChannels is 16/,
+      ],
       [{ ...RECIPE, model: { ...model, inChannels: 52 } }, /inChannels 52 leaves 4/],
       [{ ...RECIPE, model: { ...model, audioLayers: [3] } }, /3 is no block: there are blocks 0 to 2/],
       [{ model: 'tiny', data: 'moving-shapes' }, /are videos for a dit, but model\.kind is 'gpt'/],
