@@ -29,7 +29,7 @@ const KINDS: Readonly<Record<string, TrainConfigInput>> = {
   'image to video, ring': { model: { ...model, inChannels: 100 }, parallel: { cp: 2, cpKind: 'ring' } },
   'speech to video': { model: { ...model, experts: 1, audioLayers: [0, 2], audioDim: 12, audioTokens: 2 } },
   'text and image to video, a whole encoder': {
-    model: { ...model, experts: 1, heads: 1 },
+    model: { ...model, experts: 1 },
     textEncoder: { model: 't5-tiny', fsdp: false },
   },
 };
