@@ -139,7 +139,7 @@ export class CellExecution {
     if (!loaded.ok) await this.#miss({ ...at, names, cause: 'unchecked' });
     const note = loaded.ok
       ? `Only the cell's imports ran: ${names.join(', ')}`
-      : `Its imports could not be loaded: ${loaded.error.ename}: ${loaded.error.evalue}`;
+      : `The cell's imports could not be loaded: ${loaded.error.ename}: ${loaded.error.evalue}`;
     return { ok: false, error: { ...error, traceback: [...error.traceback, note] } };
   }
 

@@ -283,7 +283,7 @@ export class Group implements ProcessGroup, MadeGroup {
   }
 }
 
-/** Returns the number of elements that a call's event has as `count`; see CollectiveEvent. */
+/** Returns a call's number of elements, the `count` of its CollectiveEvent. */
 function countOf(op: CallOp, inputs: readonly BlockList[], outputs: readonly BlockList[]): number {
   const lists = op === 'recv' ? outputs : inputs;
   return lists.reduce((sum, list) => sum + totalLength(list), 0);

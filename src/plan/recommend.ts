@@ -7,7 +7,7 @@ import type { Prediction } from './prediction';
 import { PRICES, type PriceTable } from './prices';
 import { parseRecommend, type RecommendRequest, searchBases } from './recommend-request';
 
-/** The result of a search: the best layouts, and for each other family why its best layout is behind. */
+/** The result of a search: the best layouts, and why the best layout of each family except the winner's is worse. */
 export interface Recommendation {
   readonly request: RecommendRequest;
   readonly numCandidates: number;
@@ -95,7 +95,7 @@ const MEASURES: Readonly<Record<RecommendRequest['by'], (prices: PriceTable) => 
       if (usd !== undefined) return usd.value;
       const { name } = planned.layout.hardware;
       throw new ConfigError(
-        `by cost needs a price for ${name}; give prices: { '${name}': USD per GPU hour }`,
+        `the ranking by cost needs a price for ${name}; give prices: { '${name}': USD per GPU hour }`,
       );
     },
   }),

@@ -55,7 +55,7 @@ export function createTrainer(given: TrainerOptions): Trainer {
   return new Trainer(options, trained, passes);
 }
 
-/** What passes computed: the mean loss, and the number of tokens or rows. */
+/** The result of one or more passes: the mean loss, and the number of tokens or rows. */
 type Done = Required<Pick<TensorBatch, 'count' | 'countedRows'>> & { readonly loss: number };
 
 /** Trains a config's model on one rank; all ranks of the group step together. */
@@ -140,9 +140,9 @@ export class Trainer {
   }
 
   /**
-   * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. `progress` is called
-   * after each batch. Every rank calls it. Throws: CONFIG if the data has no validation rows, or for `metrics` of a model that
-   * returns only its loss.
+   * Returns the mean loss over all validation rows of all ranks, in eval mode and without gradients. Every rank calls this
+   * method. `progress` is called after each batch. Throws: CONFIG if the data has no validation rows, or for `metrics` of a
+   * model that returns only its loss.
    */
   async evaluate(progress: Progress, metrics?: Metrics): Promise<Evaluated> {
     if (Object.keys(metrics ?? {}).length > 0) requireOutput('run.evaluate({ metrics })', this.config);
@@ -176,7 +176,7 @@ export class Trainer {
     );
   }
 
-  /** Samples a video for each caption; every rank calls it. Throws: CONFIG for other models and captions. */
+  /** Samples a video for each caption; every rank calls this. Throws: CONFIG if the model makes no videos or for an unknown caption. */
   async sampleVideos(
     captions: readonly string[],
     how: VideoSampling,
@@ -201,7 +201,7 @@ export class Trainer {
     };
   }
 
-  /** Continues from another trainer's state; parameters and optimizer states are written separately. */
+  /** Continues from another trainer's state. The caller sets the parameters and optimizer states separately. */
   restore({
     steps,
     microBatches,
@@ -239,7 +239,7 @@ export class Trainer {
     this.#task.dispose?.();
   }
 
-  /** Runs `work` with the trainer's ranks as all ranks: a job can have trainers and cells of different ranks in turn. */
+  /** While `work` runs, "all ranks" are the trainer's ranks, because a job's trainers and cells may have different ranks. */
   #amongRanks<T>(work: () => T): T {
     const world = markWorld(this.#options.group);
     try {

@@ -48,7 +48,10 @@ test("two ranks save and load, save while they train, and report each other's er
       error,
       /\[rank 1\] cannot write .*model-00002-of-00002\.safetensors in tensor .* at byte \d+: the disk is full/,
     );
-    assert.match(errorOf(results[6]).error, /a save is still being written \(.* of .*\); await its done/);
+    assert.match(
+      errorOf(results[6]).error,
+      /a save is still being written \(.* of .*\); await that save's 'done'/,
+    );
   }
   assert.deepEqual(
     readdirSync(folder).filter((name) => /saving|previous/.test(name)),

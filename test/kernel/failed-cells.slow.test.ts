@@ -62,7 +62,7 @@ describe('a cell that fails its type check', () => {
     const { number, traceback } = await failure(
       "%%ranks\nimport { posix } from 'node:path';\nconst n: number = 'one';",
     );
-    assert.match(traceback, /Its imports could not be loaded: .*%%ranks needs a job/);
+    assert.match(traceback, /The cell's imports could not be loaded: .*%%ranks needs a job/);
     assert.match(
       (await failure('%%ranks\nposix')).evalue,
       new RegExp(`Cell ${number} would have declared the name`),

@@ -131,7 +131,7 @@ export class Checkpointer {
     const busy = all.findIndex((each) => each.running !== null);
     if (busy >= 0) {
       throw new ConfigError(
-        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await its done before the next save`,
+        `[rank ${busy}] a save is still being written (${all[busy]?.running}); await that save's 'done' before the next save`,
       );
     }
     const other = all.findIndex(({ what }) => what !== all[0]?.what);

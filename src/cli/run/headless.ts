@@ -14,7 +14,7 @@ import { type Io, terminalOf } from '../io';
 
 /** Options of a training without a notebook. */
 export interface HeadlessOptions extends Pick<LaunchOptions, 'ranks' | 'engine' | 'python' | 'blas'> {
-  /** The config as the user wrote it: a written default that has no effect gets a warning. */
+  /** The config as the user wrote it, because a default value that the user wrote and that has no effect gets a warning. */
   readonly config: TrainConfigInput;
   /** A safetensors file with the initial parameters. */
   readonly init?: string | undefined;
@@ -98,7 +98,7 @@ function maxRssOf(job: Job, engine: LaunchOptions['engine']): Promise<number[]> 
     : all.measure<number>({ what: 'maxRss' });
 }
 
-/** Returns the number of remaining steps; the checkpoint's steps count. */
+/** Returns the number of remaining steps: `steps` minus those that the checkpoint has done. */
 function stepsLeft({ lastStep }: Run, steps: number, io: Io): number {
   if (lastStep === 0) return steps;
   const left = Math.max(0, steps - lastStep);

@@ -36,7 +36,7 @@ export interface Fleet {
   readonly folder: string;
   /** The folder in which relative paths of cells and configs begin. */
   readonly baseDir: string;
-  /** The shaped wire, if there is one. */
+  /** The speed to which the wire between ranks is limited, if it is limited. */
   readonly link: Link | undefined;
   /** Receives the ranks' messages; a job sets its own listener. */
   listener: FleetListener;

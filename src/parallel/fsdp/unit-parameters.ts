@@ -22,7 +22,7 @@ interface Gather {
  *
  * [Note: master] If whole tensors are freed after use or are rounded, chunks are in a separate flat shard, the master.
  * Otherwise each chunk is a part of a whole tensor, and gathers are in place: between an update and the next gather, the
- * chunks of all other ranks are stale.
+ * other ranks' chunks in this tensor are stale.
  *
  * [Note: no staging buffers] A gather writes every rank's chunk directly into the whole tensors, and a reduction reads
  * directly from the gradients, because collectives take lists of pieces. Source: FSDPParamGroup, without its flat
