@@ -25,7 +25,8 @@ const FILES_PER_PROCESS = 8;
 
 /**
  * Slow files of these folders also run in shared processes, because they share ranks (test/support/launch-ranks.ts) or jobs
- * (test/job/job-fixture.ts).
+ * (test/job/job-fixture.ts). In the long run each has its own process: with every case, several files would take longer than
+ * the time limit of a process.
  */
 const SHARED_FOLDERS = /^test\/(checkpoint|job\/rank|job\/run|optim|parallel|plan|train)\//;
 
@@ -71,11 +72,11 @@ export function isNamed(file, only) {
  * Two more files than there are cores run at a time, because slow files wait for ranks and kernels about half of their
  * time. After that, files that measure or use the whole machine run alone.
  */
-export async function runTests(files, env) {
+export async function runTests(files, env, { long = false } = {}) {
   if (files.length === 0) throw new StepError('No test file matches.', 'name part of a path below test/');
   const isAlone = (file) => ALONE.test(file);
-  const together = await runGroup(inOrder(files.filter((file) => !isAlone(file))), 'together', env);
-  const alone = await runGroup(files.filter(isAlone), 'alone', env);
+  const together = await runGroup(inOrder(files.filter((file) => !isAlone(file))), 'together', { env, long });
+  const alone = await runGroup(files.filter(isAlone), 'alone', { env, long });
   const sum = (name) => together[name] + alone[name];
   const skipped = sum('skipped') > 0 ? `, ${sum('skipped')} skipped` : '';
   process.stdout.write(slowestFiles([...together.files, ...alone.files]));
@@ -104,12 +105,12 @@ function slowestFiles(files) {
   return `\nThe slowest files:\n${lines.join('\n')}\n`;
 }
 
-async function runGroup(files, way, env) {
+async function runGroup(files, way, { env, long }) {
   if (files.length === 0) return { status: 0, passed: 0, failed: 0, skipped: 0, files: [] };
   const folder = mkdtempSync(join(tmpdir(), 'shardlab-test-'));
   const totals = join(folder, 'totals.json');
   try {
-    const args = nodeArguments(sharedProcesses(files, folder), way, totals);
+    const args = nodeArguments(sharedProcesses(files, folder, { long }), way, totals);
     const status = await passThrough(process.execPath, args, { cwd: root, env });
     if (!existsSync(totals) || readFileSync(totals, 'utf8') === '') {
       throw new StepError(
@@ -128,11 +129,11 @@ async function runGroup(files, way, env) {
  * that share ranks or jobs. Their names have numbers in the order of `files`, because node:test starts files in the order of
  * their names. Each test file is a suite of its own there, so that its hooks are its own and its failures name it.
  */
-export function sharedProcesses(files, folder) {
+export function sharedProcesses(files, folder, { long = false } = {}) {
   const rooms = new Map();
   for (const [i, file] of files.entries()) {
     const compiled = join(root, 'build', file.replace(/\.ts$/, '.js'));
-    const name = processOf(file) ?? `${i}`;
+    const name = processOf(file, long) ?? `${i}`;
     const last = rooms.get(name);
     if (last !== undefined && last.at(-1).length < FILES_PER_PROCESS) last.at(-1).push(compiled);
     else rooms.set(name, [...(last ?? []), [compiled]]);
@@ -148,9 +149,10 @@ export function sharedProcesses(files, folder) {
 }
 
 /** Names the files that share a process with this one; undefined if none does. */
-function processOf(file) {
+function processOf(file, long) {
   if (ALONE.test(file)) return undefined;
   if (!SLOW.test(file)) return file.split('/')[1];
+  if (long) return undefined;
   const folder = SHARED_FOLDERS.exec(file)?.[1];
   return folder && `slow files of ${folder}`;
 }

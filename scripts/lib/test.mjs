@@ -27,11 +27,15 @@ export function main() {
     if (!values['no-lint']) await step('lint', runBiome);
     const files = testFiles({ fast: values.fast, long: values.long, only: positionals });
     const cases = values.long ? {} : { SHARDLAB_TEST_CASES: 'some' };
-    const status = await runTests(files, {
-      ...env,
-      ...cases,
-      ...(values.golden && { SHARDLAB_GOLDEN: '1' }),
-    });
+    const status = await runTests(
+      files,
+      {
+        ...env,
+        ...cases,
+        ...(values.golden && { SHARDLAB_GOLDEN: '1' }),
+      },
+      { long: values.long },
+    );
     // With TEXT arguments, only TypeScript tests run here; `--torch TEXT` runs tests with PyTorch.
     if (!values.long || positionals.length > 0) return status;
     return (await runTorchTests(env, torch)) || status;

@@ -16,7 +16,11 @@ interface Options {
 interface RunTests {
   testFiles(options: Options): readonly string[];
   inOrder(files: readonly string[]): readonly string[];
-  sharedProcesses(files: readonly string[], folder: string): readonly string[];
+  sharedProcesses(
+    files: readonly string[],
+    folder: string,
+    run?: { readonly long: boolean },
+  ): readonly string[];
 }
 
 const load = () => importScript<RunTests>('run-tests');
@@ -54,24 +58,30 @@ test('names select files, by source or compiled path', async () => {
   assert.deepEqual(testFiles({ only: ['test/project/test-files.test.js'] }), expected);
 });
 
-test('every file runs once, in a process of its own or with others of its folder that take about as long', async (t) => {
-  const { testFiles, sharedProcesses } = await load();
-  const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
-  t.after(() => rmSync(folder, { recursive: true, force: true }));
-  const files = testFiles({ long: true, only: [] });
-  const built = (file: string): string => join(repositoryRoot(), 'build', file.replace(/ts$/, 'js'));
-  const processes = sharedProcesses(files, folder);
-  const byProcess = processes.map((process) => {
-    return [...readFileSync(process, 'utf8').matchAll(/require\("(.*)"\)/g)].map(([, file = '']) => file);
+for (const long of [false, true]) {
+  const where = long
+    ? ', slow files alone in the long run'
+    : ' or with others of its folder that take about as long';
+  test(`every file runs once, in a process of its own${where}`, async (t) => {
+    const { testFiles, sharedProcesses } = await load();
+    const folder = mkdtempSync(join(tmpdir(), 'shardlab-shared-'));
+    t.after(() => rmSync(folder, { recursive: true, force: true }));
+    const files = testFiles({ long: true, only: [] });
+    const built = (file: string): string => join(repositoryRoot(), 'build', file.replace(/ts$/, 'js'));
+    const processes = sharedProcesses(files, folder, { long });
+    const byProcess = processes.map((process) => {
+      return [...readFileSync(process, 'utf8').matchAll(/require\("(.*)"\)/g)].map(([, file = '']) => file);
+    });
+    assert.deepEqual(byProcess.flat().sort(), files.map(built).sort());
+    for (const shared of byProcess.filter(({ length }) => length > 1)) {
+      const folders = shared.map((file) => file.slice(built('test/').length).split('/')[0]);
+      assert.equal(new Set(folders).size, 1);
+      assert.ok(!shared.some((file) => /\.(alone|long)\.test\.js$/.test(file)));
+      const slow = shared.filter((file) => /\.slow\.test\.js$/.test(file)).length;
+      assert.ok(slow === 0 || (!long && slow === shared.length), shared.join());
+    }
   });
-  assert.deepEqual(byProcess.flat().sort(), files.map(built).sort());
-  for (const shared of byProcess.filter(({ length }) => length > 1)) {
-    const folders = shared.map((file) => file.slice(built('test/').length).split('/')[0]);
-    assert.equal(new Set(folders).size, 1);
-    assert.ok(!shared.some((file) => /\.(alone|long)\.test\.js$/.test(file)));
-    assert.equal(new Set(shared.map((file) => /\.slow\.test\.js$/.test(file))).size, 1);
-  }
-});
+}
 
 test('node:test starts the longest files first, then the other slow ones, then the fast ones', async (t) => {
   const { testFiles, inOrder, sharedProcesses } = await load();
